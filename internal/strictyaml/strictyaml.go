@@ -1,0 +1,219 @@
+// Package strictyaml reads YAML (and so JSON) into Go values and says, with its line, everything that does
+// not fit them: unknown and duplicate keys, wrong types, a second document.
+package strictyaml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hyperaccel/lpuctl/internal/nearest"
+)
+
+// Fault is one thing that does not fit.
+type Fault struct {
+	Line    int    // from 1; 0: the document as a whole
+	Path    string // of the value: keys and positions joined by dots, "models.0.match"
+	Message string
+	Remedy  string
+}
+
+// Document knows where the values of a decoded text stand.
+type Document struct{ lines map[string]int }
+
+// Line is where the value at path stands, or the nearest value above it; 0 if there is none.
+func (d *Document) Line(path string) int {
+	for {
+		if line, ok := d.lines[path]; ok {
+			return line
+		}
+		i := strings.LastIndexByte(path, '.')
+		if i < 0 {
+			return 0
+		}
+		path = path[:i]
+	}
+}
+
+// Has tells whether the document states the value at path.
+func (d *Document) Has(path string) bool { return d.lines[path] > 0 }
+
+// Decode reads data into a pointer to a struct with json tags. It reports every fault; into is filled only
+// if there is none. An empty document is no fault.
+func Decode(data []byte, into any) (*Document, []Fault) {
+	w := &walker{doc: &Document{lines: map[string]int{}}}
+	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	var root yamlv3.Node
+	err := decoder.Decode(&root)
+	if errors.Is(err, io.EOF) {
+		return w.doc, nil
+	}
+	if err != nil {
+		return w.doc, []Fault{syntaxFault(err)}
+	}
+	w.walk(root.Content[0], reflect.TypeOf(into).Elem(), "")
+	var second yamlv3.Node
+	if err := decoder.Decode(&second); err == nil {
+		w.fault(&second, "", "a second document begins here", "keep one document in the file")
+	} else if !errors.Is(err, io.EOF) {
+		w.faults = append(w.faults, syntaxFault(err))
+	}
+	if len(w.faults) > 0 {
+		return w.doc, w.faults
+	}
+	if err := yaml.Unmarshal(data, into); err != nil {
+		return w.doc, []Fault{{Message: err.Error(), Remedy: "correct the value"}}
+	}
+	return w.doc, nil
+}
+
+func syntaxFault(err error) Fault {
+	f := Fault{Remedy: "correct the YAML syntax there or just above"}
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	if place, rest, ok := strings.Cut(message, ": "); ok {
+		if n, err := strconv.Atoi(strings.TrimPrefix(place, "line ")); err == nil {
+			f.Line, message = n, rest
+		}
+	}
+	f.Message = "not YAML: " + message
+	return f
+}
+
+type walker struct {
+	doc    *Document
+	faults []Fault
+}
+
+func (w *walker) fault(n *yamlv3.Node, path, message, remedy string) {
+	w.faults = append(w.faults, Fault{Line: n.Line, Path: path, Message: message, Remedy: remedy})
+}
+
+// walk holds a node against the type it is meant for.
+func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	w.doc.lines[path] = n.Line
+	switch {
+	case n.Kind == yamlv3.AliasNode:
+		w.fault(n, path, "an alias (*"+n.Value+") is not used here", "write the value out")
+	case t.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
+		w.walkMapping(n, t, path)
+	case t.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
+		for i, child := range n.Content {
+			w.walk(child, t.Elem(), join(path, strconv.Itoa(i)))
+		}
+	case n.Kind != yamlv3.ScalarNode || !scalarFits(n, t):
+		w.mismatch(n, t, path)
+	}
+}
+
+func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string) {
+	fields := fieldsOf(t)
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if line, again := seen[key.Value]; again {
+			w.fault(key, join(path, key.Value), fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
+			continue
+		}
+		seen[key.Value] = key.Line
+		field, known := fields[key.Value]
+		if !known {
+			w.unknown(key, fields, path)
+			continue
+		}
+		w.walk(value, field, join(path, key.Value))
+		w.doc.lines[join(path, key.Value)] = key.Line
+	}
+}
+
+func (w *walker) unknown(key *yamlv3.Node, fields map[string]reflect.Type, path string) {
+	var names []string
+	for name := range fields {
+		names = append(names, name)
+	}
+	remedy := "remove it"
+	if meant := nearest.Word(key.Value, names); meant != "" {
+		remedy = fmt.Sprintf("did you mean %q?", meant)
+	}
+	where := ""
+	if path != "" {
+		where = " in " + path
+	}
+	w.fault(key, join(path, key.Value), fmt.Sprintf("unknown key %q%s", key.Value, where), remedy)
+}
+
+// fieldsOf maps the json names of a struct to their types.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			fields[name] = f.Type
+		}
+	}
+	return fields
+}
+
+// scalarFits tells whether a scalar, as YAML resolves it, can be read into t. null fits: it is the zero value.
+func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
+	switch tag := n.ShortTag(); t.Kind() {
+	case reflect.String:
+		return tag == "!!str"
+	case reflect.Bool:
+		return tag == "!!bool"
+	case reflect.Int, reflect.Int64:
+		_, err := strconv.ParseInt(n.Value, 0, 64)
+		return tag == "!!int" && err == nil
+	case reflect.Uint8, reflect.Uint32:
+		_, err := strconv.ParseUint(n.Value, 0, t.Bits())
+		return tag == "!!int" && err == nil
+	case reflect.Slice, reflect.Struct:
+		return tag == "!!null"
+	}
+	return false
+}
+
+func (w *walker) mismatch(n *yamlv3.Node, t reflect.Type, path string) {
+	names := map[reflect.Kind]string{
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "a mapping",
+	}
+	want, ok := names[t.Kind()]
+	if !ok {
+		want = "a whole number in range"
+	}
+	remedy := "write " + want
+	if t.Kind() == reflect.String && n.Kind == yamlv3.ScalarNode {
+		remedy = fmt.Sprintf("put it in quotes: %q", n.Value)
+	}
+	what := "the document"
+	if path != "" {
+		what = path
+	}
+	w.fault(n, path, fmt.Sprintf("%s must be %s, not %s", what, want, describe(n)), remedy)
+}
+
+func describe(n *yamlv3.Node) string {
+	switch n.Kind {
+	case yamlv3.MappingNode:
+		return "a mapping"
+	case yamlv3.SequenceNode:
+		return "a list"
+	}
+	return fmt.Sprintf("%.40q", n.Value)
+}
+
+func join(path, element string) string {
+	if path == "" {
+		return element
+	}
+	return path + "." + element
+}
