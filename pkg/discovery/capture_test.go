@@ -1,0 +1,339 @@
+package discovery
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// captureModels are the models of ../../testdata/config.yaml.
+func captureModels() []Model {
+	return MergeModels(BuiltinModels(), []Model{
+		{
+			Name: "vm-u55c", Match: []Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"uio_pci_generic"},
+			Nodes: []string{"class:uio"}, Management: &ManagementMatch{Device: "505c"},
+		},
+		{
+			Name: "vm-e1000e", Match: []Match{{Vendor: "8086", Device: "10d3", Subvendor: "10ee", Subdevice: "505c"}},
+			Drivers: []string{"uio_pci_generic"}, Nodes: []string{"class:uio"},
+		},
+	})
+}
+
+// unpack writes a capture of a real kernel's sysfs into a fresh directory.
+func unpack(t testing.TB, name string) string {
+	t.Helper()
+	file, err := os.Open(filepath.Join("../../testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	zipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for r := tar.NewReader(zipped); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return root
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(root, header.Name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		switch header.Typeflag {
+		case tar.TypeSymlink:
+			err = os.Symlink(header.Linkname, to)
+		case tar.TypeReg:
+			var data []byte
+			if data, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(to, data, 0o644)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func scanOf(t testing.TB, root string, models []Model) *Inventory {
+	t.Helper()
+	inv, err := Scan(context.Background(), root, Options{Models: models})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+const u55c, e1000e = "sysfs-u55c-x8-iommu.tar.gz", "sysfs-e1000e-aer-x8.tar.gz"
+
+func TestScanOfARealKernel(t *testing.T) {
+	inv := scanOf(t, unpack(t, u55c), captureModels())
+	if len(inv.LPUs) != 8 || len(inv.Problems) != 0 {
+		t.Fatalf("%d LPUs, problems %v", len(inv.LPUs), inv.Problems)
+	}
+	numa, group := 1, 8
+	upstream := Address{0, 0x81, 0, 0}
+	want := LPU{
+		Name: "lpu5", Index: 5, Model: "vm-u55c", Address: Address{0, 0x84, 0, 1},
+		Vendor: "10ee", Device: "505d", Subvendor: "10ee", Subdevice: "000e", Driver: "uio_pci_generic",
+		Nodes:    []Node{{Path: "/dev/uio1", Major: 245, Minor: 1}},
+		NUMANode: &numa, PCIeRoot: "pci0000:80", Switch: &upstream, Link: &Link{8, 16, 8, 16}, IOMMUGroup: &group,
+		Management: &Management{Address: Address{0, 0x84, 0, 0}},
+		Usable:     true, Health: Healthy, Reasons: []Finding{},
+	}
+	if diff := cmp.Diff(want, inv.LPUs[5]); diff != "" {
+		t.Error(diff)
+	}
+	inv = scanOf(t, unpack(t, e1000e), captureModels())
+	if len(inv.LPUs) != 8 || inv.LPUs[0].Model != "vm-e1000e" || inv.LPUs[0].Link.SpeedGTs != 2.5 {
+		t.Errorf("the e1000e capture gives %+v", inv.LPUs)
+	}
+}
+
+func TestScanIsTheSameWithoutOpenat2(t *testing.T) {
+	root := unpack(t, u55c)
+	tr, err := openTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.noOpenat2 = true
+	s := &scan{tree: tr, models: compile(captureModels()), deadline: time.Second}
+	fallback, err := s.run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(scanOf(t, root, captureModels()), fallback); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestBrokenCard breaks the third card of a real kernel's tree in one way after the other.
+func TestBrokenCard(t *testing.T) {
+	const card = "sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:02.0/0000:45:00.1"
+	root := unpack(t, u55c)
+	for name, c := range map[string]struct {
+		breakIt map[string]string // file in the card's directory: new content, as plant knows it; "" removes
+		want    string            // reasons' ids
+		health  Health
+	}{
+		"dead bus":          {map[string]string{"config": "\xff\xff\xff\xff"}, "dead-bus", Unhealthy},
+		"asleep, not dead":  {map[string]string{"config": "\xff\xff\xff\xff", "power_state": "D3cold\n"}, "", Healthy},
+		"no driver":         {map[string]string{"driver": ""}, "no-driver", Unhealthy},
+		"another driver":    {map[string]string{"driver": "-> ../x/other"}, "wrong-driver", Unhealthy},
+		"vfio":              {map[string]string{"driver": "-> ../x/vfio-pci"}, "passed-through", Unhealthy},
+		"numa FIFO":         {map[string]string{"numa_node": "fifo"}, "unreadable-attribute", Healthy},
+		"numa junk":         {map[string]string{"numa_node": "\x80\x00"}, "unreadable-attribute", Healthy},
+		"numa words":        {map[string]string{"numa_node": "zero\n"}, "unreadable-attribute", Healthy},
+		"numa unknown":      {map[string]string{"numa_node": "-1\n"}, "", Healthy},
+		"no link files":     {map[string]string{"current_link_speed": "", "current_link_width": "", "max_link_speed": "", "max_link_width": ""}, "", Healthy},
+		"link unknown":      {map[string]string{"current_link_speed": "Unknown\n", "current_link_width": "63\n"}, "", Healthy},
+		"dev junk":          {map[string]string{"uio/uio6/dev": "245\n"}, "bad-node", Unhealthy},
+		"dev FIFO":          {map[string]string{"uio/uio6/dev": "fifo"}, "bad-node", Unhealthy},
+		"no dev":            {map[string]string{"uio/uio6/dev": ""}, "no-node", Unhealthy},
+		"name climbs":       {map[string]string{"uio/uio6/uevent": "MAJOR=245\nDEVNAME=../etc/passwd\n"}, "bad-node", Unhealthy},
+		"another's node":    {map[string]string{"uio/uio6/uevent": "DEVNAME=uio7\n"}, "shared-node", Unhealthy},
+		"no uevent":         {map[string]string{"uio/uio6/uevent": ""}, "", Healthy},
+		"no modalias":       {map[string]string{"modalias": ""}, "", Healthy},
+		"iommu group words": {map[string]string{"iommu_group": "-> ../x/none"}, "", Healthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for file, content := range c.breakIt {
+				replace(t, filepath.Join(root, card, file), content)
+			}
+			inv := scanOf(t, root, captureModels())
+			if len(inv.LPUs) != 8 {
+				t.Fatalf("%d LPUs", len(inv.LPUs))
+			}
+			l := inv.LPUs[2]
+			var ids []string
+			for _, r := range l.Reasons {
+				ids = append(ids, r.ID)
+				if r.Remedy == "" || r.Message == "" || r.Subject != "lpu2" {
+					t.Errorf("a reason without words: %+v", r)
+				}
+			}
+			if got := strings.Join(ids, ","); got != c.want || l.Health != c.health || l.Usable != (c.health == Healthy) {
+				t.Errorf("reasons %q, health %s, usable %v; want %q, %s", got, l.Health, l.Usable, c.want, c.health)
+			}
+			for i, other := range inv.LPUs {
+				if i != 2 && !other.Usable && c.want != "shared-node" {
+					t.Errorf("%s suffers too: %v", other.Name, other.Reasons)
+				}
+			}
+		})
+	}
+}
+
+// replace puts something else in a file's place until the test ends; "" leaves the place empty.
+func replace(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.Rename(file, file+".kept"); err != nil {
+		t.Fatal(err)
+	}
+	if content != "" {
+		plantOne(t, file, content)
+	}
+	t.Cleanup(func() {
+		if content != "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Rename(file+".kept", file); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestScanOfWhatIsNoMachine(t *testing.T) {
+	file := filepath.Join(plant(t, map[string]string{"file": "x"}), "file")
+	for name, root := range map[string]string{
+		"missing":      filepath.Join(t.TempDir(), "nothing"),
+		"a file":       file,
+		"empty":        t.TempDir(),
+		"no pci":       plant(t, map[string]string{"sys/class": "dir"}),
+		"pci a file":   plant(t, map[string]string{"sys/bus/pci/devices": "x"}),
+		"devices FIFO": plant(t, map[string]string{"sys/bus/pci/devices": "fifo"}),
+		"devices loop": plant(t, map[string]string{"sys/bus/pci/devices": "-> devices"}),
+	} {
+		inv, err := Scan(context.Background(), root, Options{})
+		if inv != nil || !errors.Is(err, ErrNoSysfs) || !strings.Contains(err.Error(), root) {
+			t.Errorf("%s: %v, %v", name, inv, err)
+		}
+	}
+}
+
+func TestOddPCIEntries(t *testing.T) {
+	root := plant(t, map[string]string{
+		"sys/bus/pci/devices/lost+found":          "dir",
+		"sys/bus/pci/devices/0000:01:00.0":        "-> nowhere",
+		"sys/bus/pci/devices/0000:02:00.0":        "a file",
+		"sys/bus/pci/devices/0000:03:00.0/vendor": "fifo",
+		"sys/bus/pci/devices/0000:04:00.0/vendor": "0xnonsense",
+		"sys/bus/pci/devices/0000:05:00.0/vendor": "0x10ee\n", // and no device
+		"sys/bus/pci/devices/0000:06:00.0/vendor": "0x8086\n", // somebody else's: nothing more is asked
+	})
+	inv := scanOf(t, root, nil)
+	var got []string
+	for _, p := range inv.Problems {
+		got = append(got, p.ID+" "+filepath.Base(p.Subject))
+	}
+	want := []string{"odd-pci-entry lost+found"}
+	for bus := 1; bus <= 5; bus++ {
+		want = append(want, fmt.Sprintf("unreadable-function 0000:0%d:00.0", bus))
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(inv.LPUs) != 0 {
+		t.Errorf("%v\n%s", inv.LPUs, diff)
+	}
+}
+
+func TestTwoModelsOfOneRankAreRefused(t *testing.T) {
+	match := []Match{{Vendor: "10ee", Device: "505d"}}
+	models := MergeModels(BuiltinModels(), []Model{{Name: "one", Match: match}, {Name: "two", Match: []Match{{Class: "1200"}}}})
+	l := scanOf(t, unpack(t, u55c), models).LPUs
+	var ambiguous int
+	for _, lpu := range l {
+		for _, r := range lpu.Reasons {
+			if r.ID == "ambiguous-model" && strings.Contains(r.Message, "one and two") && !lpu.Usable {
+				ambiguous++
+			}
+		}
+	}
+	if ambiguous != 8 {
+		t.Errorf("%d of %d LPUs are ambiguous", ambiguous, len(l))
+	}
+}
+
+func TestAPathRule(t *testing.T) {
+	models := captureModels()
+	models[0].Nodes = []string{"class:nothing", "path:/dev/lpu{index}-{address}"}
+	root := unpack(t, u55c)
+	inv := scanOf(t, root, models)
+	if got := inv.LPUs[3].Nodes; len(got) != 1 || got[0].Path != "/dev/lpu3-0000:46:00.1" || got[0].Verified {
+		t.Errorf("nodes %+v", got)
+	}
+	plantOne(t, filepath.Join(root, "dev/lpu3-0000:46:00.1"), "no device")
+	inv = scanOf(t, root, models)
+	if got := inv.LPUs[3]; len(got.Nodes) != 0 || got.Reasons[0].ID != "node-mismatch" {
+		t.Errorf("got %+v", got)
+	}
+	if got := inv.LPUs[2]; len(got.Nodes) != 0 || got.Reasons[0].ID != "node-missing" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAScanEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Scan(ctx, unpack(t, u55c), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestWithin gives up on a read that hangs. No file of a test's own can hang: test/e2e has one that does.
+func TestWithin(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	if v, ok := within(context.Background(), 5*time.Millisecond, func() int { <-hang; return 1 }); ok || v != 0 {
+		t.Errorf("a read that hangs gives %d, %v", v, ok)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if v, ok := within(ctx, time.Hour, func() int { <-hang; return 1 }); ok || v != 0 {
+		t.Errorf("a read that hangs gives %d, %v after its context has ended", v, ok)
+	}
+	if v, ok := within(context.Background(), time.Hour, func() int { return 1 }); !ok || v != 1 {
+		t.Errorf("a read that answers gives %d, %v", v, ok)
+	}
+}
+
+func FuzzAttributes(f *testing.F) {
+	f.Add([]byte("0x10ee\n"), []byte("8.0 GT/s PCIe\n"), []byte("245:3\n"), []byte("DEVNAME=dri/renderD130\n"))
+	f.Add([]byte("0xffffffffff"), []byte("1e999 GT/s"), []byte("-1:-1"), []byte("DEVNAME=..\n"))
+	f.Add([]byte{0}, []byte{0xff}, []byte("4096:0"), []byte("DEVNAME=a b\nDEVNAME=\n"))
+	const card = "sys/devices/pci0000:00/0000:00:01.0"
+	f.Fuzz(func(t *testing.T, id, link, dev, uevent []byte) {
+		root := plant(t, map[string]string{
+			"sys/bus/pci/devices/0000:00:01.0":    "-> ../../../devices/pci0000:00/0000:00:01.0",
+			"sys/class/lpu/lpu0":                  "-> ../../devices/pci0000:00/0000:00:01.0/lpu/lpu0",
+			card + "/vendor":                      "0x1234\n",
+			card + "/device":                      "0x1234\n",
+			card + "/lpu/lpu0/dev":                "f",
+			card + "/lpu/lpu0/uevent":             "f",
+			card + "/numa_node":                   "f",
+			card + "/subsystem_vendor":            "f",
+			card + "/current_link_speed":          "f",
+			card + "/max_link_speed":              "8.0 GT/s PCIe\n",
+			"sys/bus/pci/drivers/lpu/module/none": "x",
+		})
+		for name, data := range map[string][]byte{"subsystem_vendor": id, "numa_node": id, "current_link_speed": link, "lpu/lpu0/dev": dev, "lpu/lpu0/uevent": uevent} {
+			if err := os.WriteFile(filepath.Join(root, card, name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inv := scanOf(t, root, nil)
+		if len(inv.LPUs) != 1 {
+			t.Fatalf("%d LPUs", len(inv.LPUs))
+		}
+		for _, n := range inv.LPUs[0].Nodes {
+			if filepath.Clean(n.Path) != n.Path || !strings.HasPrefix(n.Path, "/dev/") {
+				t.Errorf("node %q", n.Path)
+			}
+		}
+	})
+}

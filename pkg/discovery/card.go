@@ -1,0 +1,260 @@
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// fault adds a reason why the LPU is not usable.
+func (l *LPU) fault(id, message, remedy string) {
+	l.Usable, l.Health = false, Unhealthy
+	l.reason(SeverityError, id, message, remedy)
+}
+
+func (l *LPU) warn(id, message, remedy string) { l.reason(SeverityWarning, id, message, remedy) }
+
+func (l *LPU) reason(severity Severity, id, message, remedy string) {
+	// Clipped, because a read that was given up on may still be appending to a copy of this LPU.
+	l.Reasons = append(slices.Clip(l.Reasons), Finding{
+		Severity: severity, ID: id, Subject: l.Name, Message: message, Remedy: remedy,
+	})
+}
+
+// readCard reads one LPU within the card's deadline: first what the kernel's core answers, then what its
+// driver answers, so that a driver that hangs leaves node and place known.
+func (s *scan) readCard(ctx context.Context, c candidate, managements map[Address]*compiledModel) LPU {
+	ctx, cancel := context.WithTimeout(ctx, s.deadline)
+	defer cancel()
+	lpu := LPU{
+		Name: c.name, Index: c.index, Model: c.model.Name, Address: c.address,
+		Vendor: c.ids[idVendor], Device: c.ids[idDevice], Subvendor: c.ids[idSubvendor], Subdevice: c.ids[idSubdevice],
+		Nodes: []Node{}, Reasons: []Finding{}, Mounts: c.model.present, Env: c.model.Env,
+		Usable: true, Health: Healthy,
+	}
+	for _, read := range []func(LPU) LPU{
+		func(l LPU) LPU { return s.readKernel(l, c, managements) },
+		func(l LPU) LPU { return s.readDriver(l, c.model) },
+	} {
+		before := lpu
+		after, ok := within(ctx, s.deadline, func() LPU { return read(before) })
+		if !ok {
+			lpu.fault("read-stalled", fmt.Sprintf("sysfs did not answer within %v", s.deadline),
+				"the card or its driver hangs: see dmesg, then reset the card or the server")
+			lpu.Health = HealthUnknown
+			break
+		}
+		lpu = after
+	}
+	return lpu
+}
+
+// readKernel reads what the PCI core and the device model know, and the nodes.
+func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compiledModel) LPU {
+	dir, err := s.tree.open(pciDevices + "/" + lpu.Address.String())
+	if err != nil {
+		lpu.fault("gone", err.Error(), "the card left the bus during the scan: run lpuctl again")
+		return lpu
+	}
+	defer dir.close()
+	r := attributes{dir, &lpu}
+	lpu.Driver, _ = dir.linkName("driver")
+	lpu.DriverVersion = s.driverVersion(lpu.Driver)
+	if n, ok := r.number("numa_node"); ok && n >= 0 {
+		lpu.NUMANode = &n
+	}
+	if group, err := dir.linkName("iommu_group"); err == nil {
+		if n, err := strconv.Atoi(group); err == nil {
+			lpu.IOMMUGroup = &n
+		}
+	}
+	lpu.Link = r.link()
+	lpu.PCIeRoot, lpu.Switch = s.place(lpu.Address)
+	s.judgeBus(&lpu, dir)
+	s.judgeDriver(&lpu, c)
+	s.readNodes(&lpu, c.model)
+	s.readManagement(&lpu, c.model, managements)
+	return lpu
+}
+
+// attributes reads optional attributes of an LPU: one that is absent says nothing, one that is there and
+// cannot be read is a warning.
+type attributes struct {
+	dir *directory
+	lpu *LPU
+}
+
+func (r attributes) text(name string) (string, bool) {
+	text, err := r.dir.text(name)
+	if err != nil {
+		if !isAbsent(err) {
+			r.warn(err)
+		}
+		return "", false
+	}
+	return text, true
+}
+
+func (r attributes) warn(err error) {
+	r.lpu.warn("unreadable-attribute", err.Error(), "what this attribute says is left out; see dmesg for the device")
+}
+
+func (r attributes) number(name string) (int, bool) {
+	text, ok := r.text(name)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 0, 32)
+	if err != nil {
+		r.warn(r.dir.fault(name, fmt.Errorf("%.20q is not a number", text)))
+		return 0, false
+	}
+	return int(n), true
+}
+
+// link reads the four link attributes. Speed is text such as "8.0 GT/s PCIe", "8 GT/s" before Linux 5.6
+// or "Unknown speed" (drivers/pci/probe.c, pci_speed_string); width 0, 63 and 255 mean unreadable.
+func (r attributes) link() *Link {
+	speed := func(name string) float64 {
+		text, _ := r.text(name)
+		number, _, _ := strings.Cut(text, " ")
+		v, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(v > 0 && v < 1e4) {
+			return 0
+		}
+		return v
+	}
+	width := func(name string) int {
+		n, _ := r.number(name)
+		if n < 0 || n > 32 {
+			return 0
+		}
+		return n
+	}
+	l := Link{
+		SpeedGTs: speed("current_link_speed"), Width: width("current_link_width"),
+		MaxSpeedGTs: speed("max_link_speed"), MaxWidth: width("max_link_width"),
+	}
+	if l == (Link{}) {
+		return nil
+	}
+	return &l
+}
+
+// driverVersion is what the driver's module says of itself (MODULE_VERSION).
+func (s *scan) driverVersion(driver string) string {
+	if driver == "" {
+		return ""
+	}
+	if version, known := s.versions.Load(driver); known {
+		return version.(string)
+	}
+	version := s.readDriverVersion(driver)
+	s.versions.Store(driver, version)
+	return version
+}
+
+func (s *scan) readDriverVersion(driver string) string {
+	module, err := s.tree.open(path.Join(pciDrivers, driver, "module"))
+	if err != nil {
+		return ""
+	}
+	defer module.close()
+	version, _ := module.text("version")
+	return version
+}
+
+// place reads topology out of the device path, such as
+// /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
+// a switch's upstream port, its downstream port, the function. Without a switch only the root port is between.
+func (s *scan) place(a Address) (root string, upstream *Address) {
+	real, err := s.tree.follow(pciDevices, a.String())
+	if err != nil {
+		return "", nil
+	}
+	var ports []Address
+	for element := range strings.SplitSeq(real, "/") {
+		if strings.HasPrefix(element, "pci") && root == "" {
+			root = element
+		}
+		if port, err := ParseAddress(element); err == nil {
+			ports = append(ports, port)
+		}
+	}
+	if n := len(ports); n >= 4 {
+		upstream = &ports[n-3]
+	}
+	return root, upstream
+}
+
+// judgeBus looks whether the function still answers: a device that fell off the bus reads as all ones
+// while its cached ids stay. Only in D0, because reading the configuration space would wake the device.
+func (s *scan) judgeBus(lpu *LPU, dir *directory) {
+	if state, err := dir.text("power_state"); err == nil && state != "D0" && state != "unknown" {
+		return
+	}
+	id, err := dir.head("config", 4)
+	if err == nil && bytes.Equal(id, []byte{0xff, 0xff, 0xff, 0xff}) {
+		lpu.fault("dead-bus", "the card does not answer on the PCI bus (configuration space reads all ones)",
+			"reset the slot or power-cycle the server; if it stays so, reseat or replace the card")
+	}
+}
+
+func (s *scan) judgeDriver(lpu *LPU, c candidate) {
+	m, a := c.model, lpu.Address.String()
+	if c.also != nil {
+		lpu.fault("ambiguous-model", fmt.Sprintf("models %s and %s both match it", m.Name, c.also.Name),
+			"make the match of one of them narrower, or disable one, in the config file")
+	}
+	switch want := strings.Join(m.Drivers, " or "); {
+	case lpu.Driver == "vfio-pci":
+		lpu.fault("passed-through", "it is given to a virtual machine (driver vfio-pci)",
+			fmt.Sprintf("to take it back: echo > /%[2]s/%[1]s/driver_override; echo %[1]s > /%[3]s/vfio-pci/unbind; echo %[1]s > /sys/bus/pci/drivers_probe",
+				a, pciDevices, pciDrivers))
+	case lpu.Driver == "" && len(m.Drivers) > 0:
+		lpu.fault("no-driver", fmt.Sprintf("no driver is bound to it (it needs %s)", want),
+			fmt.Sprintf("load the driver: modprobe %[1]s; if it is loaded: echo %[2]s > /%[3]s/%[1]s/bind", m.Drivers[0], a, pciDrivers))
+	case len(m.Drivers) > 0 && !slices.Contains(m.Drivers, lpu.Driver):
+		lpu.fault("wrong-driver", fmt.Sprintf("driver %s is bound to it (it needs %s)", lpu.Driver, want),
+			fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; modprobe %[4]s; echo %[1]s > /%[2]s/%[4]s/bind", a, pciDrivers, lpu.Driver, m.Drivers[0]))
+	}
+}
+
+func (s *scan) readNodes(lpu *LPU, m *compiledModel) {
+	nodes, err := s.nodes(m.nodes, lpu)
+	switch {
+	case err != nil:
+		lpu.fault("bad-node", err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
+		return
+	case len(nodes) == 0:
+		// Without a driver there is no node either; one reason with one remedy is enough.
+		if lpu.Usable {
+			lpu.fault("no-node", fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
+				"see dmesg for the driver's complaint; reload the driver")
+		}
+		return
+	}
+	for i := range nodes {
+		s.verify(lpu, &nodes[i])
+	}
+	lpu.Nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n == Node{} })
+}
+
+func (s *scan) readManagement(lpu *LPU, m *compiledModel, managements map[Address]*compiledModel) {
+	if m.Management == nil {
+		return
+	}
+	a := lpu.Address.Sibling(m.Management.Function)
+	if managements[a] == nil {
+		return // normal in a virtual machine that was given the user function
+	}
+	lpu.Management = &Management{Address: a}
+	nodes, err := s.nodes(m.managementNodes, &LPU{Address: a})
+	if err == nil {
+		lpu.Management.Nodes = nodes
+	}
+}

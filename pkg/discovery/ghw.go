@@ -1,0 +1,108 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jaypipes/ghw"
+	"github.com/jaypipes/ghw/pkg/pci"
+)
+
+// Details are what people like to know of an LPU beyond its inventory entry.
+type Details struct {
+	VendorName  string    `json:"vendorName,omitempty"`  // from pci.ids
+	ProductName string    `json:"productName,omitempty"` // likewise; pci.ids does not know every LPU
+	Path        []Address `json:"path,omitempty"`        // PCI functions from the root port down to the LPU
+	Board       string    `json:"board,omitempty"`       // identifier string of vpd
+	PartNumber  string    `json:"partNumber,omitempty"`  // PN of vpd
+	BoardSerial string    `json:"boardSerial,omitempty"` // SN of vpd
+}
+
+// vpdMax is the size of the VPD address space, 32 KiB (PCI Local Bus Specification 3.0, appendix I).
+const vpdMax = 32 << 10
+
+// Describe looks an LPU up in ghw: names, the path through the PCI tree, and vital product data. ghw
+// decides nothing: it returns no device at all when one has no modalias, and needs pci.ids. So whatever
+// it does not say within limit is left out, and why is returned as a sentence.
+func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (Details, string) {
+	type answer struct {
+		details Details
+		gap     string
+	}
+	a, ok := within(ctx, limit, func() answer {
+		d, gap := describe(root, lpu)
+		return answer{d, gap}
+	})
+	if !ok {
+		return Details{}, fmt.Sprintf("ghw did not answer within %v", limit)
+	}
+	return a.details, a.gap
+}
+
+func describe(root string, lpu *LPU) (Details, string) {
+	var d Details
+	readVPD(root, lpu, &d)
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return d, err.Error()
+	}
+	info, err := ghw.PCI(ghw.WithChroot(absolute), ghw.WithDisableTopology(), ghw.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return d, "no names: " + err.Error()
+	}
+	device := info.GetDevice(lpu.Address.String())
+	if device == nil {
+		return d, fmt.Sprintf("no names and no PCI path: ghw read %d PCI devices, and not this one (one without a modalias makes it give up)", len(info.Devices))
+	}
+	d.VendorName, d.ProductName = known(device.Vendor.Name), known(device.Product.Name)
+	for _, ancestor := range device.Ancestors() {
+		if a, err := ParseAddress(ancestor.Address); err == nil {
+			d.Path = append([]Address{a}, d.Path...)
+		}
+	}
+	d.Path = append(d.Path, lpu.Address)
+	return d, ""
+}
+
+// known turns ghw's word for a name it does not have into nothing.
+func known(name string) string {
+	if name == "unknown" {
+		return ""
+	}
+	return name
+}
+
+func readVPD(root string, lpu *LPU, d *Details) {
+	t, err := openTree(root)
+	if err != nil {
+		return
+	}
+	dir, err := t.open(pciDevices + "/" + lpu.Address.String())
+	if err != nil {
+		return
+	}
+	defer dir.close()
+	data, err := dir.head("vpd", vpdMax)
+	if err != nil {
+		return
+	}
+	vpd, err := pci.ParseVPD(data)
+	if err != nil {
+		return
+	}
+	d.Board = printable(vpd.Identifier)
+	d.PartNumber, d.BoardSerial = printable(vpd.ReadOnly["PN"]), printable(vpd.ReadOnly["SN"])
+}
+
+func printable(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if notText(r) {
+			return -1
+		}
+		return r
+	}, text))
+}

@@ -1,0 +1,291 @@
+package discovery
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Model is one row of the device-model table: which PCI functions are which LPU, what makes them usable,
+// where their node is and what a container needs besides it.
+type Model struct {
+	Name    string `json:"name"`
+	Enabled *bool  `json:"enabled,omitempty"` // absent: true
+	// Match says which functions are this LPU: those that any entry matches. No entry, no LPU.
+	Match []Match `json:"match,omitempty"`
+	// Drivers under which the LPU is usable; empty: any.
+	Drivers []string `json:"drivers,omitempty"`
+	// Nodes are rules; the first that yields exactly one node wins. See [Model.Validate].
+	Nodes      []string         `json:"nodes,omitempty"`
+	Management *ManagementMatch `json:"management,omitempty"`
+	Mounts     []Mount          `json:"mounts,omitempty"`
+	Env        []string         `json:"env,omitempty"`
+	// Health is the profile by which the LPU is judged: generic, xocl or ha.
+	Health string `json:"health,omitempty"`
+
+	operator bool // from the config file: wins over a built-in row that matches too
+}
+
+// Match is one set of conditions that hold together. Ids are hexadecimal without 0x, as in pci.ids.
+type Match struct {
+	Vendor    string `json:"vendor,omitempty"`
+	Device    string `json:"device,omitempty"`
+	Subvendor string `json:"subvendor,omitempty"`
+	Subdevice string `json:"subdevice,omitempty"`
+	Class     string `json:"class,omitempty"`     // base and sub class ("1200"), or with programming interface ("120000")
+	Subsystem string `json:"subsystem,omitempty"` // a class device in sys/class/SUBSYSTEM below the function; stands alone
+}
+
+// ManagementMatch finds the function that administers the card of an LPU: same card, same vendor.
+type ManagementMatch struct {
+	Device   string   `json:"device"`
+	Function uint8    `json:"function"`
+	Nodes    []string `json:"nodes,omitempty"`
+}
+
+// The health profiles: what is read to judge an LPU.
+const (
+	healthGeneric = "generic"
+	healthXocl    = "xocl"
+	healthHA      = "ha"
+)
+
+// BuiltinModels is the table lpuctl is built with. Sources of the ids and names: the id tables of XRT's
+// xocl and xclmgmt drivers (orion-u55c), HyperAccel's published articles and libraries (lpu, bertha).
+// Bertha's PCI ids are not public, so that row matches nothing until the operator gives them.
+func BuiltinModels() []Model {
+	return []Model{
+		{
+			Name:       "orion-u55c",
+			Match:      []Match{{Vendor: "10ee", Device: "505d"}},
+			Drivers:    []string{"xocl"},
+			Nodes:      []string{"drm:render"},
+			Management: &ManagementMatch{Device: "505c", Function: 0, Nodes: []string{"class:xrt_mgmt"}},
+			Mounts:     []Mount{{HostPath: "/opt/xilinx/xrt"}, {HostPath: "/opt/hyperdex"}},
+			Env:        []string{"XILINX_XRT=/opt/xilinx/xrt"},
+			Health:     healthXocl,
+		},
+		{
+			Name:   "lpu",
+			Match:  []Match{{Subsystem: "lpu"}},
+			Nodes:  []string{"class:lpu"},
+			Mounts: []Mount{{HostPath: "/opt/hyperaccel/lib", ContainerPath: "/usr/lib/hyperaccel"}},
+			Health: healthGeneric,
+		},
+		{
+			Name:    "bertha",
+			Drivers: []string{"ha"},
+			Nodes:   []string{"class:ha"},
+			Mounts: []Mount{
+				{HostPath: "/usr/local/lib/libha_driver.so"},
+				{HostPath: "/usr/local/include/ha_driver.h"},
+				{HostPath: "/usr/local/lib/pkgconfig/libha_driver.pc"},
+			},
+			Health: healthHA,
+		},
+	}
+}
+
+// MergeModels lays the operator's models over a table, by name: what an entry states replaces what the
+// table's row of that name says; an entry of a new name is a new row. The operator's rows come first, so
+// that they win where two rows match one function.
+func MergeModels(table, operator []Model) []Model {
+	var merged []Model
+	for _, over := range operator {
+		m := over
+		if i := slices.IndexFunc(table, func(t Model) bool { return t.Name == over.Name }); i >= 0 {
+			m = overlay(table[i], over)
+		}
+		if m.Health == "" {
+			m.Health = healthGeneric
+		}
+		m.operator = true
+		merged = append(merged, m)
+	}
+	for _, m := range table {
+		if !slices.ContainsFunc(operator, func(o Model) bool { return o.Name == m.Name }) {
+			merged = append(merged, m)
+		}
+	}
+	return merged
+}
+
+func overlay(m, over Model) Model {
+	if over.Enabled != nil {
+		m.Enabled = over.Enabled
+	}
+	if over.Match != nil {
+		m.Match = over.Match
+	}
+	if over.Drivers != nil {
+		m.Drivers = over.Drivers
+	}
+	if over.Nodes != nil {
+		m.Nodes = over.Nodes
+	}
+	if over.Management != nil {
+		m.Management = over.Management
+	}
+	if over.Mounts != nil {
+		m.Mounts = over.Mounts
+	}
+	if over.Env != nil {
+		m.Env = over.Env
+	}
+	if over.Health != "" {
+		m.Health = over.Health
+	}
+	return m
+}
+
+// IsEnabled tells whether the row takes part in a scan.
+func (m *Model) IsEnabled() bool { return m.Enabled == nil || *m.Enabled }
+
+// Validate checks one row. Each fault names the field as it stands in the config file, relative to the row.
+//
+// A node rule is class:NAME (a class device of that subsystem below the function), drm:render (a DRM
+// render node) or path:TEMPLATE (a path in which {index} and {address} are filled in).
+func (m *Model) Validate() []FieldFault {
+	var c checker
+	if m.Name == "" {
+		c.fault("name", errors.New("a model needs a name"))
+	}
+	for i, match := range m.Match {
+		for _, f := range match.validate() {
+			c = append(c, FieldFault{fmt.Sprintf("match.%d%s", i, f.Field), f.Message})
+		}
+	}
+	c.nodeRules("nodes", m.Nodes)
+	c.management(m.Management)
+	for i, mount := range m.Mounts {
+		c.absolute(fmt.Sprintf("mounts.%d.hostPath", i), mount.HostPath)
+		c.absolute(fmt.Sprintf("mounts.%d.containerPath", i), cmp.Or(mount.ContainerPath, mount.HostPath))
+	}
+	for i, entry := range m.Env {
+		if key, _, ok := strings.Cut(entry, "="); !ok || key == "" {
+			c.fault(fmt.Sprintf("env.%d", i), fmt.Errorf("%q is not NAME=VALUE", entry))
+		}
+	}
+	if m.Health != "" && !slices.Contains([]string{healthGeneric, healthXocl, healthHA}, m.Health) {
+		c.fault("health", fmt.Errorf("%q is not a health profile (generic, xocl or ha)", m.Health))
+	}
+	return c
+}
+
+// checker collects the faults of a model.
+type checker []FieldFault
+
+func (c *checker) fault(field string, err error) {
+	if err != nil {
+		*c = append(*c, FieldFault{Field: field, Message: err.Error()})
+	}
+}
+
+func (c *checker) nodeRules(field string, rules []string) {
+	for i, rule := range rules {
+		_, err := parseNodeRule(rule)
+		c.fault(fmt.Sprintf("%s.%d", field, i), err)
+	}
+}
+
+func (c *checker) management(m *ManagementMatch) {
+	if m == nil {
+		return
+	}
+	_, err := parseID(m.Device)
+	c.fault("management.device", err)
+	if m.Function > 7 {
+		c.fault("management.function", errors.New("a PCI function is 0 to 7"))
+	}
+	c.nodeRules("management.nodes", m.Nodes)
+}
+
+func (c *checker) absolute(field, path string) {
+	if !strings.HasPrefix(path, "/") {
+		c.fault(field, fmt.Errorf("%q is not an absolute path", path))
+	}
+}
+
+// FieldFault is a fault in one field of a configuration: Field is its path, elements joined by dots.
+type FieldFault struct{ Field, Message string }
+
+func (m Match) validate() []FieldFault {
+	ids := []struct{ field, text string }{
+		{".vendor", m.Vendor}, {".device", m.Device}, {".subvendor", m.Subvendor}, {".subdevice", m.Subdevice},
+	}
+	var faults []FieldFault
+	given := 0
+	for _, id := range ids {
+		if id.text == "" {
+			continue
+		}
+		given++
+		if _, err := parseID(id.text); err != nil {
+			faults = append(faults, FieldFault{id.field, err.Error()})
+		}
+	}
+	if m.Class != "" {
+		given++
+		if _, err := parseClass(m.Class); err != nil {
+			faults = append(faults, FieldFault{".class", err.Error()})
+		}
+	}
+	switch {
+	case m.Subsystem != "" && given > 0:
+		faults = append(faults, FieldFault{".subsystem", "subsystem stands alone; make the ids an entry of their own"})
+	case m.Subsystem != "" && !isPlainName(m.Subsystem):
+		faults = append(faults, FieldFault{".subsystem", fmt.Sprintf("%q is not a subsystem name", m.Subsystem)})
+	case m.Subsystem == "" && given == 0:
+		faults = append(faults, FieldFault{"", "an empty entry would match every PCI function"})
+	case given == 1 && m.Vendor != "":
+		faults = append(faults, FieldFault{".vendor", "a vendor alone would match everything it makes; add the device id"})
+	}
+	return faults
+}
+
+func isPlainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == '/'
+	})
+}
+
+func parseID(text string) (uint16, error) {
+	if len(text) == 4 {
+		if id, err := parseHex[uint16](text, 16); err == nil {
+			return id, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
+}
+
+// classMatch compares the leading 4 or 6 digits of a PCI class: the programming interface may differ.
+type classMatch struct {
+	value uint32
+	shift int
+}
+
+func parseClass(text string) (classMatch, error) {
+	if len(text) == 4 || len(text) == 6 {
+		if v, err := strconv.ParseUint(text, 16, 32); err == nil {
+			return classMatch{value: uint32(v), shift: (6 - len(text)) * 4}, nil
+		}
+	}
+	return classMatch{}, fmt.Errorf("%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", text)
+}
+
+// nodeRule is a parsed entry of Model.Nodes.
+type nodeRule struct{ kind, argument string }
+
+func parseNodeRule(text string) (nodeRule, error) {
+	kind, argument, _ := strings.Cut(text, ":")
+	switch {
+	case kind == "class" && isPlainName(argument),
+		kind == "drm" && argument == "render",
+		kind == "path" && strings.HasPrefix(argument, "/dev/"):
+		return nodeRule{kind, argument}, nil
+	}
+	return nodeRule{}, fmt.Errorf("%q is not a node rule (class:NAME, drm:render or path:/dev/TEMPLATE)", text)
+}

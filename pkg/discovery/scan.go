@@ -1,0 +1,366 @@
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Where sysfs keeps what a scan reads, relative to the root. No other file spells these out.
+const (
+	pciDevices = "sys/bus/pci/devices"
+	pciDrivers = "sys/bus/pci/drivers"
+	sysClass   = "sys/class"
+)
+
+// ErrNoSysfs says that the root has no readable list of PCI devices, so that nothing can be said about LPUs.
+var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
+
+// Options of a scan; the zero value scans for the built-in models.
+type Options struct {
+	Models       []Model       // nil: BuiltinModels()
+	CardDeadline time.Duration // how long the reads of one card may take together; 0: one second
+}
+
+// Scan reads the machine under root and returns what it found. A card that is broken or does not answer
+// is in the inventory with its reasons; Scan itself fails only when the root cannot be read (ErrNoSysfs)
+// or ctx ends.
+func Scan(ctx context.Context, root string, options Options) (*Inventory, error) {
+	if options.Models == nil {
+		options.Models = BuiltinModels()
+	}
+	t, err := openTree(root)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
+	}
+	s := &scan{
+		tree:     t,
+		models:   compile(options.Models),
+		deadline: cmp.Or(options.CardDeadline, time.Second),
+		seesDev:  t.exists("dev"),
+	}
+	inv, err := s.run(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return inv, nil
+}
+
+// scan is the state of one Scan.
+type scan struct {
+	tree     *tree
+	models   []*compiledModel
+	deadline time.Duration
+	classes  map[string]classDevices // by subsystem, of the models that have an LPU here
+	seesDev  bool                    // whether there is a /dev to verify nodes in
+	versions sync.Map                // driver: what its module says of its version
+	problems []Finding
+}
+
+func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
+
+func (s *scan) run(ctx context.Context) (*Inventory, error) {
+	addresses, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	lpus, managements := s.members(ctx, addresses)
+	s.readClasses(ctx, lpus)
+	s.readMounts(ctx, lpus)
+	inv := &Inventory{
+		APIVersion: APIVersion,
+		Kind:       "Inventory",
+		LPUs:       s.readCards(ctx, lpus, managements),
+		Problems:   append([]Finding{}, s.problems...),
+	}
+	refuseSharedNodes(inv.LPUs)
+	return inv, nil
+}
+
+// list returns the addresses of all PCI functions in ascending order.
+func (s *scan) list() ([]Address, error) {
+	dir, err := s.tree.open(pciDevices)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
+	}
+	defer dir.close()
+	names, err := dir.names()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
+	}
+	addresses := make([]Address, 0, len(names))
+	for _, name := range names {
+		a, err := ParseAddress(name)
+		if err != nil {
+			s.problem(Finding{
+				Severity: SeverityWarning, ID: "odd-pci-entry", Subject: path.Join(dir.path, name),
+				Message: err.Error(), Remedy: "the kernel makes no such entry: check what is mounted at " + dir.path,
+			})
+			continue
+		}
+		addresses = append(addresses, a)
+	}
+	slices.SortFunc(addresses, Address.Compare)
+	return addresses, nil
+}
+
+// candidate is a PCI function that is an LPU.
+type candidate struct {
+	function
+	name  string
+	index int
+}
+
+// members finds out which functions are LPUs, numbers them, and returns the management functions beside.
+func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, map[Address]*compiledModel) {
+	functions := s.identify(ctx, addresses)
+	bySubsystem := s.subsystemMembers(ctx)
+	var lpus []candidate
+	managements := map[Address]*compiledModel{}
+	for _, f := range functions {
+		if f.model == nil {
+			f.model = bySubsystem[f.address]
+		}
+		switch {
+		case f.model != nil:
+			index := len(lpus)
+			lpus = append(lpus, candidate{function: f, name: fmt.Sprintf("lpu%d", index), index: index})
+		case f.manages != nil:
+			managements[f.address] = f.manages
+		case f.err != nil:
+			s.problem(Finding{
+				Severity: SeverityWarning, ID: "unreadable-function", Subject: f.address.String(),
+				Message: fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
+				Remedy:  "see the kernel log for the device (dmesg | grep " + f.address.String() + ")",
+			})
+		}
+	}
+	s.reportLoneManagement(lpus, managements)
+	return lpus, managements
+}
+
+// identify reads the ids of every function, in one goroutine because that is quickest; if anything in
+// there hangs, each in a goroutine of its own, to find out which one it is.
+func (s *scan) identify(ctx context.Context, addresses []Address) []function {
+	all, ok := within(ctx, s.deadline, func() []function {
+		functions := make([]function, len(addresses))
+		for i, a := range addresses {
+			functions[i] = s.identifyOne(a)
+		}
+		return functions
+	})
+	if ok {
+		return all
+	}
+	functions := make([]function, len(addresses))
+	var wg sync.WaitGroup
+	for i, a := range addresses {
+		wg.Go(func() {
+			f, ok := within(ctx, s.deadline, func() function { return s.identifyOne(a) })
+			if !ok {
+				f = function{address: a, err: fmt.Errorf("sysfs did not answer within %v", s.deadline)}
+			}
+			functions[i] = f
+		})
+	}
+	wg.Wait()
+	return functions
+}
+
+// subsystemMembers finds the LPUs of models that know them by a class device rather than by ids.
+func (s *scan) subsystemMembers(ctx context.Context) map[Address]*compiledModel {
+	members := map[Address]*compiledModel{}
+	for _, m := range s.models {
+		for _, subsystem := range m.subsystems {
+			devices, err := s.readClass(ctx, subsystem)
+			if err != nil {
+				s.problem(classProblem(subsystem, err))
+			}
+			for a := range devices {
+				if members[a] == nil {
+					members[a] = m
+				}
+			}
+		}
+	}
+	return members
+}
+
+// reportLoneManagement names cards that show a management function only: their user function, the LPU,
+// is missing, as on a card that runs its factory image.
+func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*compiledModel) {
+	paired := map[Address]bool{}
+	for _, c := range lpus {
+		if m := c.model.Management; m != nil {
+			paired[c.address.Sibling(m.Function)] = true
+		}
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(managements), Address.Compare) {
+		if !paired[a] {
+			s.problem(Finding{
+				Severity: SeverityWarning, ID: "card-without-lpu", Subject: a.String(),
+				Message: fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", managements[a].Name),
+				Remedy:  "the card runs its factory (golden) image or another shell: flash the LPU shell and power-cycle the server",
+			})
+		}
+	}
+}
+
+// readClasses lists the class devices that the node rules of the LPUs found need.
+func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
+	s.classes = map[string]classDevices{}
+	for _, m := range modelsOf(lpus) {
+		for _, rule := range slices.Concat(m.nodes, m.managementNodes) {
+			subsystem := rule.subsystem()
+			if _, known := s.classes[subsystem]; known || subsystem == "" {
+				continue
+			}
+			devices, err := s.readClass(ctx, subsystem)
+			if err != nil {
+				s.problem(classProblem(subsystem, err))
+			}
+			s.classes[subsystem] = devices
+		}
+	}
+}
+
+func classProblem(subsystem string, err error) Finding {
+	return Finding{
+		Severity: SeverityError, ID: "unreadable-class", Subject: path.Join("/", sysClass, subsystem),
+		Message: err.Error(), Remedy: "LPUs of this class are not seen until it can be read: check that sysfs is mounted whole",
+	}
+}
+
+// readMounts finds out which of the models' mounts exist on this machine.
+func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
+	for _, m := range modelsOf(lpus) {
+		mounts, ok := within(ctx, s.deadline, func() []Mount {
+			seen := slices.Clone(m.Mounts)
+			for i := range seen {
+				seen[i].Present = s.tree.exists(seen[i].HostPath)
+			}
+			return seen
+		})
+		if !ok {
+			s.problem(Finding{
+				Severity: SeverityWarning, ID: "mount-stalled", Subject: m.Name,
+				Message: fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts),
+				Remedy:  "check the file systems they lie on, a network file system above all",
+			})
+			mounts = m.Mounts
+		}
+		m.present = mounts
+	}
+}
+
+// modelsOf returns the models that have an LPU here, in order of first appearance.
+func modelsOf(lpus []candidate) []*compiledModel {
+	var models []*compiledModel
+	for _, c := range lpus {
+		if !slices.Contains(models, c.model) {
+			models = append(models, c.model)
+		}
+	}
+	return models
+}
+
+// readCards reads every card in its own goroutine, so that one that hangs costs the others nothing.
+func (s *scan) readCards(ctx context.Context, lpus []candidate, managements map[Address]*compiledModel) []LPU {
+	cards := make([]LPU, len(lpus))
+	var wg sync.WaitGroup
+	for i, c := range lpus {
+		wg.Go(func() { cards[i] = s.readCard(ctx, c, managements) })
+	}
+	wg.Wait()
+	return cards
+}
+
+// refuseSharedNodes makes LPUs that claim the same node unusable: it can only be one of them.
+func refuseSharedNodes(lpus []LPU) {
+	owner := map[string]*LPU{}
+	for i := range lpus {
+		for _, n := range lpus[i].Nodes {
+			if first := owner[n.Path]; first != nil {
+				for _, l := range []*LPU{first, &lpus[i]} {
+					l.fault("shared-node", fmt.Sprintf("%s and %s both claim %s", first.Name, lpus[i].Name, n.Path),
+						"reload the driver; if it stays so, report it to the maker of the driver")
+					l.Nodes = []Node{}
+				}
+				continue
+			}
+			owner[n.Path] = &lpus[i]
+		}
+	}
+}
+
+// within runs read in a goroutine of its own and gives up on it when limit has passed or ctx ends. A read
+// that was given up on goes on by itself: nothing it returns later is seen.
+func within[T any](ctx context.Context, limit time.Duration, read func() T) (value T, ok bool) {
+	done := make(chan T, 1)
+	go func() { done <- read() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case value = <-done:
+		return value, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return value, false
+}
+
+// compiledModel is a model with its ids and rules parsed, once a scan.
+type compiledModel struct {
+	Model
+	entries         []entry
+	subsystems      []string
+	nodes           []nodeRule
+	managementNodes []nodeRule
+	present         []Mount // the model's mounts, with Present as it is on this machine
+}
+
+// compile parses the enabled models. What Validate would refuse matches nothing.
+func compile(models []Model) []*compiledModel {
+	var compiled []*compiledModel
+	for _, m := range models {
+		if !m.IsEnabled() {
+			continue
+		}
+		c := &compiledModel{Model: m, nodes: parseNodeRules(m.Nodes)}
+		if m.Management != nil {
+			c.managementNodes = parseNodeRules(m.Management.Nodes)
+		}
+		for _, match := range m.Match {
+			if len(match.validate()) > 0 {
+				continue
+			}
+			if match.Subsystem != "" {
+				c.subsystems = append(c.subsystems, match.Subsystem)
+				continue
+			}
+			c.entries = append(c.entries, compileEntry(match))
+		}
+		compiled = append(compiled, c)
+	}
+	return compiled
+}
+
+func parseNodeRules(texts []string) []nodeRule {
+	var rules []nodeRule
+	for _, text := range texts {
+		if rule, err := parseNodeRule(strings.TrimSpace(text)); err == nil {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
