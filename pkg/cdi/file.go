@@ -1,0 +1,227 @@
+package cdi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+// DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
+// empty after boot, so that a spec of before never outlives the devices it speaks of.
+const DefaultSpecDir = "/var/run/cdi"
+
+// lockTimeout is how long Write and Remove wait for another lpuctl; one takes milliseconds.
+const lockTimeout = 10 * time.Second
+
+// Conflict says that another file already defines one of our devices. Two such files in one directory make
+// a runtime refuse the device.
+type Conflict struct {
+	File   string
+	Device string // qualified name
+}
+
+func (c *Conflict) Error() string { return fmt.Sprintf("%s: already defines %s", c.File, c.Device) }
+
+// File is where the spec of one kind lies.
+type File struct {
+	Path string // <spec dir>/<vendor>-<class>.json, the name the CDI library would give it
+	kind string
+}
+
+// Locate finds the file for a kind in a spec directory under root. Links on the way stay within the root.
+func Locate(root, specDir, kind string) (File, error) {
+	if err := ValidateKind(kind); err != nil {
+		return File{}, err
+	}
+	dir, err := securejoin.SecureJoin(root, specDir)
+	if err != nil {
+		return File{}, err
+	}
+	return File{Path: filepath.Join(dir, strings.ReplaceAll(kind, "/", "-")+".json"), kind: kind}, nil
+}
+
+// Read returns the bytes of the file; nil, without an error, if there is none.
+func (f File) Read() ([]byte, error) {
+	if err := f.refuseOdd(); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Write puts the spec in place: written beside, synced, renamed, read back. It renames even when the bytes
+// are the same as before, because that is what makes runtimes forget device numbers they remember. A reader
+// sees the old file or the new one, whenever this process dies. It refuses (Conflict) while another
+// file in the directory defines one of the spec's devices.
+func (f File) Write(ctx context.Context, spec *specs.Spec) error {
+	data, err := Marshal(spec)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+		return err
+	}
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := f.refuseOdd(); err != nil {
+		return err
+	}
+	if err := f.refuseConflict(spec); err != nil {
+		return err
+	}
+	f.clearLeftovers()
+	if err := ReplaceFile(f.Path, data); err != nil {
+		return err
+	}
+	return f.readBack(data)
+}
+
+// Remove takes the file away and tells whether there was one. It touches no other file.
+func (f File) Remove(ctx context.Context) (removed bool, err error) {
+	if _, err := os.Lstat(filepath.Dir(f.Path)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if err := f.refuseOdd(); err != nil {
+		return false, err
+	}
+	f.clearLeftovers()
+	err = os.Remove(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lock keeps other lpuctl processes out of the directory until the func it returns is called.
+func (f File) lock(ctx context.Context) (unlock func(), err error) {
+	name := filepath.Join(filepath.Dir(f.Path), "."+strings.TrimSuffix(filepath.Base(f.Path), ".json")+".lock")
+	lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { lock.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			lock.Close()
+			return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			lock.Close()
+			return nil, fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
+		}
+	}
+}
+
+// refuseOdd refuses a target that is there and is no regular file: a link may lead to somebody else's file.
+func (f File) refuseOdd() error {
+	info, err := os.Lstat(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", f.Path, info.Mode().Type())
+	}
+	return nil
+}
+
+func (f File) refuseConflict(spec *specs.Spec) error {
+	dir := filepath.Dir(f.Path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if ext := filepath.Ext(name); name == f.Path || ext != ".json" && ext != ".yaml" {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(data, []byte(f.kind)) {
+			continue
+		}
+		other, err := cdi.ParseSpec(data)
+		if err != nil || other == nil || other.Kind != f.kind {
+			continue // no runtime takes it either
+		}
+		for _, d := range other.Devices {
+			if slices.ContainsFunc(spec.Devices, func(ours specs.Device) bool { return ours.Name == d.Name }) {
+				return &Conflict{File: name, Device: f.kind + "=" + d.Name}
+			}
+		}
+	}
+	return nil
+}
+
+// clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
+func (f File) clearLeftovers() {
+	leftovers, _ := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "."+filepath.Base(f.Path)+"*"))
+	for _, name := range leftovers {
+		_ = os.Remove(name)
+	}
+}
+
+func (f File) readBack(data []byte) error {
+	got, err := os.ReadFile(f.Path)
+	if err == nil && !bytes.Equal(got, data) {
+		err = fmt.Errorf("%s: reads back differently than written", f.Path)
+	}
+	if err == nil {
+		_, err = cdi.ReadSpec(f.Path, 0)
+	}
+	return err
+}
+
+// ReplaceFile replaces a file, or makes it, with mode 0644, so that a reader sees the old bytes or the new
+// ones. The file and then its directory are synced.
+func ReplaceFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot sync a directory
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package cdi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// Resolved is a device as a runtime would inject it.
+type Resolved struct {
+	Name  string   `json:"name"` // qualified: hyperaccel.ai/lpu=lpu0
+	File  string   `json:"file"` // the spec file that serves it
+	Nodes []string `json:"nodes"`
+}
+
+// Resolve returns the devices of a kind, file by file in the order of the spec, as the runtimes' own CDI library
+// resolves them from spec directories under root, the last of which has the highest priority. Files of the
+// kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
+// directory may hold what never answers, such as a FIFO.
+func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, []discovery.Finding, error) {
+	dirs := make([]string, len(specDirs))
+	for i, d := range specDirs {
+		dir, err := securejoin.SecureJoin(root, d)
+		if err != nil {
+			return nil, nil, err
+		}
+		dirs[i] = dir
+	}
+	type answer struct {
+		devices  []Resolved
+		findings []discovery.Finding
+	}
+	done := make(chan answer, 1)
+	go func() {
+		// NewCache fails on options only.
+		cache, _ := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+		done <- answer{resolved(cache, kind), cacheFindings(cache, kind)}
+	}()
+	select {
+	case a := <-done:
+		return a.devices, a.findings, nil
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
+	}
+}
+
+func resolved(cache *cdi.Cache, kind string) []Resolved {
+	byFile := map[string]*cdi.Spec{}
+	for _, name := range cache.ListDevices() {
+		if spec := cache.GetDevice(name).GetSpec(); spec.Kind == kind {
+			byFile[spec.GetPath()] = spec
+		}
+	}
+	devices := []Resolved{}
+	for _, file := range slices.Sorted(maps.Keys(byFile)) {
+		for _, d := range byFile[file].Devices {
+			name := kind + "=" + d.Name
+			if served := cache.GetDevice(name); served != nil && served.GetSpec().GetPath() == file {
+				devices = append(devices, Resolved{Name: name, File: file, Nodes: nodePaths(d)})
+			}
+		}
+	}
+	return devices
+}
+
+func nodePaths(d specs.Device) []string {
+	paths := []string{}
+	for _, n := range d.ContainerEdits.DeviceNodes {
+		paths = append(paths, n.Path)
+	}
+	return paths
+}
+
+// cacheFindings tells what the library complains of, file by file. A file of another kind is its maker's
+// business, and a note.
+func cacheFindings(cache *cdi.Cache, kind string) []discovery.Finding {
+	var findings []discovery.Finding
+	all := cache.GetErrors()
+	for _, file := range slices.Sorted(maps.Keys(all)) {
+		for _, err := range all[file] {
+			f := discovery.Finding{
+				Severity: discovery.SeverityNote, ID: "foreign-spec", Subject: file, Message: err.Error(),
+				Remedy: "it is not a file of " + kind + ": ask whoever wrote it",
+			}
+			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, strings.ReplaceAll(kind, "/", "-")+".json") {
+				f.Severity, f.ID = discovery.SeverityError, "spec-refused"
+				f.Remedy = "lpuctl cdi refresh writes our file anew; remove other files of the same kind"
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}

@@ -1,0 +1,114 @@
+package cdi
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+var specDirs = []string{"/etc/cdi", "/var/run/cdi"}
+
+func putFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	root := t.TempDir()
+	if err := write(t, locate(t, root), 1); err != nil {
+		t.Fatal(err)
+	}
+	old := strings.ReplaceAll(string(seedSpec(t)), `"lpu0"`, `"old"`)
+	putFile(t, filepath.Join(root, "etc/cdi/seed.json"), seedSpec(t)) // shadowed
+	putFile(t, filepath.Join(root, "etc/cdi/old.json"), []byte(old))  // served from there
+	putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte("kind: nvidia.com/gpu\n"))
+	devices, findings, err := Resolve(context.Background(), root, specDirs, DefaultKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := locate(t, root).Path
+	want := []Resolved{
+		{"hyperaccel.ai/lpu=old", filepath.Join(root, "etc/cdi/old.json"), []string{"/dev/lpu0"}},
+		{"hyperaccel.ai/lpu=lpu0", ours, []string{"/dev/lpu0"}},
+		{"hyperaccel.ai/lpu=pci-0000-43-00.1", ours, []string{"/dev/lpu0"}},
+		{"hyperaccel.ai/lpu=all", ours, []string{"/dev/lpu0"}},
+	}
+	if diff := cmp.Diff(want, devices); diff != "" {
+		t.Error(diff)
+	}
+	if len(findings) != 1 || findings[0].ID != "foreign-spec" || findings[0].Severity != "note" {
+		t.Errorf("findings %v", findings)
+	}
+	// A second file with our names in one directory takes the device away from everybody.
+	putFile(t, filepath.Join(root, "var/run/cdi/second.json"), seedSpec(t))
+	devices, findings, err = Resolve(context.Background(), root, specDirs, DefaultKind)
+	if err != nil || len(devices) != 3 {
+		t.Errorf("%v, %v", devices, err)
+	}
+	var refused int
+	for _, f := range findings {
+		if f.ID == "spec-refused" {
+			refused++
+		}
+	}
+	if refused != 2 {
+		t.Errorf("findings %v", findings)
+	}
+}
+
+func TestResolveDoesNotHang(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "etc/cdi"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(root, "etc/cdi/fifo.json")
+	if err := unix.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, _, err := Resolve(ctx, root, specDirs, DefaultKind); err == nil || !strings.Contains(err.Error(), "etc/cdi") {
+		t.Errorf("got %v", err)
+	}
+	// Let the reader that was given up on end.
+	if w, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+		w.Close()
+	}
+}
+
+// FuzzReadSpec holds what is read of a spec directory against junk: whatever lies there, Resolve and the
+// search for conflicts end without a panic.
+func FuzzReadSpec(f *testing.F) {
+	seed, err := os.ReadFile("../../testdata/seed-spec.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte("cdiVersion: 0.5.0\nkind: hyperaccel.ai/lpu\ndevices:\n- {name: lpu0, containerEdits: {}}\n"))
+	f.Add([]byte(`{"kind": "hyperaccel.ai/lpu", "devices": [null]}`))
+	f.Add([]byte("kind: a/b\n---\nkind: hyperaccel.ai/lpu"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		root := t.TempDir()
+		putFile(t, filepath.Join(root, "var/run/cdi/other.json"), data)
+		if _, _, err := Resolve(context.Background(), root, specDirs, DefaultKind); err != nil {
+			t.Fatal(err)
+		}
+		// It may define our names, but whether it does is all that may be said.
+		err := locate(t, root).refuseConflict(mustSpec(t, node(1), Options{}))
+		if _, isConflict := errors.AsType[*Conflict](err); err != nil && !isConflict {
+			t.Error(err)
+		}
+	})
+}
