@@ -89,7 +89,7 @@ type attributes struct {
 }
 
 func (r attributes) text(name string) (string, bool) {
-	text, err := r.dir.text(name)
+	text, err := r.dir.line(name)
 	if err != nil {
 		if !isAbsent(err) {
 			r.warn(err)
@@ -164,7 +164,7 @@ func (s *scan) readDriverVersion(driver string) string {
 		return ""
 	}
 	defer module.close()
-	version, _ := module.text("version")
+	version, _ := module.line("version")
 	return version
 }
 
@@ -194,7 +194,7 @@ func (s *scan) place(a Address) (root string, upstream *Address) {
 // judgeBus looks whether the function still answers: a device that fell off the bus reads as all ones
 // while its cached ids stay. Only in D0, because reading the configuration space would wake the device.
 func (s *scan) judgeBus(lpu *LPU, dir *directory) {
-	if state, err := dir.text("power_state"); err == nil && state != "D0" && state != "unknown" {
+	if state, err := dir.line("power_state"); err == nil && state != "D0" && state != "unknown" {
 		return
 	}
 	id, err := dir.head("config", 4)
@@ -238,10 +238,7 @@ func (s *scan) readNodes(lpu *LPU, m *compiledModel) {
 		}
 		return
 	}
-	for i := range nodes {
-		s.verify(lpu, &nodes[i])
-	}
-	lpu.Nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n == Node{} })
+	lpu.Nodes = s.verified(lpu, nodes)
 }
 
 func (s *scan) readManagement(lpu *LPU, m *compiledModel, managements map[Address]*compiledModel) {
@@ -253,8 +250,9 @@ func (s *scan) readManagement(lpu *LPU, m *compiledModel, managements map[Addres
 		return // normal in a virtual machine that was given the user function
 	}
 	lpu.Management = &Management{Address: a}
-	nodes, err := s.nodes(m.managementNodes, &LPU{Address: a})
-	if err == nil {
-		lpu.Management.Nodes = nodes
+	// What is wrong with its nodes is nothing to the LPU: they are only ever handed out on demand.
+	aside := &LPU{Address: a}
+	if nodes, err := s.nodes(m.managementNodes, aside); err == nil && len(nodes) > 0 {
+		lpu.Management.Nodes = s.verified(aside, nodes)
 	}
 }

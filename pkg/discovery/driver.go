@@ -26,7 +26,7 @@ func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
 	}
 	if lpu.Serial == "" {
 		// PCI core, since Linux 6.19 and for root only: the Device Serial Number capability.
-		lpu.Serial, _ = dir.text("serial_number")
+		lpu.Serial, _ = dir.line("serial_number")
 	}
 	return lpu
 }
@@ -78,7 +78,7 @@ func (r attributes) inRecovery(t *tree) bool {
 		return false
 	}
 	defer dir.close()
-	recovery, _ := dir.text("recovery")
+	recovery, _ := dir.line("recovery")
 	return recovery == "1"
 }
 

@@ -31,7 +31,7 @@ func (id *identity) get(attribute int) (uint32, bool) {
 	if id.known[attribute] {
 		return id.values[attribute], true
 	}
-	text, err := id.dir.text(idAttributes[attribute])
+	text, err := id.dir.line(idAttributes[attribute])
 	if err == nil {
 		var v uint64
 		if v, err = strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 32); err != nil {

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func (s *scan) classNode(d classDevice) (Node, error) {
 		return Node{}, err
 	}
 	defer dir.close()
-	dev, err := dir.text("dev")
+	dev, err := dir.line("dev")
 	if err != nil {
 		return Node{}, err
 	}
@@ -174,37 +175,46 @@ func parseDev(text string) (major, minor uint32, ok bool) {
 	return uint32(ma), uint32(mi), ok && err1 == nil && err2 == nil
 }
 
-// verify compares a node with what lies in /dev under the root. A node that is not there, or is another
-// device, makes the LPU unusable and is emptied: nobody may be handed it. Where /dev cannot be seen, as in
-// a container that mounts sysfs only, the node stays unverified.
-func (s *scan) verify(lpu *LPU, n *Node) {
-	if !s.seesDev {
-		return
+// verified compares nodes with what lies in /dev under the root. One that is not there, or is another device,
+// makes the LPU unusable and is dropped: nobody may be handed it. Where /dev cannot be seen, as in a container
+// that mounts sysfs only, nodes stay unverified.
+func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
+	kept := []Node{}
+	for _, n := range nodes {
+		if s.seesDev {
+			st, err := s.tree.lstat(n.Path)
+			if n.fromTemplate() && err == nil {
+				n.Major, n.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
+			}
+			id, message, remedy := judgeNode(n, st, err)
+			if id != "" {
+				lpu.fault(id, message, remedy)
+				continue
+			}
+			n.Verified = err == nil
+		}
+		kept = append(kept, n)
 	}
-	st, err := s.tree.lstat(n.Path)
+	return kept
+}
+
+// fromTemplate tells a node of a path rule, for which sysfs has no numbers to compare with.
+func (n Node) fromTemplate() bool { return n.Major == 0 && n.Minor == 0 }
+
+// judgeNode says what is wrong with a node, given what lstat says of its path; nothing is if id is "".
+func judgeNode(n Node, st unix.Stat_t, err error) (id, message, remedy string) {
+	again := fmt.Sprintf("remove %s, then udevadm trigger --action=add", n.Path)
+	major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return
+		return "", "", "" // cannot be seen by this user: not verified, not wrong
 	case err != nil:
-		lpu.fault("node-missing", fmt.Sprintf("%s is not there, though the driver has made it", n.Path),
-			"udevadm trigger --action=add; in a container, the node has to be handed in")
+		return "node-missing", n.Path + " is not there, though the driver has made it",
+			"udevadm trigger --action=add; in a container, the node has to be handed in"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
-		kind := fileKind(st.Mode)
-		if kind == "" {
-			kind = "a regular file"
-		}
-		lpu.fault("node-mismatch", fmt.Sprintf("%s is %s, not a character device", n.Path, kind),
-			fmt.Sprintf("remove %s, then udevadm trigger --action=add", n.Path))
-	case n.Major == 0 && n.Minor == 0: // from a path rule: sysfs has no numbers to compare with
-		*n = Node{Path: n.Path, Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev), Verified: true}
-		return
-	case unix.Major(st.Rdev) != n.Major || unix.Minor(st.Rdev) != n.Minor:
-		lpu.fault("node-mismatch", fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d",
-			n.Path, unix.Major(st.Rdev), unix.Minor(st.Rdev), n.Major, n.Minor),
-			fmt.Sprintf("remove %s, then udevadm trigger --action=add", n.Path))
-	default:
-		n.Verified = true
-		return
+		return "node-mismatch", fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(fileKind(st.Mode), "a regular file")), again
+	case major != n.Major || minor != n.Minor:
+		return "node-mismatch", fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor), again
 	}
-	*n = Node{}
+	return "", "", ""
 }

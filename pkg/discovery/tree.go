@@ -159,6 +159,15 @@ func (d *directory) text(name string) (string, error) {
 	return text, nil
 }
 
+// line is text of one line, as all attributes are but uevent and a few tables.
+func (d *directory) line(name string) (string, error) {
+	text, err := d.text(name)
+	if err == nil && strings.ContainsAny(text, "\n\t") {
+		return "", d.fault(name, errors.New("more than one line"))
+	}
+	return text, err
+}
+
 func notText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 
 // link returns the target of a symbolic link in the directory, as it is written.
@@ -178,7 +187,11 @@ func (d *directory) linkName(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path.Base(target), nil
+	last := path.Base(target)
+	if !isPlainName(last) {
+		return "", d.fault(name, fmt.Errorf("%.40q is not a name", last))
+	}
+	return last, nil
 }
 
 // names lists the directory in the order of their names.
