@@ -55,7 +55,7 @@ func Locate(root, specDir, kind string) (File, error) {
 
 // Read returns the bytes of the file; nil, without an error, if there is none.
 func (f File) Read() ([]byte, error) {
-	if err := f.refuseOdd(); err != nil {
+	if err := refuseOdd(f.Path); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(f.Path)
@@ -82,9 +82,6 @@ func (f File) Write(ctx context.Context, spec *specs.Spec) error {
 		return err
 	}
 	defer unlock()
-	if err := f.refuseOdd(); err != nil {
-		return err
-	}
 	if err := f.refuseConflict(spec); err != nil {
 		return err
 	}
@@ -105,7 +102,7 @@ func (f File) Remove(ctx context.Context) (removed bool, err error) {
 		return false, err
 	}
 	defer unlock()
-	if err := f.refuseOdd(); err != nil {
+	if err := refuseOdd(f.Path); err != nil {
 		return false, err
 	}
 	f.clearLeftovers()
@@ -144,8 +141,8 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // refuseOdd refuses a target that is there and is no regular file: a link may lead to somebody else's file.
-func (f File) refuseOdd() error {
-	info, err := os.Lstat(f.Path)
+func refuseOdd(path string) error {
+	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -153,7 +150,7 @@ func (f File) refuseOdd() error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", f.Path, info.Mode().Type())
+		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", path, info.Mode().Type())
 	}
 	return nil
 }
@@ -209,8 +206,11 @@ func (f File) readBack(data []byte) error {
 }
 
 // ReplaceFile replaces a file, or makes it, with mode 0644, so that a reader sees the old bytes or the new
-// ones. The file and then its directory are synced.
+// ones. The file and then its directory are synced. It refuses to replace what is not a regular file.
 func ReplaceFile(path string, data []byte) error {
+	if err := refuseOdd(path); err != nil {
+		return err
+	}
 	dir := filepath.Dir(path)
 	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
 		return err

@@ -62,6 +62,9 @@ func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compile
 	}
 	defer dir.close()
 	r := attributes{dir, &lpu}
+	if c.err != nil {
+		r.warn(c.err)
+	}
 	lpu.Driver, _ = dir.linkName("driver")
 	lpu.DriverVersion = s.driverVersion(lpu.Driver)
 	if n, ok := r.number("numa_node"); ok && n >= 0 {

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+func newCDICommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cdi",
+		Short: "Make and keep the CDI specification of the LPUs",
+		Long: `A CDI specification tells a container runtime what belongs to a device: nodes, mounts and variables.
+lpuctl writes one file. Its devices have three families of names:
+
+  lpu0                 one LPU, by index
+  pci-0000-b1-00.1     the same by PCI address: survives renumbering, and several can be combined
+  all                  every LPU at once`,
+		Example: `  lpuctl cdi generate
+  sudo lpuctl cdi refresh
+  podman run --device hyperaccel.ai/lpu=lpu0 IMAGE`,
+	}
+	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newCDIListCommand(a), newRemoveCommand(a))
+	return cmd
+}
+
+func (a *app) specDirFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.specDir, "spec-dir", "", "`DIR` under the root in which the spec lies (default "+cdi.DefaultSpecDir+", or "+specDirVariable+", or cdi.specDir of the config file)")
+	_ = cmd.MarkFlagDirname("spec-dir")
+}
+
+// specFlags are the flags that shape a spec.
+func specFlags(cmd *cobra.Command, o *cdi.Options) {
+	cmd.Flags().StringVar(&o.Version, "cdi-version", "", "write this CDI `VERSION` (default: the lowest that holds the content)")
+	cmd.Flags().BoolVar(&o.Management, "with-mgmt", false, "hand out the management function's node too (it is the card's root of trust)")
+	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false, "put mounts in whether or not the host has them (for when the host cannot be seen)")
+	complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+}
+
+// makeSpec scans the node and makes its spec. What was left out is reported, and makes the command end
+// with found after its work is done. No LPU, and no LPU that can be handed out, have no spec.
+func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, result, err error) {
+	inv, err := a.scan(cmd.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	a.report(inv.Problems)
+	if len(inv.LPUs) == 0 {
+		return nil, noLPU(a.root), nil
+	}
+	o.Kind, o.Annotations = a.config.CDI.Kind, a.config.CDI.Annotations
+	spec, findings, err := cdi.Spec(inv, o)
+	a.report(findings)
+	if errors.Is(err, cdi.ErrNoDevices) {
+		return nil, &exitError{code: exitFound, err: err}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
+		result = found()
+	}
+	return spec, result, nil
+}
+
+func (a *app) locateSpec() (cdi.File, error) {
+	if err := a.loadConfig(); err != nil {
+		return cdi.File{}, err
+	}
+	return cdi.Locate(a.root, a.config.CDI.SpecDir, a.config.CDI.Kind)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+)
+
+func newGenerateCommand(a *app) *cobra.Command {
+	var o cdi.Options
+	var f format
+	var output string
+	cmd := &cobra.Command{
+		Use:   "generate",
+		Short: "Print the CDI spec of this node's LPUs",
+		Long: `generate prints the CDI spec, or writes it to a file of your choice; cdi refresh puts it where runtimes
+look. The exit code is 3 if an LPU was left out because it has no node known to be its own, 4 if there is
+no LPU.`,
+		Example: `  lpuctl cdi generate
+  lpuctl cdi generate -o yaml --output /etc/cdi/hyperaccel.ai-lpu.yaml
+  lpuctl cdi generate --device lpu0 --cdi-version 0.6.0`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := formatByName(cmd, &f, output); err != nil {
+				return err
+			}
+			spec, result, err := a.makeSpec(cmd, o)
+			if err != nil || spec == nil {
+				return first(err, result)
+			}
+			var text bytes.Buffer
+			if err := writeDocument(&text, f, spec); err != nil {
+				return err
+			}
+			if output == "" {
+				_, err = a.out.Write(text.Bytes())
+			} else if err = cdi.ReplaceFile(output, text.Bytes()); err == nil {
+				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(spec.Devices), "device"), spec.Version)
+			}
+			return first(err, result)
+		},
+	}
+	formatFlag(cmd, &f, formatJSON, formatYAML)
+	specFlags(cmd, &o)
+	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
+	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout")
+	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUs)
+	return cmd
+}
+
+// formatByName lets the output file's ending choose the format, and refuses one that says otherwise than
+// --format: runtimes read a file by its ending.
+func formatByName(cmd *cobra.Command, f *format, output string) error {
+	byName := map[string]format{".json": formatJSON, ".yaml": formatYAML}[filepath.Ext(output)]
+	if byName == "" || byName == *f {
+		return nil
+	}
+	if cmd.Flags().Changed("format") {
+		return usage("--output %s ends in %s, but --format is %s", output, filepath.Ext(output), *f)
+	}
+	*f = byName
+	return nil
+}
+
+// first is the first error that is not nil.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

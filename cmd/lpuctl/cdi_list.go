@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// specReadLimit bounds the reading of spec directories, where other vendors' files lie too.
+const specReadLimit = 5 * time.Second
+
+func newCDIListCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List our devices as runtimes resolve them, with the file that serves each",
+		Long: `list reads the spec files as a runtime does, with the same library, from /etc/cdi and /var/run/cdi (and
+the configured spec directory). The exit code is 3 if a spec of ours is refused or in conflict.`,
+		Example: `  lpuctl cdi list
+  lpuctl cdi list -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.loadConfig(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
+			defer cancel()
+			devices, findings, err := cdi.Resolve(ctx, a.root, a.specDirs(), a.config.CDI.Kind)
+			if err != nil {
+				return err
+			}
+			a.report(findings)
+			if err := a.writeResolved(devices, findings, f); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
+				return found()
+			}
+			return nil
+		},
+	}
+	a.specDirFlag(cmd)
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+// specDirs are the directories runtimes read, the highest priority last.
+func (a *app) specDirs() []string {
+	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
+	if own := filepath.Clean(a.config.CDI.SpecDir); !slices.Contains(dirs, own) && own != "/run/cdi" {
+		dirs = append(dirs, own)
+	}
+	return dirs
+}
+
+func (a *app) writeResolved(devices []cdi.Resolved, findings []discovery.Finding, f format) error {
+	switch f {
+	case formatJSON, formatYAML:
+		return writeDocument(a.out, f, struct {
+			APIVersion string              `json:"apiVersion"`
+			Kind       string              `json:"kind"`
+			Devices    []cdi.Resolved      `json:"devices"`
+			Findings   []discovery.Finding `json:"findings"`
+		}{discovery.APIVersion, "CDIDeviceList", devices, emptyNotNull(findings)})
+	case formatName:
+		for _, d := range devices {
+			if _, err := a.out.Write([]byte(d.Name + "\n")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(devices) == 0 {
+		a.say("no device of kind %s in %s", a.config.CDI.Kind, strings.Join(a.specDirs(), ", "))
+		return nil
+	}
+	var rows [][]string
+	for _, d := range devices {
+		nodes := strings.Join(d.Nodes, ",")
+		if len(d.Nodes) > 2 {
+			nodes = plural(len(d.Nodes), "node")
+		}
+		rows = append(rows, []string{d.Name, nodes, d.File})
+	}
+	return writeTable(a.out, []string{"DEVICE", "NODES", "FILE"}, rows)
+}

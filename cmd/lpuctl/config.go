@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+const (
+	defaultConfigFile = "/etc/lpuctl/config.yaml"
+	configMax         = 1 << 20 // bytes; a config file has a few hundred
+	specDirVariable   = "LPUCTL_SPEC_DIR"
+)
+
+// Config is the effective configuration: built-in values, under the config file's, under the environment's
+// and the flags'. Models is the whole table, the config file's rows first.
+type Config struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	CDI        CDIConfig         `json:"cdi"`
+	Models     []discovery.Model `json:"models"`
+
+	file string // that was read; "" if there was none
+	doc  *strictyaml.Document
+	// overrides names what set a value in place of the file, by the value's path.
+	overrides map[string]string
+}
+
+// CDIConfig says what the CDI spec looks like and where it lies.
+type CDIConfig struct {
+	Kind        string `json:"kind"`
+	SpecDir     string `json:"specDir"`
+	Annotations bool   `json:"annotations"`
+}
+
+func (c *Config) models() []discovery.Model { return c.Models }
+
+// loadConfig fills a.config, once.
+func (a *app) loadConfig() error {
+	if a.config != nil {
+		return nil
+	}
+	if info, err := os.Stat(a.root); err == nil && !info.IsDir() {
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s: not a directory", a.root), hint: "give --root the directory under which the machine's sys, dev and etc lie"}
+	}
+	name, given := a.configFile, a.configFile != ""
+	if !given {
+		var err error
+		if name, err = securejoin.SecureJoin(a.root, defaultConfigFile); err != nil {
+			return err
+		}
+	}
+	data, err := readConfigFile(name)
+	if errors.Is(err, fs.ErrNotExist) && !given {
+		name, data, err = "", nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	c, findings := parseConfig(name, data)
+	if len(findings) > 0 {
+		return configError(findings)
+	}
+	a.override(c)
+	a.config = c
+	return nil
+}
+
+// override lays the environment and the flags over the file.
+func (a *app) override(c *Config) {
+	c.overrides = map[string]string{}
+	if dir, ok := a.env(specDirVariable); ok && dir != "" {
+		c.CDI.SpecDir, c.overrides["cdi.specDir"] = dir, "environment "+specDirVariable
+	}
+	if a.specDir != "" {
+		c.CDI.SpecDir, c.overrides["cdi.specDir"] = a.specDir, "flag --spec-dir"
+	}
+}
+
+// readConfigFile reads a regular file of bounded size.
+func readConfigFile(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", name)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, configMax+1))
+	if err == nil && len(data) > configMax {
+		err = fmt.Errorf("%s: larger than a config file can be (%d bytes)", name, configMax)
+	}
+	return data, err
+}
+
+// parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
+func parseConfig(file string, data []byte) (*Config, []discovery.Finding) {
+	c := &Config{CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, file: file}
+	doc, faults := strictyaml.Decode(data, c)
+	c.doc = doc
+	if len(faults) == 0 {
+		faults = c.check()
+	}
+	var findings []discovery.Finding
+	for _, f := range faults {
+		findings = append(findings, discovery.Finding{
+			Severity: discovery.SeverityError, ID: "bad-config", Subject: cmp.Or(f.Path, file), File: file,
+			Line: cmp.Or(f.Line, doc.Line(f.Path)), Message: f.Message, Remedy: f.Remedy,
+		})
+	}
+	c.APIVersion, c.Kind = discovery.APIVersion, "Config"
+	c.Models = discovery.MergeModels(discovery.BuiltinModels(), c.Models)
+	for i := range c.Models {
+		enabled := c.Models[i].IsEnabled()
+		c.Models[i].Enabled = &enabled
+	}
+	return c, findings
+}
+
+// check is what the types do not say: meaning.
+func (c *Config) check() []strictyaml.Fault {
+	var faults []strictyaml.Fault
+	fault := func(path, message, remedy string) {
+		faults = append(faults, strictyaml.Fault{Path: path, Message: message, Remedy: remedy})
+	}
+	if c.APIVersion != "" && c.APIVersion != discovery.APIVersion {
+		fault("apiVersion", fmt.Sprintf("apiVersion %q is not known", c.APIVersion), "write "+discovery.APIVersion)
+	}
+	if c.Kind != "" && c.Kind != "Config" {
+		fault("kind", fmt.Sprintf("kind %q is not a config", c.Kind), "write Config")
+	}
+	if err := cdi.ValidateKind(c.CDI.Kind); err != nil {
+		fault("cdi.kind", err.Error(), "write VENDOR/CLASS")
+	}
+	if !isAbsolute(c.CDI.SpecDir) {
+		fault("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir), "write "+cdi.DefaultSpecDir+" or /etc/cdi, where runtimes look")
+	}
+	seen := map[string]bool{}
+	for i, m := range c.Models {
+		path := fmt.Sprintf("models.%d", i)
+		if seen[m.Name] {
+			fault(path+".name", fmt.Sprintf("model %q stands in the file twice", m.Name), "keep one of them")
+		}
+		seen[m.Name] = true
+		for _, f := range m.Validate() {
+			fault(path+"."+f.Field, path+"."+f.Field+": "+f.Message, "correct it; lpuctl config show prints the table that is built in")
+		}
+	}
+	return faults
+}
+
+func isAbsolute(path string) bool { return len(path) > 0 && path[0] == '/' }
+
+// configError makes the findings of a config file one error, each part with its remedy.
+func configError(findings []discovery.Finding) error {
+	var errs errorList
+	for _, f := range findings {
+		at := f.File
+		if f.Line > 0 {
+			at = fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		errs = append(errs, &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", at, f.Message), hint: f.Remedy})
+	}
+	return errs
+}
+
+// origin says where the value at path comes from.
+func (c *Config) origin(path string) string {
+	if by, ok := c.overrides[path]; ok {
+		return by
+	}
+	if c.doc.Has(path) {
+		return fmt.Sprintf("%s:%d", c.file, c.doc.Line(path))
+	}
+	return "built in"
+}

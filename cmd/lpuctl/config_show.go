@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+)
+
+func newConfigCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Show or check the configuration",
+		Long: `The configuration is one optional file, ` + defaultConfigFile + `. It says where the CDI spec goes and
+adds device models to the built-in table, or changes them. A value is taken from the flag, else from the
+environment, else from the file, else it is built in.`,
+		Example: `  lpuctl config show
+  lpuctl config check ./config.yaml`,
+	}
+	cmd.AddCommand(newConfigShowCommand(a), newConfigCheckCommand(a))
+	return cmd
+}
+
+func newConfigShowCommand(a *app) *cobra.Command {
+	f := formatYAML
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the effective configuration and where each value comes from",
+		Example: `  lpuctl config show
+  lpuctl config show -o json | jq .origins`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			if err := a.loadConfig(); err != nil {
+				return err
+			}
+			if f == formatJSON {
+				origins := map[string]string{}
+				_, err := a.config.annotated(func(path, origin string) { origins[path] = origin })
+				if err != nil {
+					return err
+				}
+				return writeDocument(a.out, f, struct {
+					*Config
+					Origins map[string]string `json:"origins"`
+				}{a.config, origins})
+			}
+			text, err := a.config.annotated(func(string, string) {})
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+	}
+	formatFlag(cmd, &f, formatYAML, formatJSON)
+	return cmd
+}
+
+// annotated is the configuration as YAML in which every value is followed by its origin; visit is called
+// with each value's path and origin.
+func (c *Config) annotated(visit func(path, origin string)) ([]byte, error) {
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal(data, &root); err != nil {
+		return nil, err
+	}
+	c.annotate(root.Content[0], "", visit)
+	var out bytes.Buffer
+	e := yamlv3.NewEncoder(&out)
+	e.SetIndent(2)
+	err = e.Encode(&root)
+	return out.Bytes(), err
+}
+
+// annotate walks down to the values that come from one place as a whole: a section and the list of models
+// do not, a model's list of drivers does.
+func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin string)) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		p := key.Value
+		if path != "" {
+			p = path + "." + p
+		}
+		switch p {
+		case "cdi":
+			c.annotate(value, p, visit)
+		case "models":
+			for i, model := range value.Content {
+				c.annotate(model, p+"."+strconv.Itoa(i), visit)
+			}
+		default:
+			origin := c.origin(p)
+			visit(p, origin)
+			if value.Kind == yamlv3.ScalarNode {
+				value.LineComment = origin
+			} else {
+				key.LineComment = origin
+			}
+		}
+	}
+}
+
+func newConfigCheckCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a config file, by default this node's",
+		Long: `check reads a config file and reports everything that is wrong with it, with file and line.
+The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read or is not YAML.`,
+		Example: `  lpuctl config check
+  lpuctl config check ./config.yaml -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := a.at(defaultConfigFile)
+			if len(args) > 0 {
+				name = args[0]
+			}
+			data, err := readConfigFile(name)
+			if err != nil {
+				return err
+			}
+			c, findings := parseConfig(name, data)
+			if f != formatTable {
+				if err := writeDocument(a.out, f, emptyNotNull(findings)); err != nil {
+					return err
+				}
+			} else {
+				a.report(findings)
+			}
+			if len(findings) > 0 {
+				return found()
+			}
+			a.say("%s: nothing wrong; %s", name, plural(len(c.Models), "device model"))
+			return nil
+		},
+	}
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// emptyNotNull makes a missing list an empty one in JSON.
+func emptyNotNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// detailLimit bounds how long names and vital product data may take: they are decoration.
+const detailLimit = 3 * time.Second
+
+func newDescribeCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "describe LPU",
+		Short: "Show everything about one LPU",
+		Long: `describe shows one LPU, named by name, index or PCI address: what list shows, why it is not usable
+if it is not, its place in the PCI tree, and what pci.ids and its vital product data say of it.`,
+		Example: `  lpuctl describe lpu0
+  lpuctl describe 0000:b1:00.1
+  lpuctl describe 3 -o yaml`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeLPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			inv, err := a.scan(cmd.Context())
+			if err != nil {
+				return err
+			}
+			l, err := inv.Find(args[0])
+			if err != nil {
+				return &exitError{code: exitFailed, err: err, hint: "see lpuctl list"}
+			}
+			silencePCINames()
+			details, gap := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
+			if gap != "" {
+				a.log.Info("describe", "lpu", l.Name, "left out", gap)
+			}
+			if f != formatTable {
+				return writeDocument(a.out, f, struct {
+					*discovery.LPU
+					Details discovery.Details `json:"details"`
+				}{l, details})
+			}
+			return a.writeDescription(l, details)
+		},
+	}
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// silencePCINames keeps ghw from failing where there is no pci.ids, as in a small container image: it reads
+// the path from the environment and has no other way to be told.
+func silencePCINames() {
+	for _, path := range []string{"/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids.gz", "/usr/share/misc/pci.ids.gz"} {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+	}
+	if _, set := os.LookupEnv("PCIDB_PATH"); !set {
+		_ = os.Setenv("PCIDB_PATH", os.DevNull) // fails on impossible names only
+	}
+}
+
+func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
+	tw := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	line := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(tw, "%s:\t%s\n", key, value)
+		}
+	}
+	line("Name", l.Name)
+	line("Model", l.Model)
+	line("PCI address", l.Address.String())
+	line("PCI ids", fmt.Sprintf("%s:%s, subsystem %s:%s", l.Vendor, l.Device, l.Subvendor, l.Subdevice))
+	line("PCI name", strings.TrimSpace(d.VendorName+" "+d.ProductName))
+	line("Board", strings.TrimSpace(d.Board+" "+d.PartNumber))
+	line("Serial", cmp.Or(l.Serial, d.BoardSerial))
+	line("Shell", l.Shell)
+	line("Driver", strings.TrimSpace(l.Driver+" "+l.DriverVersion))
+	for _, n := range l.Nodes {
+		line("Node", describeNode(n))
+	}
+	line("Management", managementText(l.Management))
+	line("NUMA node", number(l.NUMANode))
+	line("PCIe root", l.PCIeRoot)
+	line("PCI path", pathText(d.Path))
+	line("Switch", addressText(l.Switch))
+	if l.Link != nil {
+		line("Link", fmt.Sprintf("%s (at most %.1fGT/s x%d)", l.Link, l.Link.MaxSpeedGTs, l.Link.MaxWidth))
+	}
+	line("IOMMU group", number(l.IOMMUGroup))
+	for _, m := range l.Mounts {
+		line("Mount", describeMount(m))
+	}
+	line("Health", string(l.Health))
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, r := range l.Reasons {
+		fmt.Fprintf(a.out, "  %s: %s [%s]\n    remedy: %s\n", r.Severity, r.Message, r.ID, r.Remedy)
+	}
+	return nil
+}
+
+func describeNode(n discovery.Node) string {
+	verified := "seen in /dev"
+	if !n.Verified {
+		verified = "not verified: /dev cannot be seen"
+	}
+	return fmt.Sprintf("%s (%d:%d, %s)", n.Path, n.Major, n.Minor, verified)
+}
+
+func describeMount(m discovery.Mount) string {
+	text := m.HostPath
+	if m.ContainerPath != "" {
+		text += " on " + m.ContainerPath
+	}
+	if !m.Present {
+		text += " (not on this host: containers do not get it)"
+	}
+	return text
+}
+
+func pathText(path []discovery.Address) string {
+	names := make([]string, len(path))
+	for i, p := range path {
+		names[i] = p.String()
+	}
+	return strings.Join(names, " > ")
+}
+
+// completeLPUs offers the names of this node's LPUs, with what tells them apart.
+func (a *app) completeLPUs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || a.prepare(cmd) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	inv, err := a.scan(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, l := range inv.LPUs {
+		names = append(names, fmt.Sprintf("%s\t%s %s", l.Name, l.Address, l.Health))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

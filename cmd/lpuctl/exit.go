@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// Exit codes, as scripts and boot units rely on them.
+const (
+	exitDone   = 0
+	exitFailed = 1 // could not read, write or connect; a file that cannot be parsed
+	exitUsage  = 2
+	exitFound  = 3 // worked and found something
+	exitNoLPU  = 4 // no LPU on this node
+)
+
+// exitError carries an exit code and, where there is something to say, the error and what to do about it.
+type exitError struct {
+	code int
+	err  error
+	hint string
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// errorList is several errors that are each complained of by themselves.
+type errorList []error
+
+func (l errorList) Error() string   { return errors.Join(l...).Error() }
+func (l errorList) Unwrap() []error { return l }
+
+// found ends a command that worked and found something, which it has shown already.
+func found() error { return &exitError{code: exitFound} }
+
+func noLPU(root string) error {
+	return &exitError{code: exitNoLPU, err: fmt.Errorf("no LPU on this node (looked at the PCI devices under %s)", root)}
+}
+
+func usage(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+func codeOf(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
+	}
+	return exitFailed
+}
+
+// hintFor says what to do about an error; "" if the error says it all.
+func hintFor(err error) string {
+	if e, ok := errors.AsType[*exitError](err); ok && e.hint != "" {
+		return e.hint
+	}
+	if c, ok := errors.AsType[*cdi.Conflict](err); ok {
+		return fmt.Sprintf("with two such files in one directory runtimes refuse the device: remove %s, or give lpuctl another kind (cdi.kind in the config file)", c.File)
+	}
+	switch {
+	case errors.Is(err, discovery.ErrNoSysfs) && errors.Is(err, fs.ErrPermission):
+		return "run as a user who may read sysfs there"
+	case errors.Is(err, discovery.ErrNoSysfs):
+		return "check --root, and that sysfs is mounted there (mount -t sysfs sysfs /sys)"
+	case errors.Is(err, unix.EROFS):
+		return "the file system is mounted read-only: choose another directory (--spec-dir), or remount it"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return "the disk is full; what was there before is untouched: free some space and run it again"
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EEXIST):
+		return "a file stands where a directory should be: move it away, or choose another directory"
+	case errors.Is(err, fs.ErrPermission):
+		return "run as root, or choose a place you may write to"
+	}
+	return ""
+}

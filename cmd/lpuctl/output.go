@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// format is how a command shows its result. Every result has one set of json tags: YAML derives from it,
+// and a table is a view of it.
+type format string
+
+const (
+	formatTable format = "table"
+	formatWide  format = "wide"
+	formatJSON  format = "json"
+	formatYAML  format = "yaml"
+	formatName  format = "name"
+)
+
+// formatFlag adds -o/--format with the formats the command has; the first is the default.
+func formatFlag(cmd *cobra.Command, f *format, have ...format) {
+	names := make([]string, len(have))
+	for i, h := range have {
+		names[i] = string(h)
+	}
+	*f = have[0]
+	cmd.Flags().VarP(&formatValue{f, have}, "format", "o", "print as "+strings.Join(names, ", "))
+	complete(cmd, "format", names...)
+}
+
+// formatValue refuses what is not among the command's formats.
+type formatValue struct {
+	f    *format
+	have []format
+}
+
+func (v *formatValue) String() string { return string(*v.f) }
+func (v *formatValue) Type() string   { return "FORMAT" }
+func (v *formatValue) Set(s string) error {
+	if !slices.Contains(v.have, format(s)) {
+		return fmt.Errorf("expected one of %v", v.have)
+	}
+	*v.f = format(s)
+	return nil
+}
+
+// writeDocument writes a result as JSON or YAML.
+func writeDocument(w io.Writer, f format, document any) error {
+	data, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if f == formatYAML {
+		if data, err = yaml.JSONToYAML(data); err != nil {
+			return err
+		}
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// writeTable writes rows in columns. An empty cell is a dash, so that columns can be cut by scripts.
+func writeTable(w io.Writer, header []string, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(header, "\t"))
+	for _, row := range rows {
+		for i, cell := range row {
+			if cell == "" {
+				row[i] = "-"
+			}
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}

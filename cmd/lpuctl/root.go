@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hyperaccel/lpuctl/internal/nearest"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// app is what all commands share: where to speak, and the global flags.
+type app struct {
+	out, err io.Writer
+	env      func(string) (string, bool)
+
+	root       string
+	configFile string
+	logLevel   string
+	logFormat  string
+	quiet      bool
+
+	log     *slog.Logger
+	config  *Config
+	specDir string // --spec-dir of the cdi commands
+}
+
+// envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.
+const envAnnotation = "lpuctl_env"
+
+// run is the whole program: arguments in, exit code out.
+func run(ctx context.Context, args []string, out, errOut io.Writer, env func(string) (string, bool)) int {
+	a := &app{out: out, err: errOut, env: env}
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		a.complain(err)
+	}
+	return codeOf(err)
+}
+
+// complain prints an error the way all of them are printed: what is wrong, then what to do.
+func (a *app) complain(err error) {
+	if several, ok := errors.AsType[errorList](err); ok {
+		for _, e := range several {
+			a.complain(e)
+		}
+		return
+	}
+	fmt.Fprintf(a.err, "lpuctl: %v\n", err)
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(a.err, "  hint: %s\n", hint)
+	}
+}
+
+// say tells people what was done, unless they asked for quiet.
+func (a *app) say(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+// report prints findings with their remedies. Notes are left out where quiet is asked for.
+func (a *app) report(findings []discovery.Finding) {
+	for _, f := range findings {
+		if a.quiet && f.Severity == discovery.SeverityNote {
+			continue
+		}
+		fmt.Fprintf(a.err, "%s\n  remedy: %s\n", f, f.Remedy)
+	}
+}
+
+func newRootCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lpuctl",
+		Short: "Bring LPUs from the PCIe slot into the container",
+		Long: `lpuctl finds the LPUs of a Linux node, tells whether a container could use each of them, and
+writes the CDI specification by which podman, nerdctl, Docker, containerd and CRI-O hand them out.
+
+Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
+		Example: `  lpuctl list                          # the LPUs of this node
+  sudo lpuctl cdi refresh              # write the spec where runtimes look
+  podman run --device hyperaccel.ai/lpu=lpu0 IMAGE
+
+  lpuctl simulate /tmp/node            # no hardware? a simulated Orion server
+  lpuctl --root /tmp/node list`,
+		Args:              cobra.NoArgs,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
+	f.StringVar(&a.configFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
+	f.StringVar(&a.logLevel, "log-level", "warn", "log `LEVEL`: debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say only what is wrong")
+	f.VisitAll(fromEnvironment)
+	complete(cmd, "log-level", "debug", "info", "warn", "error")
+	complete(cmd, "log-format", "text", "json")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
+	})
+	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newCDICommand(a), newConfigCommand(a),
+		newSimulateCommand(a), newVersionCommand(a))
+	cmd.InitDefaultCompletionCmd("")
+	checkArguments(cmd)
+	return cmd
+}
+
+// fromEnvironment lets LPUCTL_NAME set a flag that was not given.
+func fromEnvironment(f *pflag.Flag) {
+	f.Annotations = map[string][]string{envAnnotation: {"LPUCTL_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}}
+}
+
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	// The only error is an unknown flag, which the completion test would show.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checkArguments makes wrong arguments, and unknown commands below a group, usage errors (exit 2).
+func checkArguments(cmd *cobra.Command) {
+	check := cmd.Args
+	if cmd.HasSubCommands() {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			e := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), hint: "see " + cmd.CommandPath() + " --help"}
+			var names []string
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			if meant := nearest.Word(args[0], names); meant != "" {
+				e.hint = "did you mean " + meant + "?"
+			}
+			return e
+		}
+		if cmd.RunE == nil && cmd.Run == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	} else if check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &exitError{code: exitUsage, err: err, hint: "usage: " + cmd.UseLine()}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+}
+
+// prepare takes flags from the environment where they were not given, and sets up logging.
+func (a *app) prepare(cmd *cobra.Command) error {
+	var bad error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names := f.Annotations[envAnnotation]
+		if f.Changed || len(names) == 0 {
+			return
+		}
+		if value, ok := a.env(names[0]); ok && value != "" {
+			if err := cmd.Flags().Set(f.Name, value); err != nil {
+				bad = usage("environment variable %s: %v", names[0], err)
+			}
+		}
+	})
+	if bad != nil {
+		return bad
+	}
+	return a.setUpLog()
+}
+
+func (a *app) setUpLog() error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return usage("--log-level %s: expected debug, info, warn or error", a.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch a.logFormat {
+	case "text":
+		a.log = slog.New(slog.NewTextHandler(a.err, options))
+	case "json":
+		a.log = slog.New(slog.NewJSONHandler(a.err, options))
+	default:
+		return usage("--log-format %s: expected text or json", a.logFormat)
+	}
+	return nil
+}
+
+// scan reads the config and then the machine.
+func (a *app) scan(ctx context.Context) (*discovery.Inventory, error) {
+	if err := a.loadConfig(); err != nil {
+		return nil, err
+	}
+	inv, err := discovery.Scan(ctx, a.root, discovery.Options{Models: a.config.models()})
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("interrupted")
+		}
+		return nil, err
+	}
+	a.log.Debug("scanned", "root", a.root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
+	return inv, nil
+}
+
+// at is a built-in location below the root, as people would type it.
+func (a *app) at(path string) string { return filepath.Join(a.root, path) }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"lpuctl": main})
+}
+
+// TestScripts runs the program as its users do. LPUCTL_UPDATE=1 rewrites the expected output in the scripts.
+func TestScripts(t *testing.T) {
+	captures, err := filepath.Abs("../../testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TESTDATA", captures)
+			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return os.Getuid() == 0, nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},
+	})
+}
+
+// code runs lpuctl and wants this exit code: code 3 --root node cdi refresh.
+func code(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec("lpuctl", args[1:]...)
+	got := "0"
+	if err != nil {
+		got = err.Error()
+	}
+	if got != args[0] && got != "exit status "+args[0] {
+		ts.Fatalf("lpuctl %v: %s, want exit code %s", args[1:], got, args[0])
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+func newSimulateCommand(a *app) *cobra.Command {
+	var node simulate.Node
+	var faults []string
+	var numbers string
+	cmd := &cobra.Command{
+		Use:   "simulate DIR",
+		Short: "Write a simulated node; any command then runs on it with --root DIR",
+		Long: `simulate writes a directory tree that looks like a server with LPUs: sysfs with its links and formats,
+device nodes (real ones, where the caller may make them) and what the software installs. DIR must be empty
+or not exist.
+
+Profiles:
+` + profileHelp() + `
+Faults, each with the index of an LPU (in order of PCI addresses, before the faults):
+` + faultHelp(),
+		Example: `  lpuctl simulate /tmp/node
+  lpuctl --root /tmp/node list
+  lpuctl simulate /tmp/sick --fault unbound@2 --fault recovery@5
+  lpuctl simulate /tmp/big --lpus 64 --functions 1000`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, text := range faults {
+				fault, err := simulate.ParseFault(text)
+				if err != nil {
+					return usage("--fault %s: %v", text, err)
+				}
+				node.Faults = append(node.Faults, fault)
+			}
+			var err error
+			if node.Numbers, err = parseNumbers(numbers); err != nil {
+				return err
+			}
+			result, err := node.Write(args[0])
+			if err != nil {
+				return err
+			}
+			a.tellSimulated(args[0], node.Profile, result)
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&node.Profile, "profile", "orion", "kind of server")
+	f.IntVar(&node.LPUs, "lpus", 0, "`NUMBER` of LPUs, 1 to 512 (default: the profile's own)")
+	f.IntVar(&node.Functions, "functions", 0, "`NUMBER` of PCI functions of the whole tree (default: what the profile needs)")
+	f.StringArrayVar(&faults, "fault", nil, "break something: `NAME@INDEX` (repeatable)")
+	f.StringVar(&numbers, "numbers", "", "give every LPU node these device numbers, `MAJOR:MINOR`; 10:229 (fuse) can really be opened")
+	complete(cmd, "profile", profileNames()...)
+	complete(cmd, "fault", faultNames()...)
+	return cmd
+}
+
+func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
+	a.say("simulated node in %s: profile %s, %s among %s", dir, profile, plural(r.LPUs, "LPU"), plural(r.Functions, "PCI function"))
+	if !r.DeviceNodes {
+		a.say("device nodes cannot be made by this user, so there is no %s and nodes stay unverified", filepath.Join(dir, "dev"))
+	}
+	a.say("try: lpuctl --root %s list", dir)
+}
+
+func parseNumbers(text string) (*simulate.Numbers, error) {
+	if text == "" {
+		return nil, nil
+	}
+	major, minor, ok := strings.Cut(text, ":")
+	ma, err1 := strconv.ParseUint(major, 10, 12)
+	mi, err2 := strconv.ParseUint(minor, 10, 20)
+	if !ok || err1 != nil || err2 != nil {
+		return nil, usage("--numbers %s: expected MAJOR:MINOR, such as 10:229", text)
+	}
+	return &simulate.Numbers{Major: uint32(ma), Minor: uint32(mi)}, nil
+}
+
+func profileHelp() string {
+	var b strings.Builder
+	for _, p := range simulate.Profiles() {
+		fmt.Fprintf(&b, "  %-14s %s\n", p.Name, p.Summary)
+	}
+	return b.String()
+}
+
+func faultHelp() string {
+	var b strings.Builder
+	for _, k := range simulate.FaultKinds() {
+		fmt.Fprintf(&b, "  %-14s %s\n", k.Name, k.Summary)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func profileNames() []string {
+	var names []string
+	for _, p := range simulate.Profiles() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func faultNames() []string {
+	var names []string
+	for _, k := range simulate.FaultKinds() {
+		names = append(names, k.Name+"@0")
+	}
+	return names
+}

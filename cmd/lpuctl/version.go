@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker in a release build; else the build information tells.
+var version string
+
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func newVersionCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of lpuctl",
+		Example: `  lpuctl version
+  lpuctl version -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			v := readVersion()
+			if f != formatTable {
+				return writeDocument(a.out, f, v)
+			}
+			_, err := fmt.Fprintf(a.out, "lpuctl %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			return err
+		},
+	}
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+func readVersion() versionInfo {
+	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if v.Version == "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}
