@@ -1,0 +1,159 @@
+package simulate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseFault(t *testing.T) {
+	for _, k := range FaultKinds() {
+		if got, err := ParseFault(k.Name + "@12"); err != nil || got != (Fault{k.Name, 12}) {
+			t.Errorf("%s@12: %v, %v", k.Name, got, err)
+		}
+		if k.Summary == "" {
+			t.Errorf("%s has no summary", k.Name)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                `unknown fault "" (known: no-modalias, `,
+		"nomodalias@1":    `did you mean "no-modalias"?`,
+		"node_mising@1":   `did you mean "node-missing"?`,
+		"unbound":         `fault "unbound": expected NAME@INDEX, such as unbound@3`,
+		"unbound@":        "expected NAME@INDEX",
+		"unbound@x":       "expected NAME@INDEX",
+		"unbound@-1":      "expected NAME@INDEX",
+		"unbound@1@2":     "expected NAME@INDEX",
+		"unbound@9999999": "expected NAME@INDEX",
+	} {
+		if got, err := ParseFault(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, error %v, expected %s", text, got, err, want)
+		}
+	}
+	if _, err := ParseFault("xyzzy@1"); err == nil || strings.Contains(err.Error(), "did you mean") {
+		t.Errorf("a suggestion that is not near: %v", err)
+	}
+}
+
+// changes lists how one tree differs from another: "+path", "-path", "~path now".
+func changes(before, after listing) []string {
+	var list []string
+	for p, what := range after {
+		if old, ok := before[p]; !ok {
+			list = append(list, "+"+p)
+		} else if old != what {
+			list = append(list, "~"+p+" "+strings.ReplaceAll(what, "\n", " "))
+		}
+	}
+	for p := range before {
+		if _, ok := after[p]; !ok {
+			list = append(list, "-"+p)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Each fault changes what it says and nothing else: every change matches one of its patterns, and every
+// pattern matches a change.
+func TestEveryFaultMakesItsDifference(t *testing.T) {
+	const (
+		bridge = `sys/devices/pci0000:40/0000:40:00\.0/0000:41:00\.0/0000:42:01\.0`
+		lpu    = bridge + `/0000:44:00\.1`
+		oneLPU = bridge + `/0000:44:00\.0`
+	)
+	for _, c := range []struct {
+		fault, profile string
+		nodes          bool // the difference is in dev
+		want           []string
+	}{
+		{"no-modalias", "orion", false, []string{`-` + lpu + `/modalias`}},
+		{"numa-unknown", "orion", false, []string{
+			`~` + lpu + `/numa_node -\S+ -1 `,
+			`~` + lpu + `/local_cpus -\S+ ffffffff,ffffffff `, `~` + lpu + `/local_cpulist -\S+ 0-63 `,
+		}},
+		{"numa-unknown", "edge", false, []string{`~sys/devices/pci0000:40/0000:40:01.0/0000:42:00.1/numa_node -\S+ -1 `}},
+		{"unreadable", "orion", false, []string{`~` + lpu + `/numa_node d\S+`}},
+		{"fifo", "orion", false, []string{`~` + lpu + `/numa_node p\S+`}},
+		{"unbound", "orion", false, withoutXocl(lpu, `[-]`+lpu+`/driver`, `~`+lpu+`/enable -\S+ 0 `, `~`+lpu+`/power_state -\S+ unknown `,
+			`~`+lpu+`/irq -\S+ 0 `, `~`+lpu+`/uevent -\S+ PCI_CLASS=120000 .*`, `~`+lpu+`/(consistent_)?dma_mask_bits -\S+ 32 `, `(?s)~`+lpu+`/config .*`)},
+		{"vfio", "orion", false, withoutXocl(lpu, `~`+lpu+`/uevent -\S+ DRIVER=vfio-pci .*`,
+			`~`+lpu+`/driver -> .*/bus/pci/drivers/vfio-pci`, `\+sys/bus/pci/drivers/vfio-pci(/0000:44:00.1|/module)?`,
+			`\+sys/module/vfio_pci(/.*)?`)},
+		{"node-missing", "orion", true, []string{`-dev/dri/renderD132`}},
+		{"node-missing", "lpu", true, []string{`-dev/lpu1`}},
+		{"node-mismatch", "orion", true, []string{`~dev/dri/renderD132 Dcrw-rw-rw- 226:133`}},
+		{"recovery", "orion", false, []string{
+			`~` + lpu + `/rom\.u\.\d+/VBNV -\S+ xilinx_u55c_recovery `,
+			`~` + lpu + `/hwmon/hwmon\d+/name -\S+ xilinx_u55c_recovery_user `,
+			`~` + bridge + `/0000:44:00\.0/rom\.m\.\d+/VBNV -\S+ xilinx_u55c_recovery `,
+			`~` + bridge + `/0000:44:00\.0/recovery -\S+ 1 `,
+		}},
+		{"two-nodes", "orion", false, []string{
+			`\+` + lpu + `/drm/renderD133(/.*)?`, `\+` + lpu + `/drm/card5(/.*)?`,
+			`\+sys/class/drm/(renderD133|card5)`,
+		}},
+		{"two-nodes", "bertha", false, []string{
+			`\+sys/devices/pci0000:40/.*/0000:44:00\.0/ha/ha3(/.*)?`, `\+sys/class/ha/ha3`,
+		}},
+		{"wide-domain", "lpu", false, []string{
+			`[-]` + oneLPU + `(/.*)?`,
+			`\+sys/devices/pci10000:00(/.*)?`,
+			`[-+]sys/bus/pci/devices/(0000:44:00\.0|10000:0[01]:00\.0)`,
+			`[-+]sys/bus/pci/drivers/(lpu|pcieport)/(0000:44:00\.0|10000:0[01]:00\.0)`,
+			`[-]sys/kernel/iommu_groups/13/devices/0000:44:00\.0`,
+			`\+sys/kernel/iommu_groups/13/devices/10000:0[01]:00\.0`,
+			`\+sys/class/pci_bus/10000:0[01]`, `\+sys/bus/pci_express/.*/10000:00:00\.0:pcie\d+`,
+			`~sys/class/lpu/lpu1 -> \.\./\.\./devices/pci10000:00/10000:00:00\.0/10000:01:00\.0/lpu/lpu1`,
+			`~sys/bus/pci/slots/11/address -\S+ 10000:01:00 `,
+			`~` + bridge + `/current_link_speed -\S+ 2\.5 GT/s PCIe `, `~` + bridge + `/current_link_width -\S+ 0 `,
+			`(?s)~` + bridge + `/config .*`,
+		}},
+		{"foreign", "orion", false, []string{
+			`\+sys/devices/pci0000:40/0000:40:09\.0(/.*)?`,
+			`\+sys/bus/pci/devices/(0000:40:09|0000:51:00)\.0`,
+			`\+sys/bus/pci/drivers/(pcieport/0000:40:09\.0|rebellions(/.*)?)`,
+			`\+sys/module/rebellions(/.*)?`, `\+sys/class/rebellions(/rbln0)?`, `\+sys/class/pci_bus/0000:51`,
+			`\+sys/bus/pci_express/.*/0000:40:09\.0:pcie\d+`,
+			`\+sys/kernel/iommu_groups/\d+(/.*)?`,
+		}},
+	} {
+		t.Run(c.fault+"-"+c.profile, func(t *testing.T) {
+			before, _ := write(t, Node{Profile: c.profile, LPUs: 3})
+			after, result := write(t, Node{Profile: c.profile, LPUs: 3, Faults: []Fault{{c.fault, 1}}})
+			if c.nodes && !result.DeviceNodes {
+				c.want = nil // without the right to make nodes there is nothing to see
+			}
+			used := make([]bool, len(c.want))
+			for _, change := range changes(before, after) {
+				i := slices.IndexFunc(c.want, func(p string) bool { return regexp.MustCompile("^" + p + "$").MatchString(change) })
+				if i >= 0 {
+					used[i] = true
+				} else if c.nodes || !strings.HasPrefix(change[1:], "dev/") { // nodes follow sysfs: see below
+					t.Errorf("unexpected: %s", change)
+				}
+			}
+			for i, p := range c.want {
+				if !used[i] {
+					t.Errorf("nothing matches %s", p)
+				}
+			}
+			if !c.nodes {
+				checkNodes(t, after, result)
+			}
+			checkLinks(t, after)
+		})
+	}
+}
+
+// withoutXocl is what goes with the driver of the LPU 0000:44:00.1, and more.
+func withoutXocl(lpu string, more ...string) []string {
+	return append(more,
+		`[-]sys/bus/pci/drivers/xocl/0000:44:00\.1`,
+		`[-]`+lpu+`/(user_pf|ready|dev_\w+|device_bad_state|shutdown|\w+uuids?|link_\w+|\w*mailbox_\w+|mig_calibration|board_name|host_mem_size|userbar|kds_interrupt|nodma|versal)`,
+		`[-]`+lpu+`/(drm|hwmon|rom\.u\.\d+|xmc\.u\.\d+|mig\.u\.\d+)(/.*)?`,
+		`[-]sys/class/(drm/renderD132|drm/card4|hwmon/hwmon\d+)`,
+		`[-]sys/bus/platform/(devices|drivers/[a-z]+\.u)/[a-z]+\.u\.\d+`,
+	)
+}

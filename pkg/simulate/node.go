@@ -1,0 +1,75 @@
+// Package simulate writes simulated nodes: directory trees that lpuctl, told by --root, takes for servers
+// with LPUs. A tree is what the Linux kernel shows of such a server, with its links and text formats, so
+// that what works on the tree has nothing to unlearn on hardware. The same Node gives the same tree, byte
+// for byte.
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Node describes a simulated node.
+type Node struct {
+	Profile   string   // name of one of Profiles
+	LPUs      int      // 1 to 512; 0: the profile's own number
+	Functions int      // PCI functions in all, at most 4096 more than the profile and the faults need; 0: just those
+	Faults    []Fault  // at most one for each part of a card
+	Numbers   *Numbers // of every LPU node, such as 10:229 (/dev/fuse), so that the nodes can be opened; nil: the profile's
+}
+
+// Numbers are the device numbers of a character device, as in the dev file of a class device ("226:128").
+type Numbers struct{ Major, Minor uint32 }
+
+// Result says what was written.
+type Result struct {
+	LPUs        int  // faulty ones included
+	Functions   int  // PCI functions, entries of sys/bus/pci/devices
+	DeviceNodes bool // whether the caller may make device nodes; where not, the tree has no dev/
+}
+
+const (
+	maxLPUs = 512  // 64 PCI domains of 8 LPUs
+	maxFill = 4096 // ordinary functions that fill can place in PCI domain 0
+)
+
+// Write makes the tree in dir, which must be empty or not exist. It checks all of n before it writes.
+// When writing fails midway, what was written stays.
+func (n Node) Write(dir string) (Result, error) {
+	s, err := n.server()
+	if err != nil {
+		return Result{}, err
+	}
+	t, err := newTree(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	nodes := s.write(t)
+	if t.err != nil {
+		return Result{}, fmt.Errorf("%w (the simulated node in %s is not complete)", t.err, dir)
+	}
+	return Result{LPUs: len(s.cards), Functions: len(s.functions), DeviceNodes: nodes}, nil
+}
+
+func (n Node) server() (*server, error) {
+	p, err := find("profile", n.Profile, profiles(), func(p *profile) string { return p.Name })
+	if err != nil {
+		return nil, err
+	}
+	if n.LPUs < 0 || n.LPUs > maxLPUs {
+		return nil, fmt.Errorf("%d LPUs: a simulated node has 1 to %d", n.LPUs, maxLPUs)
+	}
+	lpus := cmp.Or(n.LPUs, p.LPUs)
+	if err := checkFaults(p, lpus, n.Faults); err != nil {
+		return nil, err
+	}
+	s := newServer(p, lpus, n.Faults, n.Numbers)
+	least := len(s.functions)
+	if n.Functions != 0 && (n.Functions < least || n.Functions > least+maxFill) {
+		return nil, fmt.Errorf("%d PCI functions: this node needs at least %d and can have %d", n.Functions, least, least+maxFill)
+	}
+	if n.Functions != 0 {
+		s.fill(n.Functions - least)
+	}
+	return s, nil
+}

@@ -1,0 +1,113 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// portKind is the Device/Port Type of the PCI Express capability.
+type portKind uint16
+
+const (
+	endpoint   portKind = 0
+	rootPort   portKind = 4
+	upstream   portKind = 5
+	downstream portKind = 6
+)
+
+// bridge adds a PCI Express port.
+func (s *server) bridge(parent *function, kind portKind, address discovery.Address, secondary, subordinate int, l link) *function {
+	f := &function{
+		ids:  ids{vendor: 0x1000, device: 0xc010, class: 0x060400, revision: 0xb0}, // PEX880xx switch
+		port: kind, link: l, driver: "pcieport", aer: true,
+		secondary: uint8(secondary), subordinate: uint8(subordinate),
+	}
+	if kind == rootPort {
+		f.vendor, f.device, f.revision = 0x8086, 0x347a, 4
+	}
+	s.add(parent, address, f)
+	return f
+}
+
+// rootPort adds a root port for one slot.
+func (s *server) rootPort(address discovery.Address, secondary int, device link) *function {
+	return s.bridge(nil, rootPort, address, secondary, secondary, portLink(device))
+}
+
+// portLink is the link of a port of generation 4, or later where the device is, with that device below it.
+func portLink(device link) link {
+	return link{device.gen, device.width, max(4, device.maxGen), 16}
+}
+
+// switchPorts adds a switch below a root port and returns its downstream ports.
+func (s *server) switchPorts(domain uint32, bus, lpus int) []*function {
+	if lpus == 0 {
+		return nil
+	}
+	last := bus + 2 + lpus
+	l := portLink(s.link)
+	up := l
+	up.gen = l.maxGen
+	root := s.bridge(nil, rootPort, at(domain, bus, 0, 0), bus+1, last, up)
+	top := s.bridge(root, upstream, at(domain, bus+1, 0, 0), bus+2, last, up)
+	var ports []*function
+	for i := range lpus {
+		ports = append(ports, s.bridge(top, downstream, at(domain, bus+2, i, 0), bus+3+i, bus+3+i, l))
+	}
+	return ports
+}
+
+// writeServices writes the services of a PCI Express port, whose names begin like the port's own address.
+func (f *function) writeServices(t *tree, dir string) {
+	services := []service{{0x02, ""}}
+	switch f.port {
+	case rootPort:
+		services = []service{{0x01, "pcie_pme"}, {0x02, "aer"}, {0x04, "pciehp"}, {0x10, ""}}
+	case downstream:
+		services = append(services, service{0x04, "pciehp"})
+	}
+	const bus = "sys/bus/pci_express"
+	for _, v := range services {
+		name := fmt.Sprintf("%s:pcie%x%02x", f.address, f.port&3, v.number)
+		t.link(dir+"/"+name+"/subsystem", bus)
+		t.link(bus+"/devices/"+name, dir+"/"+name)
+		if v.driver == "" {
+			t.text(dir+"/"+name+"/uevent", "")
+			continue
+		}
+		t.text(dir+"/"+name+"/uevent", "DRIVER="+v.driver)
+		t.link(dir+"/"+name+"/driver", bus+"/drivers/"+v.driver)
+		t.link(bus+"/drivers/"+v.driver+"/"+name, dir+"/"+name)
+	}
+}
+
+// service is a service of a PCI Express port and the driver it is bound to (drivers/pci/pcie/portdrv.c).
+type service struct {
+	number int
+	driver string
+}
+
+// writeBus writes the class device of a PCI bus below its bridge.
+func writeBus(t *tree, bridge, bus string, near cpus) {
+	dir := bridge + "/pci_bus/" + bus
+	t.text(dir+"/cpuaffinity", near.mask)
+	t.text(dir+"/cpulistaffinity", near.list)
+	t.text(dir+"/uevent", "")
+	t.link(dir+"/device", bridge)
+	t.link(dir+"/subsystem", "sys/class/pci_bus")
+	t.link("sys/class/pci_bus/"+bus, dir)
+}
+
+// writeSlot writes the physical slot below a port (drivers/pci/slot.c); its address has no function.
+func (f *function) writeSlot(t *tree) {
+	dir := fmt.Sprint("sys/bus/pci/slots/", f.slot)
+	t.text(dir+"/address", fmt.Sprintf("%04x:%02x:00", f.address.Domain, f.secondary))
+	t.text(dir+"/adapter", "1")
+	t.text(dir+"/attention", "0")
+	t.text(dir+"/power", "1")
+	t.text(dir+"/cur_bus_speed", speed(f.link.gen))
+	t.text(dir+"/max_bus_speed", speed(f.link.maxGen))
+	t.link(dir+"/module", "sys/module/pciehp")
+	t.dir("sys/module/pciehp")
+}
