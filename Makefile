@@ -1,0 +1,63 @@
+# Everything a developer or CI does with lpuctl. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lpuctl-e2e
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
+SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run)
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: bin/lpuctl ## build bin/lpuctl, the static binary that is shipped
+
+bin/lpuctl: $(GO_FILES)
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/lpuctl
+
+.PHONY: demo
+demo: build ## the main job on a simulated Orion server: no hardware, no root
+	@bash docs/demo.sh bin/lpuctl
+
+.PHONY: test
+test: ## unit tests with the race detector: no root, no container tools
+	go test -race ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (20s)
+	@go list -f '{{.Dir}}' ./... | while read -r dir; do \
+	  grep -hos 'func Fuzz[A-Za-z0-9]*' "$$dir"/*_test.go | sed 's/func //' | while read -r target; do \
+	    echo "== $$target in $${dir#$(CURDIR)/}"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	  done; done
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint, shellcheck, formatting
+	$(GOLANGCI) run ./...
+	cd test/e2e && $(GOLANGCI) run --config ../../.golangci.yml ./...
+	@if command -v shellcheck >/dev/null; then shellcheck $(SHELL_FILES); else echo "lint: shellcheck is missing (apt-get install shellcheck)"; exit 1; fi
+
+$(GOLANGCI):
+	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+.PHONY: e2e
+e2e: build ## tests on real consumers (needs root; names what is missing)
+	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -count=1 -timeout 15m ./...
+
+.PHONY: bench
+bench: build ## benchmarks, and the whole process against lspci
+	go test -run '^$$' -bench . -benchmem ./pkg/...
+	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/bench
+
+.PHONY: fmt
+fmt: ## format the Go files
+	gofmt -w $(filter %.go,$(GO_FILES))
+
+.PHONY: clean
+clean: ## remove what was built here (not the cache of tools)
+	rm -rf bin

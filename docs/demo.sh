@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The main job on a simulated Orion server: find the LPUs, write the spec, see what a runtime would resolve.
+# Needs no hardware and no root. Usage: docs/demo.sh path/to/lpuctl
+set -euo pipefail
+lpuctl=$1
+node=$(mktemp -d)
+trap 'rm -rf "$node"' EXIT
+
+show() {
+	printf '\n$ lpuctl'
+	printf ' %s' "$@"
+	printf '\n'
+	code=0
+	"$lpuctl" "$@" || code=$?
+	[ "$code" = 0 ] || printf '(exit code %d)\n' "$code"
+}
+
+show simulate "$node/orion"
+show --root "$node/orion" list
+show --root "$node/orion" cdi refresh
+show --root "$node/orion" cdi list
+show --root "$node/orion" cdi generate --device lpu0
+
+printf '\nThe same server with a card in its factory image and one without its driver:\n'
+show simulate "$node/sick" --fault recovery@2 --fault unbound@5
+show --root "$node/sick" list
+show --root "$node/sick" describe lpu5
+show --root "$node/sick" --quiet cdi refresh
