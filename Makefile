@@ -27,7 +27,7 @@ demo: build ## the main job on a simulated Orion server: no hardware, no root
 
 .PHONY: test
 test: ## unit tests with the race detector: no root, no container tools
-	go test -race ./...
+	go test -json -race ./... | go run ./test/report
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)
@@ -47,7 +47,7 @@ $(GOLANGCI):
 
 .PHONY: e2e
 e2e: build ## tests on real consumers (needs root; names what is missing)
-	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -count=1 -timeout 15m ./...
+	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -json -count=1 -timeout 15m ./... | go run ./test/report
 
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci
