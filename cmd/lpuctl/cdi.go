@@ -45,7 +45,7 @@ func specFlags(cmd *cobra.Command, o *cdi.Options) {
 // makeSpec scans the node and makes its spec. What was left out is reported, and makes the command end
 // with found after its work is done. No LPU, and no LPU that can be handed out, have no spec.
 func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, result, err error) {
-	inv, err := a.scan(cmd.Context())
+	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -43,8 +43,6 @@ type CDIConfig struct {
 	Annotations bool   `json:"annotations"`
 }
 
-func (c *Config) models() []discovery.Model { return c.Models }
-
 // loadConfig fills a.config, once.
 func (a *app) loadConfig() error {
 	if a.config != nil {

@@ -29,7 +29,7 @@ if it is not, its place in the PCI tree, and what pci.ids and its vital product 
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			inv, err := a.scan(cmd.Context())
+			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func (a *app) completeLPUs(cmd *cobra.Command, args []string, _ string) ([]strin
 	if len(args) > 0 || a.prepare(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	inv, err := a.scan(cmd.Context())
+	inv, err := a.scan(cmd.Context(), discovery.Options{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -24,7 +24,7 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			inv, err := a.scan(cmd.Context())
+			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}

@@ -201,11 +201,12 @@ func (a *app) setUpLog() error {
 }
 
 // scan reads the config and then the machine.
-func (a *app) scan(ctx context.Context) (*discovery.Inventory, error) {
+func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
 	if err := a.loadConfig(); err != nil {
 		return nil, err
 	}
-	inv, err := discovery.Scan(ctx, a.root, discovery.Options{Models: a.config.models()})
+	options.Models = a.config.Models
+	inv, err := discovery.Scan(ctx, a.root, options)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")

@@ -253,6 +253,9 @@ func (s *scan) readManagement(lpu *LPU, m *compiledModel, managements map[Addres
 		return // normal in a virtual machine that was given the user function
 	}
 	lpu.Management = &Management{Address: a}
+	if !s.management {
+		return
+	}
 	// What is wrong with its nodes is nothing to the LPU: they are only ever handed out on demand.
 	aside := &LPU{Address: a}
 	if nodes, err := s.nodes(m.managementNodes, aside); err == nil && len(nodes) > 0 {

@@ -13,7 +13,33 @@ type Inventory struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"` // "Inventory"
 	LPUs       []LPU     `json:"lpus"`
-	Problems   []Finding `json:"problems"` // of the machine; those of one LPU are its Reasons
+	Rings      []Ring    `json:"rings"`
+	RingTable  *TableRef `json:"ringTable,omitempty"` // absent: neighbours are not known
+	Problems   []Finding `json:"problems"`            // of the machine; those of one LPU are its Reasons
+}
+
+// Ring is LPUs that are cabled one to the next, as the ring table says.
+type Ring struct {
+	ID string `json:"id"` // "ring" and a number, in the order of the rings' first LPUs
+	// Members by name. A closed ring starts at its lowest LPU and goes on to the lower of that one's
+	// neighbours; a chain starts at the lower of its ends.
+	Members   []string    `json:"members"`
+	Closed    bool        `json:"closed"`    // a cable leads from the last member to the first
+	DeadLinks [][2]string `json:"deadLinks"` // cables between neighbours that cannot be used: one of the two is absent
+}
+
+// TableRef says which ring table is in force.
+type TableRef struct {
+	Path   string `json:"path"`
+	Format string `json:"format"` // hyperdex or lpuctl
+}
+
+// RingPlace is where an LPU sits on its ring.
+type RingPlace struct {
+	ID       string `json:"id"`
+	Position int    `json:"position"` // in Ring.Members, from 0
+	Previous string `json:"previous,omitempty"`
+	Next     string `json:"next,omitempty"`
 }
 
 // Health is the state of an LPU.
@@ -54,9 +80,15 @@ type LPU struct {
 	IOMMUGroup *int        `json:"iommuGroup,omitempty"` // iommu_group, last element of the link
 	Management *Management `json:"management,omitempty"` // the card's other function
 
+	Ring *RingPlace `json:"ring,omitempty"`
+
 	Usable  bool      `json:"usable"` // a container that gets the node can work with it
 	Health  Health    `json:"health"`
 	Reasons []Finding `json:"reasons"` // why it is not usable, and warnings
+	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
+	Absent bool `json:"absent,omitempty"`
+	// Users are the processes that hold a node open; nil where nobody looked (FindUsers).
+	Users []User `json:"users,omitempty"`
 
 	// What a container needs besides the node: the model's, with what is true on this machine.
 	Mounts []Mount  `json:"-"`
@@ -85,7 +117,7 @@ func (l Link) String() string { return fmt.Sprintf("%.1fGT/s x%d", l.SpeedGTs, l
 // Management is the function of a card that administers it. A container does not get it unless asked.
 type Management struct {
 	Address Address `json:"address"`
-	Nodes   []Node  `json:"nodes,omitempty"`
+	Nodes   []Node  `json:"nodes,omitempty"` // where Options.Management asked for them
 }
 
 // Mount is a directory or file of the host that a container with the LPU needs.

@@ -27,6 +27,7 @@ var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 type Options struct {
 	Models       []Model       // nil: BuiltinModels()
 	CardDeadline time.Duration // how long the reads of one card may take together; 0: one second
+	Management   bool          // look for the nodes of management functions too
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or does not answer
@@ -41,10 +42,11 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
 	s := &scan{
-		tree:     t,
-		models:   compile(options.Models),
-		deadline: cmp.Or(options.CardDeadline, time.Second),
-		seesDev:  t.exists("dev"),
+		tree:       t,
+		models:     compile(options.Models),
+		deadline:   cmp.Or(options.CardDeadline, time.Second),
+		management: options.Management,
+		seesDev:    t.exists("dev"),
 	}
 	inv, err := s.run(ctx)
 	if err == nil {
@@ -58,13 +60,14 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 
 // scan is the state of one Scan.
 type scan struct {
-	tree     *tree
-	models   []*compiledModel
-	deadline time.Duration
-	classes  map[string]classDevices // by subsystem, of the models that have an LPU here
-	seesDev  bool                    // whether there is a /dev to verify nodes in
-	versions sync.Map                // driver: what its module says of its version
-	problems []Finding
+	tree       *tree
+	models     []*compiledModel
+	deadline   time.Duration
+	management bool
+	classes    map[string]classDevices // by subsystem, of the models that have an LPU here
+	seesDev    bool                    // whether there is a /dev to verify nodes in
+	versions   sync.Map                // driver: what its module says of its version
+	problems   []Finding
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
@@ -81,6 +84,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
 		LPUs:       s.readCards(ctx, lpus, managements),
+		Rings:      []Ring{},
 		Problems:   append([]Finding{}, s.problems...),
 	}
 	refuseSharedNodes(inv.LPUs)
@@ -163,17 +167,13 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 		return all
 	}
 	functions := make([]function, len(addresses))
-	var wg sync.WaitGroup
-	for i, a := range addresses {
-		wg.Go(func() {
-			f, ok := within(ctx, s.deadline, func() function { return s.identifyOne(a) })
-			if !ok {
-				f = function{address: a, err: fmt.Errorf("sysfs did not answer within %v", s.deadline)}
-			}
-			functions[i] = f
-		})
-	}
-	wg.Wait()
+	inParallel(len(addresses), func(i int) {
+		f, ok := within(ctx, s.deadline, func() function { return s.identifyOne(addresses[i]) })
+		if !ok {
+			f = function{address: addresses[i], err: fmt.Errorf("sysfs did not answer within %v", s.deadline)}
+		}
+		functions[i] = f
+	})
 	return functions
 }
 
@@ -220,7 +220,11 @@ func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*c
 func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
 	s.classes = map[string]classDevices{}
 	for _, m := range modelsOf(lpus) {
-		for _, rule := range slices.Concat(m.nodes, m.managementNodes) {
+		rules := m.nodes
+		if s.management {
+			rules = slices.Concat(rules, m.managementNodes)
+		}
+		for _, rule := range rules {
 			subsystem := rule.subsystem()
 			if _, known := s.classes[subsystem]; known || subsystem == "" {
 				continue
@@ -277,12 +281,23 @@ func modelsOf(lpus []candidate) []*compiledModel {
 // readCards reads every card in its own goroutine, so that one that hangs costs the others nothing.
 func (s *scan) readCards(ctx context.Context, lpus []candidate, managements map[Address]*compiledModel) []LPU {
 	cards := make([]LPU, len(lpus))
+	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, lpus[i], managements) })
+	return cards
+}
+
+// inParallel calls do with 0 to n-1, sixteen at a time: as many as a server has cards, and few enough that
+// a deadline, which runs from the call on, never passes while a card waits for a processor.
+func inParallel(n int, do func(i int)) {
 	var wg sync.WaitGroup
-	for i, c := range lpus {
-		wg.Go(func() { cards[i] = s.readCard(ctx, c, managements) })
+	slots := make(chan struct{}, 16)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			do(i)
+			<-slots
+		})
 	}
 	wg.Wait()
-	return cards
 }
 
 // refuseSharedNodes makes LPUs that claim the same node unusable: it can only be one of them.

@@ -3,6 +3,7 @@ package discovery
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -194,23 +195,22 @@ func (d *directory) linkName(name string) (string, error) {
 	return last, nil
 }
 
-// names lists the directory in the order of their names.
+// names lists the directory, in no order.
 func (d *directory) names() ([]string, error) {
-	fd, err := unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if _, err := unix.Seek(d.fd, 0, io.SeekStart); err != nil {
 		return nil, d.fault("", err)
 	}
-	f := os.NewFile(uintptr(fd), d.path)
-	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return nil, d.fault("", err)
+	var names []string
+	for buffer := make([]byte, 8<<10); ; {
+		n, err := retry(func() (int, error) { return unix.ReadDirent(d.fd, buffer) })
+		if err != nil {
+			return nil, d.fault("", err)
+		}
+		if n <= 0 {
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return names, nil
 }
 
 // isAbsent tells a file that is not there from one that cannot be read.

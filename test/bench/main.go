@@ -57,11 +57,18 @@ func run(lpuctl string) error {
 		if err != nil {
 			return err
 		}
-		if err := compare(fmt.Sprintf("%d LPUs, %d functions", made.LPUs, made.Functions), lpuctl, root); err != nil {
+		if err := compare(fmt.Sprintf("%s, %d functions", lpus(made.LPUs), made.Functions), lpuctl, root); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func lpus(n int) string {
+	if n == 1 {
+		return "1 LPU"
+	}
+	return fmt.Sprintf("%d LPUs", n)
 }
 
 func compare(name, lpuctl, root string, flags ...string) error {
