@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 )
 
@@ -38,13 +39,14 @@ no LPU.`,
 			}
 			if output == "" {
 				_, err = a.out.Write(text.Bytes())
-			} else if err = cdi.ReplaceFile(output, text.Bytes()); err == nil {
+			} else if err = wholefile.Replace(output, text.Bytes()); err == nil {
 				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(spec.Devices), "device"), spec.Version)
 			}
 			return first(err, result)
 		},
 	}
 	formatFlag(cmd, &f, formatJSON, formatYAML)
+	a.ringTableFlag(cmd)
 	specFlags(cmd, &o)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout")

@@ -43,6 +43,7 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 		},
 	}
 	a.specDirFlag(cmd)
+	a.ringTableFlag(cmd)
 	specFlags(cmd, &o)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference to the file in place, and change nothing")
 	return cmd

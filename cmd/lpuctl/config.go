@@ -18,7 +18,7 @@ import (
 
 const (
 	defaultConfigFile = "/etc/lpuctl/config.yaml"
-	configMax         = 1 << 20 // bytes; a config file has a few hundred
+	smallFileMax      = 1 << 20 // bytes; such a file has a few hundred
 	specDirVariable   = "LPUCTL_SPEC_DIR"
 )
 
@@ -29,11 +29,17 @@ type Config struct {
 	Kind       string            `json:"kind"`
 	CDI        CDIConfig         `json:"cdi"`
 	Models     []discovery.Model `json:"models"`
+	Ring       RingConfig        `json:"ring"`
 
 	file string // that was read; "" if there was none
 	doc  *strictyaml.Document
 	// overrides names what set a value in place of the file, by the value's path.
 	overrides map[string]string
+}
+
+// RingConfig says where the ring table is.
+type RingConfig struct {
+	Table string `json:"table"` // path under the root; "": search
 }
 
 // CDIConfig says what the CDI spec looks like and where it lies.
@@ -58,7 +64,7 @@ func (a *app) loadConfig() error {
 			return err
 		}
 	}
-	data, err := readConfigFile(name)
+	data, err := readSmallFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !given {
 		name, data, err = "", nil, nil
 	}
@@ -83,10 +89,13 @@ func (a *app) override(c *Config) {
 	if a.specDir != "" {
 		c.CDI.SpecDir, c.overrides["cdi.specDir"] = a.specDir, "flag --spec-dir"
 	}
+	if a.ringTable != "" {
+		c.overrides["ring.table"] = "flag --ring-table"
+	}
 }
 
-// readConfigFile reads a regular file of bounded size.
-func readConfigFile(name string) ([]byte, error) {
+// readSmallFile reads a regular file of bounded size: a config file or a ring table.
+func readSmallFile(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -99,9 +108,9 @@ func readConfigFile(name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: not a regular file", name)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, configMax+1))
-	if err == nil && len(data) > configMax {
-		err = fmt.Errorf("%s: larger than a config file can be (%d bytes)", name, configMax)
+	data, err := io.ReadAll(io.LimitReader(f, smallFileMax+1))
+	if err == nil && len(data) > smallFileMax {
+		err = fmt.Errorf("%s: larger than such a file can be (%d bytes)", name, smallFileMax)
 	}
 	return data, err
 }
@@ -147,6 +156,9 @@ func (c *Config) check() []strictyaml.Fault {
 	}
 	if !isAbsolute(c.CDI.SpecDir) {
 		fault("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir), "write "+cdi.DefaultSpecDir+" or /etc/cdi, where runtimes look")
+	}
+	if c.Ring.Table != "" && !isAbsolute(c.Ring.Table) {
+		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {

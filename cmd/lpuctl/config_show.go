@@ -89,7 +89,7 @@ func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin s
 			p = path + "." + p
 		}
 		switch p {
-		case "cdi":
+		case "cdi", "ring":
 			c.annotate(value, p, visit)
 		case "models":
 			for i, model := range value.Content {
@@ -122,7 +122,7 @@ The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be rea
 			if len(args) > 0 {
 				name = args[0]
 			}
-			data, err := readConfigFile(name)
+			data, err := readSmallFile(name)
 			if err != nil {
 				return err
 			}

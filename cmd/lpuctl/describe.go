@@ -51,6 +51,7 @@ if it is not, its place in the PCI tree, and what pci.ids and its vital product 
 			return a.writeDescription(l, details)
 		},
 	}
+	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
+
+// usersLimit bounds the look through /proc for those who use the LPUs.
+const usersLimit = 3 * time.Second
 
 func newListCommand(a *app) *cobra.Command {
 	var f format
@@ -28,6 +35,9 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 			if err != nil {
 				return err
 			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), usersLimit)
+			defer cancel()
+			discovery.FindUsers(ctx, a.root, inv)
 			if err := a.writeInventory(inv, f); err != nil {
 				return err
 			}
@@ -38,6 +48,7 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 			return nil
 		},
 	}
+	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
 	return cmd
 }
@@ -69,15 +80,15 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 	if len(inv.LPUs) == 0 {
 		return nil
 	}
-	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "HEALTH"}
+	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "RING", "HEALTH", "USED-BY"}
 	if f == formatWide {
-		header = append(header, "SERIAL", "SHELL", "DRIVER-VERSION", "SWITCH", "IOMMU", "MANAGEMENT", "REASON")
+		header = append(header, "NEIGHBOURS", "SERIAL", "SHELL", "DRIVER-VERSION", "SWITCH", "IOMMU", "MANAGEMENT", "REASON")
 	}
 	var rows [][]string
 	for _, l := range inv.LPUs {
-		row := []string{l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), number(l.NUMANode), linkText(l.Link), string(l.Health)}
+		row := []string{l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), number(l.NUMANode), linkText(l.Link), ringText(l.Ring), healthText(&l), usersText(l.Users)}
 		if f == formatWide {
-			row = append(row, l.Serial, l.Shell, l.DriverVersion, addressText(l.Switch), number(l.IOMMUGroup), managementText(l.Management), reasonText(l.Reasons))
+			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, addressText(l.Switch), number(l.IOMMUGroup), managementText(l.Management), reasonText(l.Reasons))
 		}
 		rows = append(rows, row)
 	}
@@ -111,6 +122,47 @@ func addressText(a *discovery.Address) string {
 		return ""
 	}
 	return a.String()
+}
+
+// healthText is the health, or that there is nothing that could have any.
+func healthText(l *discovery.LPU) string {
+	if l.Absent {
+		return "absent"
+	}
+	return string(l.Health)
+}
+
+func ringText(r *discovery.RingPlace) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", r.ID, r.Position)
+}
+
+func neighboursText(r *discovery.RingPlace) string {
+	if r == nil {
+		return ""
+	}
+	return cmp.Or(r.Previous, "-") + "," + cmp.Or(r.Next, "-")
+}
+
+// usersText names who uses an LPU: the first process, in its container or pod if it is in one, and how many more.
+func usersText(users []discovery.User) string {
+	if len(users) == 0 {
+		return ""
+	}
+	u := users[0]
+	text := fmt.Sprintf("%s(%d)", u.Command, u.PID)
+	switch {
+	case u.Pod != "":
+		text += " pod " + u.Pod
+	case u.Container != "":
+		text += " container " + u.Container[:12]
+	}
+	if len(users) > 1 {
+		text += fmt.Sprintf(" +%d", len(users)-1)
+	}
+	return text
 }
 
 func managementText(m *discovery.Management) string {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -27,9 +28,10 @@ type app struct {
 	logFormat  string
 	quiet      bool
 
-	log     *slog.Logger
-	config  *Config
-	specDir string // --spec-dir of the cdi commands
+	log       *slog.Logger
+	config    *Config
+	specDir   string // --spec-dir of the cdi commands
+	ringTable string // --ring-table of the commands that scan
 }
 
 // envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.
@@ -112,7 +114,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
-	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newCDICommand(a), newConfigCommand(a),
+	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newCDICommand(a),
+		newConfigCommand(a),
 		newSimulateCommand(a), newVersionCommand(a))
 	cmd.InitDefaultCompletionCmd("")
 	checkArguments(cmd)
@@ -206,6 +209,13 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 		return nil, err
 	}
 	options.Models = a.config.Models
+	options.RingTable = a.ringTable
+	if table := a.config.Ring.Table; options.RingTable == "" && table != "" {
+		var err error
+		if options.RingTable, err = securejoin.SecureJoin(a.root, table); err != nil {
+			return nil, err
+		}
+	}
 	inv, err := discovery.Scan(ctx, a.root, options)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
@@ -215,6 +225,12 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 	}
 	a.log.Debug("scanned", "root", a.root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, nil
+}
+
+// ringTableFlag lets a command take another ring table.
+func (a *app) ringTableFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.ringTable, "ring-table", "", "use this ring table `FILE` in place of the node's")
+	fromEnvironment(cmd.Flags().Lookup("ring-table"))
 }
 
 // at is a built-in location below the root, as people would type it.

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
 // DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
@@ -55,7 +56,7 @@ func Locate(root, specDir, kind string) (File, error) {
 
 // Read returns the bytes of the file; nil, without an error, if there is none.
 func (f File) Read() ([]byte, error) {
-	if err := refuseOdd(f.Path); err != nil {
+	if err := wholefile.Refuse(f.Path); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(f.Path)
@@ -86,7 +87,7 @@ func (f File) Write(ctx context.Context, spec *specs.Spec) error {
 		return err
 	}
 	f.clearLeftovers()
-	if err := ReplaceFile(f.Path, data); err != nil {
+	if err := wholefile.Replace(f.Path, data); err != nil {
 		return err
 	}
 	return f.readBack(data)
@@ -102,7 +103,7 @@ func (f File) Remove(ctx context.Context) (removed bool, err error) {
 		return false, err
 	}
 	defer unlock()
-	if err := refuseOdd(f.Path); err != nil {
+	if err := wholefile.Refuse(f.Path); err != nil {
 		return false, err
 	}
 	f.clearLeftovers()
@@ -138,21 +139,6 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
 		}
 	}
-}
-
-// refuseOdd refuses a target that is there and is no regular file: a link may lead to somebody else's file.
-func refuseOdd(path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", path, info.Mode().Type())
-	}
-	return nil
 }
 
 func (f File) refuseConflict(spec *specs.Spec) error {
@@ -203,25 +189,4 @@ func (f File) readBack(data []byte) error {
 		_, err = cdi.ReadSpec(f.Path, 0)
 	}
 	return err
-}
-
-// ReplaceFile replaces a file, or makes it, with mode 0644, so that a reader sees the old bytes or the new
-// ones. The file and then its directory are synced. It refuses to replace what is not a regular file.
-func ReplaceFile(path string, data []byte) error {
-	if err := refuseOdd(path); err != nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot sync a directory
-		return err
-	}
-	return nil
 }

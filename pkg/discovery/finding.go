@@ -1,6 +1,9 @@
 package discovery
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Severity says how bad a finding is.
 type Severity string
@@ -21,6 +24,11 @@ type Finding struct {
 	Line     int      `json:"line,omitempty"` // in File, from 1
 	Message  string   `json:"message"`
 	Remedy   string   `json:"remedy"`
+}
+
+// HasErrors tells whether one of the findings is an error.
+func HasErrors(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == SeverityError })
 }
 
 // String is the finding on one line, as people read it, without the remedy.

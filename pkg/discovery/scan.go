@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
 // Where sysfs keeps what a scan reads, relative to the root. No other file spells these out.
@@ -28,6 +30,10 @@ type Options struct {
 	Models       []Model       // nil: BuiltinModels()
 	CardDeadline time.Duration // how long the reads of one card may take together; 0: one second
 	Management   bool          // look for the nodes of management functions too
+	RingTable    string        // file to read in place of those that are searched for, as it is typed: not below the root
+	// Expect is a table that is to be held against this machine and is not in force yet: the cards it names
+	// are looked for, and no other table is read.
+	Expect *ring.Table
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or does not answer
@@ -47,6 +53,10 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 		deadline:   cmp.Or(options.CardDeadline, time.Second),
 		management: options.Management,
 		seesDev:    t.exists("dev"),
+	}
+	s.expect = options.Expect
+	if options.RingTable != "" {
+		s.ringTables = []string{options.RingTable}
 	}
 	inv, err := s.run(ctx)
 	if err == nil {
@@ -68,6 +78,10 @@ type scan struct {
 	seesDev    bool                    // whether there is a /dev to verify nodes in
 	versions   sync.Map                // driver: what its module says of its version
 	problems   []Finding
+
+	ringTables []string  // asked for by the caller; none: search
+	table      *TableRef // that was read
+	expect     *ring.Table
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
@@ -80,14 +94,21 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	lpus, managements := s.members(ctx, addresses)
 	s.readClasses(ctx, lpus)
 	s.readMounts(ctx, lpus)
+	table := s.expect
+	if table == nil {
+		table = s.readRingTable(ctx)
+	}
 	inv := &Inventory{
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, lpus, managements),
+		LPUs:       s.readCards(ctx, numbered(addAbsent(lpus, table)), managements),
 		Rings:      []Ring{},
 		Problems:   append([]Finding{}, s.problems...),
 	}
 	refuseSharedNodes(inv.LPUs)
+	if s.table != nil {
+		s.bindRings(inv, table)
+	}
 	return inv, nil
 }
 
@@ -118,14 +139,23 @@ func (s *scan) list() ([]Address, error) {
 	return addresses, nil
 }
 
-// candidate is a PCI function that is an LPU.
+// candidate is a PCI function that is an LPU, or should be one; then it has no model.
 type candidate struct {
 	function
 	name  string
 	index int
 }
 
-// members finds out which functions are LPUs, numbers them, and returns the management functions beside.
+// numbered gives the LPUs their indices, in the order of their addresses.
+func numbered(lpus []candidate) []candidate {
+	slices.SortFunc(lpus, func(a, b candidate) int { return a.address.Compare(b.address) })
+	for i := range lpus {
+		lpus[i].index, lpus[i].name = i, fmt.Sprintf("lpu%d", i)
+	}
+	return lpus
+}
+
+// members finds out which functions are LPUs, and returns the management functions beside.
 func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, map[Address]*compiledModel) {
 	functions := s.identify(ctx, addresses)
 	bySubsystem := s.subsystemMembers(ctx)
@@ -137,8 +167,7 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 		}
 		switch {
 		case f.model != nil:
-			index := len(lpus)
-			lpus = append(lpus, candidate{function: f, name: fmt.Sprintf("lpu%d", index), index: index})
+			lpus = append(lpus, candidate{function: f})
 		case f.manages != nil:
 			managements[f.address] = f.manages
 		case f.err != nil:
@@ -281,7 +310,13 @@ func modelsOf(lpus []candidate) []*compiledModel {
 // readCards reads every card in its own goroutine, so that one that hangs costs the others nothing.
 func (s *scan) readCards(ctx context.Context, lpus []candidate, managements map[Address]*compiledModel) []LPU {
 	cards := make([]LPU, len(lpus))
-	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, lpus[i], managements) })
+	inParallel(len(lpus), func(i int) {
+		if lpus[i].model == nil {
+			cards[i] = absentLPU(lpus[i])
+		} else {
+			cards[i] = s.readCard(ctx, lpus[i], managements)
+		}
+	})
 	return cards
 }
 

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/ring"
+)
+
+func newRingCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ring",
+		Short: "Check, show, convert and install the ring table",
+		Long: `The ring table says which LPUs are cabled to which. lpuctl reads the network table of the HyperDex
+toolchain (hyperdex-net) and its own form. It looks for ` + discovery.InstalledRingTable + `, then for HyperDex's own;
+a table that anybody could have written is not trusted: ring install checks one and makes it the node's.`,
+		Example: `  lpuctl ring check /tmp/hyperdex/xclbin/table_bdf.json --bind
+  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json
+  lpuctl topology`,
+	}
+	cmd.AddCommand(newRingCheckCommand(a), newRingShowCommand(a), newRingConvertCommand(a), newRingInstallCommand(a))
+	return cmd
+}
+
+// boundTable is a table with what it says of this node.
+type boundTable struct {
+	path     string
+	table    *ring.Table
+	cabling  *ring.Cabling // nil: not bound, or cannot be
+	findings []discovery.Finding
+	inv      *discovery.Inventory // nil: not bound
+}
+
+// readTable reads a table that was named on the command line.
+func readTable(path string) (*boundTable, error) {
+	data, err := readSmallFile(path)
+	if err != nil {
+		return nil, err
+	}
+	b := &boundTable{path: path}
+	table, findings := ring.Parse(data)
+	b.table = table
+	b.add(findings)
+	return b, nil
+}
+
+func (b *boundTable) add(findings []ring.Finding) {
+	for _, f := range findings {
+		b.findings = append(b.findings, discovery.RingFinding(b.path, f))
+	}
+}
+
+// bind holds the table against the LPUs of this node, the cards among them that the table knows and that are
+// not here.
+func (a *app) bind(ctx context.Context, b *boundTable) error {
+	if b.table == nil || discovery.HasErrors(b.findings) {
+		return nil
+	}
+	inv, err := a.scan(ctx, discovery.Options{Expect: b.table})
+	if err != nil {
+		return err
+	}
+	if len(inv.LPUs) == 0 {
+		return noLPU(a.root)
+	}
+	b.inv = inv
+	var findings []ring.Finding
+	b.cabling, findings = ring.Bind(b.table, inv.RingCards())
+	b.add(findings)
+	return nil
+}
+
+// nodeTable reads and binds the table that is named, or else the one that is in force on this node.
+func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error) {
+	path := a.ringTable
+	if len(args) > 0 {
+		path = args[0]
+	}
+	if path == "" {
+		inv, err := a.scan(ctx, discovery.Options{})
+		if err != nil {
+			return nil, err
+		}
+		if inv.RingTable == nil {
+			return nil, &exitError{code: exitFailed, err: errors.New("this node has no ring table that can be used"),
+				hint: "name a FILE; lpuctl ring install makes one this node's; lpuctl topology says what is wrong with the one it has"}
+		}
+		path = inv.RingTable.Path
+	}
+	b, err := readTable(path)
+	if err != nil {
+		return nil, err
+	}
+	return b, a.bind(ctx, b)
+}
+
+// names of the cards by index.
+func (b *boundTable) names(cards []int) []string {
+	names := make([]string, len(cards))
+	for i, c := range cards {
+		names[i] = b.inv.LPUs[c].Name
+	}
+	return names
+}
+
+// refuse reports the findings and ends a command that needs the cabling, if there is none.
+func (a *app) refuse(b *boundTable) error {
+	a.report(b.findings)
+	if b.cabling == nil {
+		return &exitError{code: exitFound, err: fmt.Errorf("%s: cannot be used as it is", b.path)}
+	}
+	return nil
+}
+
+func newRingCheckCommand(a *app) *cobra.Command {
+	var f format
+	var bind, strict bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say everything that is wrong with a ring table",
+		Long: `check reads a ring table in either format and reports all that is wrong with it. A FILE is judged by
+itself, with --bind against the LPUs of this node; without FILE it is the node's own table, bound.
+The exit code is 3 if there is an error, with --strict also if there is a warning.`,
+		Example: `  lpuctl ring check
+  lpuctl ring check table.json
+  lpuctl ring check --bind --strict table.json -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := a.checkTable(cmd.Context(), args, bind)
+			if err != nil {
+				return err
+			}
+			if err := a.writeCheck(b, f); err != nil {
+				return err
+			}
+			if discovery.HasErrors(b.findings) || strict && len(b.findings) > 0 {
+				return found()
+			}
+			return nil
+		},
+	}
+	a.ringTableFlag(cmd)
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	cmd.Flags().BoolVar(&bind, "bind", false, "hold FILE against the LPUs of this node")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
+	return cmd
+}
+
+func (a *app) checkTable(ctx context.Context, args []string, bind bool) (*boundTable, error) {
+	if len(args) == 0 || bind {
+		return a.nodeTable(ctx, args)
+	}
+	return readTable(args[0])
+}
+
+func (a *app) writeCheck(b *boundTable, f format) error {
+	if f != formatTable {
+		document := struct {
+			APIVersion string              `json:"apiVersion"`
+			Kind       string              `json:"kind"`
+			File       string              `json:"file"`
+			Format     string              `json:"format,omitempty"`
+			Findings   []discovery.Finding `json:"findings"`
+		}{discovery.APIVersion, "RingCheck", b.path, "", emptyNotNull(b.findings)}
+		if b.table != nil {
+			document.Format = string(b.table.Format)
+		}
+		return writeDocument(a.out, f, document)
+	}
+	a.report(b.findings)
+	if b.table == nil || discovery.HasErrors(b.findings) {
+		return nil
+	}
+	bound := ""
+	if b.cabling != nil {
+		bound = ", bound to the LPUs of this node"
+	}
+	a.say("%s: a %s table of %s%s", b.path, b.table.Format, plural(len(b.table.IDs), "card"), bound)
+	return nil
+}
+
+func newRingShowCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Print the rings of this node's table, or of FILE held against this node",
+		Example: `  lpuctl ring show
+  lpuctl ring show table.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := a.nodeTable(cmd.Context(), args)
+			if err == nil {
+				err = a.refuse(b)
+			}
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for i, r := range b.cabling.Rings {
+				shape := "closed"
+				if !r.Closed {
+					shape = "open"
+				}
+				rows = append(rows, []string{fmt.Sprintf("ring%d", i), shape, strings.Join(b.names(r.Cards), " ")})
+			}
+			return writeTable(a.out, []string{"RING", "SHAPE", "LPUS"}, rows)
+		},
+	}
+	a.ringTableFlag(cmd)
+	return cmd
+}
+
+func newRingConvertCommand(a *app) *cobra.Command {
+	var to string
+	var lpus []string
+	cmd := &cobra.Command{
+		Use:   "convert [FILE]",
+		Short: "Print a ring table in the other format",
+		Long: `convert prints this node's ring table, or FILE held against this node, as HyperDex reads it (hyperdex) or
+in lpuctl's own form, keyed by PCI address (lpuctl). With --lpus it is the table for a container that has
+just these LPUs: there they are numbered from 0, in the order of their PCI addresses.`,
+		Example: `  lpuctl ring convert --to lpuctl > ring.yaml
+  lpuctl ring convert --to hyperdex --lpus lpu2,lpu3 > table.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := a.nodeTable(cmd.Context(), args)
+			if err == nil {
+				err = a.refuse(b)
+			}
+			if err != nil {
+				return err
+			}
+			text, err := b.convert(to, lpus)
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+	}
+	a.ringTableFlag(cmd)
+	cmd.Flags().StringVar(&to, "to", "hyperdex", "write as `FORMAT`: hyperdex or lpuctl")
+	cmd.Flags().StringSliceVar(&lpus, "lpus", nil, "only these `LPUS`, renumbered as a container sees them")
+	complete(cmd, "to", "hyperdex", "lpuctl")
+	_ = cmd.RegisterFlagCompletionFunc("lpus", a.completeLPUs)
+	return cmd
+}
+
+func (b *boundTable) convert(to string, lpus []string) ([]byte, error) {
+	var cards []int
+	for _, name := range lpus {
+		l, err := b.inv.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		cards = append(cards, l.Index)
+	}
+	cabling := b.cabling
+	if len(cards) > 0 {
+		slices.Sort(cards)
+		cards = slices.Compact(cards)
+		cabling = cabling.Renumber(cards)
+	} else {
+		for i := range b.inv.LPUs {
+			cards = append(cards, i)
+		}
+	}
+	switch to {
+	case "hyperdex":
+		return ring.WriteHyperdex(cabling), nil
+	case "lpuctl":
+		return ring.WriteLpuctl(cabling, b.addresses(cards)), nil
+	}
+	return nil, usage("--to %s: expected hyperdex or lpuctl", to)
+}
+
+func (b *boundTable) addresses(cards []int) []string {
+	addresses := make([]string, len(cards))
+	for i, c := range cards {
+		addresses[i] = b.inv.LPUs[c].Address.String()
+	}
+	return addresses
+}
+
+func newRingInstallCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "install FILE",
+		Short: "Check a ring table and make it this node's",
+		Long: `install reads a ring table in either format, checks it, holds it against the LPUs of this node, and writes
+it keyed by PCI address to ` + discovery.InstalledRingTable + `. From then on the table is also the list of cards that
+should be here: an LPU that is missing keeps its index. A table with an error is not installed.`,
+		Example: `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := a.nodeTable(cmd.Context(), args)
+			if err == nil {
+				err = a.refuse(b)
+			}
+			if err != nil {
+				return err
+			}
+			text, err := b.convert("lpuctl", nil)
+			if err != nil {
+				return err
+			}
+			path, err := securejoin.SecureJoin(a.root, discovery.InstalledRingTable)
+			if err == nil {
+				err = os.MkdirAll(filepath.Dir(path), 0o755)
+			}
+			if err == nil {
+				err = wholefile.Replace(path, text)
+			}
+			if err == nil {
+				a.say("installed %s: %s", path, plural(len(b.cabling.Rings), "ring"))
+			}
+			return err
+		},
+	}
+	return cmd
+}

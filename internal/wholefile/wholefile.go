@@ -1,0 +1,50 @@
+// Package wholefile replaces files as a whole.
+package wholefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+)
+
+// Replace replaces a file, or makes it, with mode 0644, so that a reader sees the old bytes or the new ones,
+// whenever this process dies. The file and then its directory are synced. It refuses what Refuse does.
+func Replace(path string, data []byte) error {
+	if err := Refuse(path); err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot sync a directory
+		return err
+	}
+	return nil
+}
+
+// Refuse refuses a path where something is that is no regular file: a link may lead to somebody else's file,
+// and nobody wants a device replaced by a file.
+func Refuse(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", path, info.Mode().Type())
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/pkg/ring"
+)
+
+// Where a ring table is looked for, under the root. The first is what `lpuctl ring install` writes, the second
+// is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where anybody may.)
+const (
+	InstalledRingTable = "/etc/lpuctl/ring.yaml"
+	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
+)
+
+// ringTableMax is far more than a table of 64 cards needs.
+const ringTableMax = 1 << 20
+
+// readRingTable finds the ring table and reads it. No table is no problem; one that cannot be used is, and
+// then neighbours are as unknown as without one.
+func (s *scan) readRingTable(ctx context.Context) *ring.Table {
+	paths := s.ringTables
+	if len(paths) == 0 {
+		for _, p := range []string{InstalledRingTable, hyperdexRingTable} {
+			if resolved, err := securejoin.SecureJoin(s.tree.root, p); err == nil {
+				paths = append(paths, resolved)
+			}
+		}
+	}
+	type answer struct {
+		data []byte
+		err  error
+	}
+	for _, p := range paths {
+		a, ok := within(ctx, s.deadline, func() answer {
+			data, err := ReadRingTable(p)
+			return answer{data, err}
+		})
+		if !ok {
+			a.err = fmt.Errorf("%s: does not answer within %v", p, s.deadline)
+		}
+		if errors.Is(a.err, fs.ErrNotExist) && len(s.ringTables) == 0 {
+			continue
+		}
+		if a.err != nil {
+			s.problem(unusableTable(p, a.err))
+			return nil
+		}
+		table, findings := ring.Parse(a.data)
+		for _, f := range findings {
+			s.problem(RingFinding(p, f))
+		}
+		if ring.HasErrors(findings) {
+			return nil
+		}
+		s.table = &TableRef{Path: p, Format: string(table.Format)}
+		return table
+	}
+	return nil
+}
+
+func unusableTable(path string, err error) Finding {
+	f := Finding{Severity: SeverityError, ID: "E_UNSAFE", Subject: path, File: path, Message: err.Error(),
+		Remedy: "chown root and chmod go-w it, after a look at what it says; or lpuctl ring install FILE"}
+	if !errors.As(err, new(*unsafeError)) {
+		f.ID, f.Remedy = "E_READ", "make it readable, or take it away: without a table neighbours are not known"
+	}
+	return f
+}
+
+// unsafeError says why a file cannot be trusted.
+type unsafeError struct{ path, why string }
+
+func (e *unsafeError) Error() string { return e.path + ": " + e.why }
+
+// ReadRingTable reads a ring table that lpuctl may act upon: a regular file, no link, that only root or the
+// user it runs as can have written, of at most 1 MiB.
+func ReadRingTable(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, &unsafeError{path, "a symbolic link"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	switch {
+	case fileKind(st.Mode) != "":
+		return nil, &unsafeError{path, fileKind(st.Mode) + ", not a regular file"}
+	case st.Mode&0o022 != 0:
+		return nil, &unsafeError{path, fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)}
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return nil, &unsafeError{path, fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)}
+	case st.Size > ringTableMax:
+		return nil, &unsafeError{path, fmt.Sprintf("%d bytes are more than a ring table can have", st.Size)}
+	}
+	return io.ReadAll(io.LimitReader(f, ringTableMax+1))
+}
+
+// RingFinding is a finding of pkg/ring, about the file it was made of.
+func RingFinding(file string, f ring.Finding) Finding {
+	subject := strings.Join(f.Cards, ", ")
+	if subject == "" {
+		subject = filepath.Base(file)
+	}
+	if f.Pointer != "" {
+		subject += " at " + f.Pointer
+	}
+	return Finding{
+		Severity: Severity(f.Severity), ID: f.Code, Subject: subject, File: file, Line: f.Line, Message: f.Message, Remedy: f.Remedy,
+	}
+}
+
+// addAbsent puts the cards that the table knows by address and that are not here among the others, so that
+// nobody behind them changes his index. A table that leaves the function out means that of the other cards.
+func addAbsent(lpus []candidate, table *ring.Table) []candidate {
+	if table == nil {
+		return lpus
+	}
+	functionDigit := uint8(0)
+	if len(lpus) > 0 {
+		functionDigit = lpus[0].address.Function
+	}
+	for _, text := range table.Addresses() {
+		a, err := ParseAddress(text)
+		if err != nil {
+			a, err = ParseAddress(fmt.Sprintf("%s.%d", text, functionDigit))
+		}
+		here := func(c candidate) bool { return c.address.Sibling(0) == a.Sibling(0) }
+		if err == nil && !slices.ContainsFunc(lpus, here) {
+			lpus = append(lpus, candidate{function: function{address: a}})
+		}
+	}
+	return lpus
+}
+
+// absentLPU stands for a card that should be here.
+func absentLPU(c candidate) LPU {
+	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: []Finding{}}
+	l.fault("absent", fmt.Sprintf("the ring table names a card at %s, and there is none", c.address),
+		"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)")
+	return l
+}
+
+// bindRings puts the table onto the LPUs.
+func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
+	cabling, findings := ring.Bind(table, inv.RingCards())
+	for _, f := range findings {
+		inv.Problems = append(inv.Problems, RingFinding(s.table.Path, f))
+	}
+	if cabling == nil {
+		return
+	}
+	inv.RingTable = s.table
+	for _, r := range cabling.Rings {
+		if len(r.Cards) > 1 {
+			inv.addRing(r)
+		}
+	}
+}
+
+// RingCards are the LPUs as pkg/ring binds tables to them.
+func (inv *Inventory) RingCards() []ring.Card {
+	cards := make([]ring.Card, len(inv.LPUs))
+	for i, l := range inv.LPUs {
+		cards[i] = ring.Card{Name: l.Name, Address: l.Address.String(), Serial: l.Serial, Absent: l.Absent}
+	}
+	return cards
+}
+
+func (inv *Inventory) addRing(r ring.Ring) {
+	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
+	n := len(r.Cards)
+	for i, card := range r.Cards {
+		l := &inv.LPUs[card]
+		made.Members = append(made.Members, l.Name)
+		l.Ring = &RingPlace{ID: made.ID, Position: i}
+		if i > 0 || r.Closed {
+			l.Ring.Previous = inv.LPUs[r.Cards[(i+n-1)%n]].Name
+		}
+		if i == n-1 && !r.Closed {
+			continue
+		}
+		next := &inv.LPUs[r.Cards[(i+1)%n]]
+		l.Ring.Next = next.Name
+		if (l.Absent || next.Absent) && (n > 2 || i == 0) {
+			made.DeadLinks = append(made.DeadLinks, [2]string{l.Name, next.Name})
+		}
+	}
+	inv.Rings = append(inv.Rings, made)
+}

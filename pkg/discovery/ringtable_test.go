@@ -1,0 +1,145 @@
+package discovery_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+func simulated(t *testing.T, node simulate.Node) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := node.Write(root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func scan(t *testing.T, root string, options discovery.Options) *discovery.Inventory {
+	t.Helper()
+	inv, err := discovery.Scan(context.Background(), root, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+// ids are the ids of findings.
+func ids(findings []discovery.Finding) []string {
+	var list []string
+	for _, f := range findings {
+		list = append(list, f.ID)
+	}
+	return list
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRingsOfANode(t *testing.T) {
+	inv := scan(t, simulated(t, simulate.Node{Profile: "orion", LPUs: 16}), discovery.Options{})
+	if len(inv.Rings) != 2 || len(inv.Problems) != 1 || inv.Problems[0].ID != "W_MULTI" {
+		t.Fatalf("rings %v, problems %v", inv.Rings, inv.Problems)
+	}
+	want := discovery.Ring{
+		ID: "ring1", Closed: true, DeadLinks: [][2]string{},
+		Members: []string{"lpu8", "lpu9", "lpu10", "lpu11", "lpu12", "lpu13", "lpu14", "lpu15"},
+	}
+	if diff := cmp.Diff(want, inv.Rings[1]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&discovery.RingPlace{ID: "ring1", Position: 0, Previous: "lpu15", Next: "lpu9"}, inv.LPUs[8].Ring); diff != "" {
+		t.Error(diff)
+	}
+	if inv.RingTable == nil || inv.RingTable.Format != "hyperdex" || !strings.HasSuffix(inv.RingTable.Path, "table.json") {
+		t.Errorf("table %v", inv.RingTable)
+	}
+}
+
+// TestAHole: a table keyed by address keeps the place of a card that is gone.
+func TestAHole(t *testing.T) {
+	root := simulated(t, simulate.Node{Profile: "orion", LPUs: 4})
+	writeFile(t, filepath.Join(root, "etc/lpuctl/ring.yaml"),
+		"apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\", \"0000:46:00\"]]\n")
+	for _, function := range []string{"0000:44:00.0", "0000:44:00.1"} {
+		if err := os.Remove(filepath.Join(root, "sys/bus/pci/devices", function)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inv := scan(t, root, discovery.Options{})
+	if len(inv.LPUs) != 4 || !inv.LPUs[1].Absent || inv.LPUs[1].Address.String() != "0000:44:00.1" || inv.LPUs[1].Usable {
+		t.Fatalf("lpu1: %+v", inv.LPUs[1])
+	}
+	if l := inv.LPUs[2]; l.Address.String() != "0000:45:00.1" || !l.Usable || l.Ring.Previous != "lpu1" {
+		t.Errorf("lpu2: %+v", l)
+	}
+	if diff := cmp.Diff([][2]string{{"lpu0", "lpu1"}, {"lpu1", "lpu2"}}, inv.Rings[0].DeadLinks); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"W_ABSENT_CARD"}, ids(inv.Problems)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTablesThatAreNotUsed(t *testing.T) {
+	good := "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[0, 1, 2, 3]]\n"
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, path string)
+		want  string
+	}{
+		"written by others": {func(t *testing.T, path string) {
+			writeFile(t, path, good)
+			if err := os.Chmod(path, 0o664); err != nil {
+				t.Fatal(err)
+			}
+		}, "E_UNSAFE"},
+		"a link": {func(t *testing.T, path string) {
+			writeFile(t, path+".target", good)
+			if err := os.Symlink("ring.yaml.target", path); err != nil {
+				t.Fatal(err)
+			}
+		}, ""}, // within the root links are followed, and the target is judged
+		"a directory": {func(t *testing.T, path string) {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, "E_UNSAFE"},
+		"too large":    {func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("#", 1<<20+1)) }, "E_UNSAFE"},
+		"not a table":  {func(t *testing.T, path string) { writeFile(t, path, "{") }, "E_SYNTAX"},
+		"for another":  {func(t *testing.T, path string) { writeFile(t, path, strings.Replace(good, ", 3", "", 1)) }, "E_COUNT"},
+		"one of whole": {func(t *testing.T, path string) { writeFile(t, path, good) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := simulated(t, simulate.Node{Profile: "lpu", LPUs: 4})
+			path := filepath.Join(root, "etc/lpuctl/ring.yaml")
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			c.spoil(t, path)
+			inv := scan(t, root, discovery.Options{})
+			got := strings.Join(ids(inv.Problems), ",")
+			if got != c.want || (c.want == "") != (len(inv.Rings) == 1) || len(inv.LPUs) != 4 {
+				t.Errorf("problems %q, want %q; rings %v", got, c.want, inv.Rings)
+			}
+		})
+	}
+	missing := filepath.Join(t.TempDir(), "nowhere")
+	inv := scan(t, simulated(t, simulate.Node{Profile: "orion", LPUs: 2}), discovery.Options{RingTable: missing})
+	if got := ids(inv.Problems); len(got) != 1 || got[0] != "E_READ" || len(inv.Rings) != 0 {
+		t.Errorf("a table that was asked for and is not there: %v", inv.Problems)
+	}
+}
