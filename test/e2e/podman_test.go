@@ -54,7 +54,7 @@ func makeRootfs(t *testing.T, root string) string {
 	if err := os.WriteFile(filepath.Join(root, "bin/busybox"), data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, applet := range []string{"sh", "ls", "cat", "env", "stat", "touch", "mknod", "id", "sort"} {
+	for _, applet := range []string{"sh", "ls", "cat", "env", "stat", "touch", "mknod", "id", "sort", "sleep"} {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)
 		}
