@@ -20,7 +20,7 @@ lpuctl writes one file. Its devices have three families of names:
 
   lpu0                 one LPU, by index
   pci-0000-b1-00.1     the same by PCI address: survives renumbering, and several can be combined
-  all                  every LPU at once`,
+  lpu0-1-2-3, all      several LPUs that are cabled one to the next (an arc of a ring); every LPU`,
 		Example: `  lpuctl cdi generate
   sudo lpuctl cdi refresh
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE`,

@@ -106,11 +106,6 @@ func (p *plan) switchName(l *discovery.LPU) string {
 	return fmt.Sprintf("S%d", slices.Index(p.switches, *l.Switch))
 }
 
-// dead tells a cable that is in the table but cannot be used.
-func dead(r discovery.Ring, a, b string) bool {
-	return slices.Contains(r.DeadLinks, [2]string{a, b}) || slices.Contains(r.DeadLinks, [2]string{b, a})
-}
-
 // text draws each ring as a ladder: down the left side, and up the right side.
 func (p *plan) text() string {
 	var b strings.Builder
@@ -163,7 +158,7 @@ func (p *plan) ladder(b *strings.Builder, r discovery.Ring) {
 			joint = "─"
 		}
 		cable := strings.Repeat(joint, 8)
-		if joint == "─" && dead(r, a, r.Members[other]) {
+		if joint == "─" && r.Dead(a, r.Members[other]) {
 			cable = "───╳╳───"
 		}
 		pad := strings.Repeat(joint, max(0, width-len(p.label(a))))
@@ -178,7 +173,7 @@ func (p *plan) rungs(b *strings.Builder, r discovery.Ring, row, other, width int
 		return
 	}
 	mark := func(a, c string) string {
-		if dead(r, a, c) {
+		if r.Dead(a, c) {
 			return "╳"
 		}
 		return "│"

@@ -77,7 +77,7 @@ func walk(r discovery.Ring, from, to, step int) int {
 	for at := from; at != to; hops++ {
 		next := (at + step) % n
 		end := !r.Closed && (step == 1 && next == 0 || step != 1 && at == 0)
-		if end || dead(r, r.Members[at], r.Members[next]) {
+		if end || r.Dead(r.Members[at], r.Members[next]) {
 			return 0
 		}
 		at = next
@@ -106,7 +106,7 @@ func (p *plan) dot() string {
 	for _, r := range p.inv.Rings {
 		cables(r, func(from, to string) {
 			style := ""
-			if dead(r, from, to) {
+			if r.Dead(from, to) {
 				style = " [style=dashed, color=red]"
 			}
 			fmt.Fprintf(&b, "  %s -- %s%s;\n", from, to, style)
@@ -160,7 +160,7 @@ func (p *plan) circle(b *strings.Builder, r discovery.Ring, x, y, radius float64
 	}
 	cables(r, func(from, to string) {
 		style := `stroke="#57606a" stroke-width="3"`
-		if dead(r, from, to) {
+		if r.Dead(from, to) {
 			style = `stroke="#cf222e" stroke-width="3" stroke-dasharray="6 5"`
 		}
 		fmt.Fprintf(b, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", at[from][0], at[from][1], at[to][0], at[to][1], style)

@@ -49,7 +49,7 @@ func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, []discovery.Finding
 		return nil, findings, ErrNoDevices
 	}
 	b := builder{Options: o, sharedVersion: sharedDriverVersion(lpus)}
-	devices, err := selectDevices(b.devices(lpus), o.Devices)
+	devices, err := selectDevices(b.devices(inv, lpus), o.Devices)
 	if err != nil {
 		return nil, findings, err
 	}
@@ -134,35 +134,26 @@ type builder struct {
 	sharedVersion string
 }
 
-// devices makes the families of names: lpuN, pci-ADDRESS, all.
-func (b builder) devices(lpus []discovery.LPU) []specs.Device {
+// devices makes the families of names: lpuN, pci-ADDRESS, and the sets, of which all is the last.
+func (b builder) devices(inv *discovery.Inventory, lpus []discovery.LPU) []specs.Device {
 	var named, byAddress []specs.Device
 	for _, l := range lpus {
 		index := strconv.Itoa(l.Index)
 		named = append(named, b.device(l.Name, []discovery.LPU{l}, "LPU_DEVICE_INDEX="+index, "LPU_VISIBLE_DEVICES="+index))
 		byAddress = append(byAddress, b.device(AddressName(l.Address), []discovery.LPU{l}))
 	}
-	all := b.device(AllDevice, lpus, listVariables(lpus)...)
-	return slices.Concat(named, byAddress, []specs.Device{all})
+	devices := slices.Concat(named, byAddress)
+	for _, arc := range sets(inv, lpus) {
+		devices = append(devices, b.device(SetName(arc), arc, listVariables(arc, true, true)...))
+	}
+	ordered, connected := inRingOrder(inv, lpus)
+	return append(devices, b.device(AllDevice, ordered, listVariables(ordered, connected, inv.RingTable != nil)...))
 }
 
 // AddressName is the device name that survives renumbering: "pci-0000-b1-00.1". A colon would be legal in
 // CDI but not in the annotations by which Kubernetes may pass the name.
 func AddressName(a discovery.Address) string {
 	return "pci-" + strings.ReplaceAll(a.String(), ":", "-")
-}
-
-// listVariables tell a container which LPUs of the host it has. They belong to a set of LPUs only: when two
-// devices that are injected together set one variable, the last silently wins.
-func listVariables(lpus []discovery.LPU) []string {
-	indices := make([]string, len(lpus))
-	for i, l := range lpus {
-		indices[i] = strconv.Itoa(l.Index)
-	}
-	return []string{
-		"LPU_VISIBLE_DEVICES=" + strings.Join(indices, ","),
-		"NUM_LPU_DEVICES=" + strconv.Itoa(len(lpus)),
-	}
 }
 
 func (b builder) device(name string, lpus []discovery.LPU, variables ...string) specs.Device {
@@ -234,8 +225,7 @@ func selectDevices(devices []specs.Device, wanted []string) ([]specs.Device, err
 			w = AddressName(a)
 		}
 		if !slices.ContainsFunc(devices, func(d specs.Device) bool { return d.Name == w }) {
-			return nil, fmt.Errorf("no device %q: there are %s to %s, the same by PCI address (%s), and %s",
-				w, devices[0].Name, devices[len(devices)/2-1].Name, devices[len(devices)/2].Name, AllDevice)
+			return nil, fmt.Errorf("no device %q: there are LPUs (%s), the same by PCI address, arcs (lpu0-1) and %s", w, devices[0].Name, AllDevice)
 		}
 		names[w] = true
 	}

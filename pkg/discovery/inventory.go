@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -26,6 +27,11 @@ type Ring struct {
 	Members   []string    `json:"members"`
 	Closed    bool        `json:"closed"`    // a cable leads from the last member to the first
 	DeadLinks [][2]string `json:"deadLinks"` // cables between neighbours that cannot be used: one of the two is absent
+}
+
+// Dead tells whether the cable between two neighbours cannot be used.
+func (r *Ring) Dead(a, b string) bool {
+	return slices.Contains(r.DeadLinks, [2]string{a, b}) || slices.Contains(r.DeadLinks, [2]string{b, a})
 }
 
 // TableRef says which ring table is in force.

@@ -205,3 +205,29 @@ func withLine(t *testing.T, file, line string) {
 	}
 	mount(t, duplicate, file, "", unix.MS_BIND, "")
 }
+
+// TestPodmanWithSets gives a container four LPUs that are cabled one to the next, once across the end of the
+// address order.
+func TestPodmanWithSets(t *testing.T) {
+	p := newPodman(t)
+	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", fuseNumbers)
+	table := filepath.Join(t.TempDir(), "ring.yaml")
+	text := "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[0, 1, 2, 3, 4, 5, 6, 7]]\n"
+	if err := os.WriteFile(table, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lpuctl(t, "--root", root, "ring", "install", table)
+	lpuctl(t, "--root", root, "cdi", "refresh")
+	install(t, root)
+	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
+	for name, c := range map[string]struct{ visible, order, nodes string }{
+		"lpu2-3-4-5": {"2,3,4,5", "0,1,2,3", lines(lpu(2), lpu(3), lpu(4), lpu(5))},
+		"lpu6-7-0-1": {"6,7,0,1", "2,3,0,1", lines(lpu(0), lpu(1), lpu(6), lpu(7))},
+	} {
+		r := p.run(t, inspect, device(name)...)
+		want := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER="+c.order, "env LPU_VISIBLE_DEVICES="+c.visible, "env NUM_LPU_DEVICES=4") + c.nodes + lines(lib)
+		if r.code != 0 || r.stdout != want {
+			t.Errorf("%s: exit code %d\n%sin the container:\n%swant:\n%s", name, r.code, r.stderr, r.stdout, want)
+		}
+	}
+}
