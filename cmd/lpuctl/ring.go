@@ -91,11 +91,16 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 		if err != nil {
 			return nil, err
 		}
-		if inv.RingTable == nil {
-			return nil, &exitError{code: exitFailed, err: errors.New("this node has no ring table that can be used"),
-				hint: "name a FILE; lpuctl ring install makes one this node's; lpuctl topology says what is wrong with the one it has"}
+		ofTable := slices.DeleteFunc(inv.Problems, func(f discovery.Finding) bool { return f.File == "" })
+		switch {
+		case inv.RingTable != nil:
+			path = inv.RingTable.Path
+		case len(ofTable) > 0:
+			return &boundTable{path: ofTable[0].File, findings: ofTable}, nil
+		default:
+			return nil, &exitError{code: exitFailed, err: errors.New("this node has no ring table"),
+				hint: "name a FILE; lpuctl ring install FILE makes it this node's"}
 		}
-		path = inv.RingTable.Path
 	}
 	b, err := readTable(path)
 	if err != nil {
@@ -113,13 +118,17 @@ func (b *boundTable) names(cards []int) []string {
 	return names
 }
 
-// refuse reports the findings and ends a command that needs the cabling, if there is none.
-func (a *app) refuse(b *boundTable) error {
+// usableTable is nodeTable for commands that need the cabling: they end where there is none.
+func (a *app) usableTable(ctx context.Context, args []string) (*boundTable, error) {
+	b, err := a.nodeTable(ctx, args)
+	if err != nil {
+		return nil, err
+	}
 	a.report(b.findings)
 	if b.cabling == nil {
-		return &exitError{code: exitFound, err: fmt.Errorf("%s: cannot be used as it is", b.path)}
+		return nil, &exitError{code: exitFound, err: fmt.Errorf("%s: cannot be used as it is", b.path)}
 	}
-	return nil
+	return b, nil
 }
 
 func newRingCheckCommand(a *app) *cobra.Command {
@@ -197,10 +206,7 @@ func newRingShowCommand(a *app) *cobra.Command {
   lpuctl ring show table.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.nodeTable(cmd.Context(), args)
-			if err == nil {
-				err = a.refuse(b)
-			}
+			b, err := a.usableTable(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -232,10 +238,7 @@ just these LPUs: there they are numbered from 0, in the order of their PCI addre
   lpuctl ring convert --to hyperdex --lpus lpu2,lpu3 > table.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.nodeTable(cmd.Context(), args)
-			if err == nil {
-				err = a.refuse(b)
-			}
+			b, err := a.usableTable(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -301,10 +304,7 @@ should be here: an LPU that is missing keeps its index. A table with an error is
 		Example: `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.nodeTable(cmd.Context(), args)
-			if err == nil {
-				err = a.refuse(b)
-			}
+			b, err := a.usableTable(cmd.Context(), args)
 			if err != nil {
 				return err
 			}

@@ -58,9 +58,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 			return nil
 		}
 		table, findings := ring.Parse(a.data)
-		for _, f := range findings {
-			s.problem(RingFinding(p, f))
-		}
+		s.problems = append(s.problems, tableProblems(p, findings)...)
 		if ring.HasErrors(findings) {
 			return nil
 		}
@@ -112,6 +110,18 @@ func ReadRingTable(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, ringTableMax+1))
 }
 
+// tableProblems leaves out what says how a server is built rather than that something is wrong with it: that it
+// has several rings, and that they do not follow the addresses. `lpuctl ring check` says those too.
+func tableProblems(path string, findings []ring.Finding) []Finding {
+	var problems []Finding
+	for _, f := range findings {
+		if f.Code != "W_MULTI" && f.Code != "W_ORDER" {
+			problems = append(problems, RingFinding(path, f))
+		}
+	}
+	return problems
+}
+
 // RingFinding is a finding of pkg/ring, about the file it was made of.
 func RingFinding(file string, f ring.Finding) Finding {
 	subject := strings.Join(f.Cards, ", ")
@@ -160,9 +170,7 @@ func absentLPU(c candidate) LPU {
 // bindRings puts the table onto the LPUs.
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 	cabling, findings := ring.Bind(table, inv.RingCards())
-	for _, f := range findings {
-		inv.Problems = append(inv.Problems, RingFinding(s.table.Path, f))
-	}
+	inv.Problems = append(inv.Problems, tableProblems(s.table.Path, findings)...)
 	if cabling == nil {
 		return
 	}
