@@ -65,6 +65,11 @@ func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compile
 	if c.err != nil {
 		r.warn(c.err)
 	}
+	if lpu.Vendor == "" { // known by a class device, so nobody has asked for its ids
+		id := &identity{dir: dir}
+		lpu.Vendor, lpu.Device = id.text(idVendor), id.text(idDevice)
+		lpu.Subvendor, lpu.Subdevice = id.text(idSubvendor), id.text(idSubdevice)
+	}
 	lpu.Driver, _ = dir.linkName("driver")
 	lpu.DriverVersion = s.driverVersion(lpu.Driver)
 	if n, ok := r.number("numa_node"); ok && n >= 0 {

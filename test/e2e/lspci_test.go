@@ -122,6 +122,7 @@ func TestListAgreesWithLspci(t *testing.T) {
 		"orion":                       {simulate(t), "10ee:505d", nil, 8},
 		"orion, three, many others":   {simulate(t, "--lpus", "24", "--functions", "400", "--fault", "wide-domain@3"), "10ee:505d", nil, 24},
 		"edge":                        {simulate(t, "--profile", "edge"), "10ee:505d", nil, 2},
+		"lpu":                         {simulate(t, "--profile", "lpu", "--lpus", "4"), "20fb:0010", nil, 4},
 		"bertha":                      {simulate(t, "--profile", "bertha"), "20fb:0010", nil, 8},
 		"sick":                        {simulate(t, "--fault", "unbound@1", "--fault", "numa-unknown@2", "--fault", "vfio@3"), "10ee:505d", nil, 8},
 	} {
