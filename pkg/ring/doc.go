@@ -1,4 +1,3 @@
-// Package ring knows how LPUs are cabled and which of them to choose. It is pure: bytes and numbers in, no
-// files, no machine. [Parse] reads a ring table, [Bind] puts it onto cards, and a [Fabric] chooses LPUs
-// that are connected and leaves the rest as connected as can be.
+// Package ring knows how LPUs are cabled. It is pure: bytes and numbers in, no files, no machine. [Parse] reads
+// a ring table and says all that is wrong with it, [Bind] puts it onto cards.
 package ring
