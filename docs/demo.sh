@@ -11,12 +11,14 @@ show() {
 	printf ' %s' "$@"
 	printf '\n'
 	code=0
-	"$lpuctl" "$@" || code=$?
+	"$lpuctl" "$@" >"$node/out" || code=$?
+	awk 'NR <= 40; END { if (NR > 40) printf "... %d more lines\n", NR - 40 }' "$node/out"
 	[ "$code" = 0 ] || printf '(exit code %d)\n' "$code"
 }
 
 show simulate "$node/orion"
 show --root "$node/orion" list
+show --root "$node/orion" topology
 show --root "$node/orion" cdi refresh
 show --root "$node/orion" cdi list
 show --root "$node/orion" cdi generate --device lpu0
