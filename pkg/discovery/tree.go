@@ -17,6 +17,10 @@ import (
 // attributeMax is the most a sysfs attribute can hold, one page (Documentation/filesystems/sysfs.rst).
 const attributeMax = 4096
 
+// openTries is how often openat2 is asked before the slower way is taken: it answers EAGAIN where a link climbs
+// while anything on the machine is being renamed or mounted (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
+const openTries = 32
+
 // tree is a machine's file tree. Every path is looked up as in a chroot: links may be absolute or
 // climb, but nothing outside of the root is ever reached.
 type tree struct {
@@ -53,14 +57,18 @@ func (t *tree) open(p string) (*directory, error) {
 
 func (t *tree) openInRoot(p string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	if !t.noOpenat2 {
-		how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	for try := 0; try < openTries && !t.noOpenat2; try++ {
 		fd, err := retry(func() (int, error) {
 			return unix.Openat2(int(t.dir.Fd()), strings.TrimPrefix(p, "/"), &how)
 		})
-		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
-			return fd, err
+		if errors.Is(err, unix.EAGAIN) {
+			continue
 		}
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+			break
+		}
+		return fd, err
 	}
 	resolved, err := securejoin.SecureJoin(t.root, p)
 	if err != nil {

@@ -140,3 +140,41 @@ func TestAttributesAreSmallRegularTextFiles(t *testing.T) {
 		}
 	})
 }
+
+// TestOpenWhileFilesAreRenamed: the kernel answers openat2 with EAGAIN where a link climbs ("..") while any file
+// of the machine is being renamed. That must not look like a card that has gone.
+func TestOpenWhileFilesAreRenamed(t *testing.T) {
+	root := plant(t, map[string]string{"a/b/file": "x", "links/to/b": "-> ../../a/b", "moving/dir1/x": "x"})
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		from, to := filepath.Join(root, "moving/dir1"), filepath.Join(root, "moving/dir2")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := os.Rename(from, to); err != nil {
+					t.Error(err)
+					return
+				}
+				from, to = to, from
+			}
+		}
+	}()
+	tr, err := openTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20000 {
+		d, err := tr.open("links/to/b")
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		d.close()
+	}
+	close(stop)
+	<-done
+}
