@@ -80,6 +80,8 @@ func hintFor(err error) string {
 		return "the file system is mounted read-only: choose another directory (--spec-dir), or remount it"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return "the disk is full; what was there before is untouched: free some space and run it again"
+	case errors.Is(err, unix.EIO):
+		return "the disk or file system fails; what was there before is untouched: see dmesg"
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EEXIST):
 		return "a file stands where a directory should be: move it away, or choose another directory"
 	case errors.Is(err, fs.ErrPermission):

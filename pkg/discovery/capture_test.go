@@ -277,6 +277,23 @@ func TestAPathRule(t *testing.T) {
 	}
 }
 
+// TestDescribeDoesNotReadHugeFiles: ghw would, into memory.
+func TestDescribeDoesNotReadHugeFiles(t *testing.T) {
+	root := unpack(t, u55c)
+	inv := scanOf(t, root, captureModels())
+	if d, gap := Describe(context.Background(), root, &inv.LPUs[0], time.Minute); len(d.Path) != 4 || d.BoardSerial != "HXSIM0000" {
+		t.Errorf("%+v, %s", d, gap)
+	}
+	modalias := filepath.Join(root, pciDevices, "0000:45:00.1/modalias")
+	if err := os.Truncate(modalias, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	d, gap := Describe(context.Background(), root, &inv.LPUs[0], time.Minute)
+	if !strings.Contains(gap, modalias) || d.BoardSerial != "HXSIM0000" {
+		t.Errorf("%+v, %s", d, gap)
+	}
+}
+
 func TestAScanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -50,6 +50,9 @@ func describe(root string, lpu *LPU) (Details, string) {
 	if err != nil {
 		return d, err.Error()
 	}
+	if odd := oddForGHW(root); odd != "" {
+		return d, "no names and no PCI path: " + odd + " is no sysfs attribute"
+	}
 	info, err := ghw.PCI(ghw.WithChroot(absolute), ghw.WithDisableTopology(), ghw.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return d, "no names: " + err.Error()
@@ -66,6 +69,30 @@ func describe(root string, lpu *LPU) (Details, string) {
 	}
 	d.Path = append(d.Path, lpu.Address)
 	return d, ""
+}
+
+// oddForGHW names a file that no kernel makes among those that ghw reads of every PCI function. ghw reads files
+// whole, whatever they are and however large, so then it is not asked.
+func oddForGHW(root string) string {
+	t, err := openTree(root)
+	if err != nil {
+		return ""
+	}
+	s := &scan{tree: t}
+	addresses, err := s.list()
+	if err != nil {
+		return ""
+	}
+	for _, a := range addresses {
+		for _, attribute := range []string{"modalias", "revision"} {
+			p := pciDevices + "/" + a.String() + "/" + attribute
+			st, err := t.lstat(p)
+			if err == nil && (fileKind(st.Mode) != "" || st.Size > attributeMax) {
+				return filepath.Join(root, p)
+			}
+		}
+	}
+	return ""
 }
 
 // known turns ghw's word for a name it does not have into nothing.
