@@ -2,70 +2,110 @@ package e2e
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
-const cardDir = "sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:02.0/0000:45:00.1"
+// A card of the simulated server, lpu2, and where it lies.
+const (
+	cardAddress = "0000:45:00.1"
+	cardDir     = "sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:02.0/" + cardAddress
+)
 
-// TestHostileTrees breaks one card of a simulated server in ways no kernel would. Whatever it is, the command
-// ends soon with the other seven cards listed.
+// otherCards are the other cards of that server, as names in a spec hold them.
+var otherCards = []string{"0000-43-00.1", "0000-44-00.1", "0000-46-00.1", "0000-83-00.1", "0000-84-00.1", "0000-85-00.1", "0000-86-00.1"}
+
+// spoilers break an attribute in ways no kernel would.
+var spoilers = map[string]func(path string) error{
+	"junk": func(path string) error {
+		junk := make([]byte, 300)
+		_, _ = rand.Read(junk) // never fails
+		return os.WriteFile(path, junk, 0o644)
+	},
+	// One line that a terminal would obey.
+	"escape codes":    func(path string) error { return os.WriteFile(path, []byte("\x1b[2J\x1b]0;lpu\a\xff\n"), 0o644) },
+	"a GiB":           func(path string) error { return os.Truncate(path, 1<<30) },
+	"a FIFO":          func(path string) error { return replaced(path, unix.Mkfifo(path+"-", 0o644)) },
+	"a socket":        func(path string) error { return replaced(path, unix.Mknod(path+"-", unix.S_IFSOCK|0o644, 0)) },
+	"a device":        func(path string) error { return replaced(path, makeNode(path+"-", 1, 5)) }, // /dev/zero
+	"a loop of links": func(path string) error { return replaced(path, os.Symlink(filepath.Base(path), path+"-")) },
+	"nothing":         os.Remove,
+}
+
+// TestHostileTrees breaks every attribute of one card of a simulated server. Whatever stands there, each command
+// ends soon, and the other seven cards are listed and handed out.
 func TestHostileTrees(t *testing.T) {
-	need(t, "timeout")
-	for name, spoil := range map[string]func(t *testing.T, card string){
-		"junk in every attribute": func(t *testing.T, card string) {
-			everyFile(t, card, func(path string) error {
-				junk := make([]byte, 300)
-				_, _ = rand.Read(junk)
-				return os.WriteFile(path, junk, 0o644)
-			})
-		},
-		"a GiB in every attribute": func(t *testing.T, card string) {
-			everyFile(t, card, func(path string) error { return os.Truncate(path, 1<<30) })
-		},
-		"a FIFO for every attribute": func(t *testing.T, card string) {
-			everyFile(t, card, func(path string) error { return replaced(path, unix.Mkfifo(path+"-", 0o644)) })
-		},
-		"a socket for every attribute": func(t *testing.T, card string) {
-			everyFile(t, card, func(path string) error { return replaced(path, unix.Mknod(path+"-", unix.S_IFSOCK|0o644, 0)) })
-		},
-		"a device for every attribute": func(t *testing.T, card string) {
-			everyFile(t, card, func(path string) error {
-				return replaced(path, unix.Mknod(path+"-", unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))))
-			})
-		},
-		"a loop of links for every attribute": func(t *testing.T, card string) {
-			everyFile(t, card, func(path string) error { return replaced(path, os.Symlink(filepath.Base(path), path+"-")) })
-		},
-		"no attribute": func(t *testing.T, card string) { everyFile(t, card, os.Remove) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := simulate(t)
-			spoil(t, filepath.Join(root, cardDir))
-			r := run(t, "timeout", "-s", "KILL", "5", binary(t), "--root", root, "list")
-			if r.code != 0 || strings.Count(r.stdout, " healthy") < 7 {
-				t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
-			}
-			for _, command := range [][]string{{"list", "-o", "wide"}, {"describe", "lpu0"}, {"cdi", "refresh"}} {
-				r := run(t, append([]string{"timeout", "-s", "KILL", "9", binary(t), "--root", root}, command...)...)
-				if r.code != 0 && r.code != 3 || strings.Contains(r.stdout+r.stderr, "goroutine ") || strings.ContainsAny(r.stdout, "\x00\x1b") {
-					t.Errorf("%v: exit code %d\n%s%s", command, r.code, r.stdout, r.stderr)
-				}
-			}
+	need(t)
+	ids := []string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
+	for name, spoil := range spoilers {
+		t.Run(name+" in every attribute", func(t *testing.T) {
+			hostileTree(t, spoil, nil, "[unreadable-function]", 0)
+		})
+		t.Run(name+" in every attribute but the ids", func(t *testing.T) {
+			// The card is known to be an LPU, and what its node is can no longer be told.
+			hostileTree(t, spoil, ids, " unhealthy", 3)
 		})
 	}
 }
 
-func everyFile(t *testing.T, dir string, change func(path string) error) {
+func hostileTree(t *testing.T, spoil func(path string) error, keep []string, says string, refresh int) {
+	t.Helper()
+	root := simulate(t)
+	everyFile(t, filepath.Join(root, cardDir), keep, spoil)
+	lpuctl := func(args ...string) result {
+		return bounded(t, append([]string{binary(t), "--root", root}, args...)...)
+	}
+	list := lpuctl("list")
+	if list.code != 0 || strings.Count(list.stdout, " healthy") != 7 || strings.Contains(list.stdout, cardAddress) != (keep != nil) {
+		t.Errorf("list: exit code %d\n%s%s", list.code, list.stdout, list.stderr)
+	}
+	if said := list.stdout + list.stderr; !strings.Contains(said, cardAddress) || !strings.Contains(said, says) {
+		t.Errorf("list does not name the broken card with %s:\n%s", says, said)
+	}
+	if r := lpuctl("cdi", "refresh"); r.code != refresh {
+		t.Errorf("cdi refresh: exit code %d, want %d\n%s", r.code, refresh, r.stderr)
+	}
+	if diff := cmp.Diff(otherCards, cardsInSpec(t, root)); diff != "" {
+		t.Errorf("the cards in the spec:\n%s", diff)
+	}
+	for _, command := range [][]string{{"list", "-o", "wide"}, {"list", "-o", "json"}, {"describe", "lpu0"}, {"describe", "2"}, {"topology"}, {"cdi", "list"}} {
+		if r := lpuctl(command...); r.code != 0 {
+			t.Errorf("%v: exit code %d\n%s", command, r.code, r.stderr)
+		}
+	}
+}
+
+// cardsInSpec are the cards that the spec of a node has, by the names that hold their address.
+func cardsInSpec(t *testing.T, root string) []string {
+	t.Helper()
+	var spec struct{ Devices []struct{ Name string } }
+	if err := json.Unmarshal(read(t, filepath.Join(root, "var/run/cdi", specName)), &spec); err != nil {
+		t.Fatal(err)
+	}
+	var cards []string
+	for _, d := range spec.Devices {
+		if address, ok := strings.CutPrefix(d.Name, "pci-"); ok {
+			cards = append(cards, address)
+		}
+	}
+	return cards
+}
+
+// everyFile changes the files of a directory and below, but for those of the names to keep.
+func everyFile(t *testing.T, dir string, keep []string, change func(path string) error) {
 	t.Helper()
 	changed := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+		if err != nil || !d.Type().IsRegular() || slices.Contains(keep, d.Name()) {
 			return err
 		}
 		changed++
@@ -96,7 +136,12 @@ func TestNothingOutsideTheRootIsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	secrets := namesIn(t, secret)
 	root := simulate(t)
+	card := filepath.Join(root, "sys/bus/pci/devices", cardAddress)
+	if err := os.Remove(card); err != nil {
+		t.Fatal(err)
+	}
 	out := strings.Repeat("../", 40) + strings.TrimPrefix(secret, "/")
 	for link, target := range map[string]string{
 		"sys/bus/pci/devices/0000:c0:00.0":       secret, // absolute: leads to nothing below the root
@@ -106,6 +151,9 @@ func TestNothingOutsideTheRootIsOpened(t *testing.T) {
 		"sys/bus/pci/drivers/xocl/module-escape": out,
 		"etc/lpuctl":                             out,
 		cardDir + "/xmc.u.77":                    out,
+		"sys/bus/pci/devices/" + cardAddress:     "/" + cardDir, // absolute: leads to the card below the root
+		"var/run":                                "/run",        // as real machines have it
+		"run/cdi":                                out,
 	} {
 		path := filepath.Join(root, link)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -115,19 +163,106 @@ func TestNothingOutsideTheRootIsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trace := filepath.Join(t.TempDir(), "trace")
-	r := run(t, "strace", "-f", "-qqq", "-y", "-e", "trace=open,openat,openat2", "-o", trace, binary(t), "--root", root, "list", "-o", "json")
+	r, opened := opens(t, binary(t), "--root", root, "list", "-o", "json")
 	if r.code != 0 || strings.Count(r.stdout, `"usable": true`) != 8 || strings.Contains(r.stdout, `"numaNode": 7`) {
-		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+		t.Errorf("list: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	opened := string(read(t, trace))
-	if !strings.Contains(opened, "<"+root+"/sys/bus/pci/devices>") && !strings.Contains(opened, root+"/sys/devices") {
-		t.Fatalf("the trace does not show what was opened:\n%.2000s", opened)
-	}
-	for line := range strings.Lines(opened) {
-		if _, result, ok := strings.Cut(line, ") = "); ok && strings.Contains(result, secret) {
-			t.Errorf("opened: %s", line)
+	wantBelow(t, root, opened)
+	for _, command := range [][]string{{"describe", "lpu2"}, {"cdi", "refresh"}, {"cdi", "list"}} {
+		_, opened := opens(t, append([]string{binary(t), "--root", root}, command...)...)
+		for _, file := range opened {
+			if strings.HasPrefix(file, secret) {
+				t.Errorf("%v opened %s", command, file)
+			}
 		}
+	}
+	if diff := cmp.Diff(secrets, namesIn(t, secret)); diff != "" {
+		t.Errorf("outside of the root there is now:\n%s", diff)
+	}
+	// As in a chroot, the links of the spec directory lead to the secret's place below the root.
+	if _, err := os.Stat(filepath.Join(root, secret, specName)); err != nil {
+		t.Errorf("the spec is not where the links lead: %v", err)
+	}
+}
+
+// opens runs a command and returns the files it opened, as the kernel names them.
+func opens(t *testing.T, command ...string) (r result, files []string) {
+	t.Helper()
+	trace := filepath.Join(t.TempDir(), "trace")
+	r = run(t, append([]string{"strace", "-f", "-qqq", "-y", "-e", "trace=open,openat,openat2", "-o", trace}, command...)...)
+	for line := range strings.Lines(string(read(t, trace))) {
+		_, opened, ok := cutLast(line, " = ") // = 7</the/file>
+		if _, file, found := strings.Cut(opened, "<"); ok && found {
+			files = append(files, strings.TrimSuffix(strings.TrimSpace(file), ">"))
+		}
+	}
+	return r, files
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
+}
+
+// runtimeFiles are what the runtime of a Go program reads to learn how many processors it may use.
+var runtimeFiles = regexp.MustCompile(`^(/sys/kernel/mm/transparent_hugepage/hpage_pmd_size|/sys/fs/cgroup/.*|/proc/[0-9]+/(cgroup|mountinfo))$`)
+
+// wantBelow wants all files below the root, but for what a program reads to start.
+func wantBelow(t *testing.T, root string, files []string) {
+	t.Helper()
+	below := 0
+	for _, file := range files {
+		switch {
+		case file == root, strings.HasPrefix(file, root+"/"):
+			below++
+		case runtimeFiles.MatchString(file):
+		default:
+			t.Errorf("opened outside of the root: %s", file)
+		}
+	}
+	if below < 100 {
+		t.Errorf("only %d files below the root were opened: the trace does not show them", below)
+	}
+}
+
+// TestNoMachine: what is no root of a machine is named, with what to do.
+func TestNoMachine(t *testing.T) {
+	need(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, root := range map[string]string{"empty": t.TempDir(), "a file": file, "missing": file + "-missing"} {
+		t.Run(name, func(t *testing.T) {
+			for _, command := range [][]string{{"list"}, {"describe", "lpu0"}, {"topology"}, {"cdi", "generate"}, {"cdi", "refresh"}} {
+				wantRefused(t, bounded(t, append([]string{binary(t), "--root", root}, command...)...), root, "")
+			}
+		})
+	}
+}
+
+// TestNoDev: where /dev cannot be seen, as in a container, nodes are not verified and are handed out.
+func TestNoDev(t *testing.T) {
+	need(t)
+	root := simulate(t)
+	verified := func() int {
+		return strings.Count(bounded(t, binary(t), "--root", root, "list", "-o", "json").stdout, `"verified": true`)
+	}
+	if n := verified(); n != 8 {
+		t.Fatalf("with /dev %d nodes are verified", n)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "dev")); err != nil {
+		t.Fatal(err)
+	}
+	if n := verified(); n != 0 {
+		t.Errorf("without /dev %d nodes are verified", n)
+	}
+	lpuctl(t, "--root", root, "cdi", "refresh")
+	if cards := cardsInSpec(t, root); len(cards) != 8 {
+		t.Errorf("in the spec are %v", cards)
 	}
 }
 
@@ -145,7 +280,7 @@ func TestAsAnybody(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := func(args ...string) result {
-		return run(t, append([]string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", duplicate, "--root", root}, args...)...)
+		return bounded(t, append([]string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", duplicate, "--root", root}, args...)...)
 	}
 	if r := as("list"); r.code != 0 || strings.Count(r.stdout, "healthy") != 8 {
 		t.Errorf("list: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
@@ -153,10 +288,17 @@ func TestAsAnybody(t *testing.T) {
 	if r := as("cdi", "refresh"); r.code != 1 || !strings.Contains(r.stderr, root+"/var") || !strings.Contains(r.stderr, "hint: run as root") {
 		t.Errorf("cdi refresh: exit code %d\n%s", r.code, r.stderr)
 	}
+	// One card that he may not read hides no other.
+	if err := os.Chmod(filepath.Join(root, cardDir), 0); err != nil {
+		t.Fatal(err)
+	}
+	if r := as("list"); r.code != 0 || strings.Count(r.stdout, " healthy") != 7 || !strings.Contains(r.stderr, root+"/sys/bus/pci/devices/"+cardAddress) || !strings.Contains(r.stderr, "permission denied") {
+		t.Errorf("list: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	if err := os.Chmod(filepath.Join(root, "sys/bus/pci/devices"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := as("list"); r.code != 1 || !strings.Contains(r.stderr, "permission denied") || !strings.Contains(r.stderr, "hint: run as a user who may read sysfs") {
+	if r := as("list"); r.code != 1 || !strings.Contains(r.stderr, root+"/sys/bus/pci/devices") || !strings.Contains(r.stderr, "permission denied") || !strings.Contains(r.stderr, "hint: run as a user who may read sysfs") {
 		t.Errorf("list: exit code %d\n%s", r.code, r.stderr)
 	}
 }

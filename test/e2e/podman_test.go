@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +18,10 @@ import (
 // fuseNumbers are those of /dev/fuse: a node with them opens where the device cgroup lets it, and only there.
 const fuseNumbers = "10:229"
 
-// podman is a podman with storage of its own and a root file system of busybox.
+// image is what podman imports the root file system as; no registry is asked.
+const image = "localhost/lpuctl-e2e:1"
+
+// podman is a podman with storage of its own and an image, and a root file system, of busybox.
 type podman struct {
 	command []string
 	rootfs  string
@@ -25,7 +29,7 @@ type podman struct {
 
 func newPodman(t *testing.T) podman {
 	t.Helper()
-	need(t, "podman", "runc", "busybox")
+	need(t, "podman", "runc", "busybox", "tar", fuseDevice)
 	store := t.TempDir()
 	p := podman{rootfs: makeRootfs(t, filepath.Join(store, "rootfs"))}
 	p.command = []string{
@@ -33,7 +37,23 @@ func newPodman(t *testing.T) podman {
 		"--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error",
 	}
 	t.Cleanup(func() { _ = unix.Unmount(store+"/root/vfs", unix.MNT_DETACH) })
+	p.importImage(t)
 	return p
+}
+
+// importImage makes the image of the root file system.
+func (p podman) importImage(t *testing.T) {
+	t.Helper()
+	archive := filepath.Join(t.TempDir(), "rootfs.tar")
+	if r := run(t, "tar", "-cf", archive, "-C", p.rootfs, "."); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	if err := errors.Join(os.Chmod(archive, 0o644), os.Chmod(filepath.Dir(archive), 0o755), os.Chmod(filepath.Dir(filepath.Dir(archive)), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, slices.Concat(p.command, []string{"import", "--quiet", archive, image})...); r.code != 0 {
+		t.Fatalf("podman import: %s", r.stderr)
+	}
 }
 
 func makeRootfs(t *testing.T, root string) string {
@@ -67,7 +87,7 @@ func makeRootfs(t *testing.T, root string) string {
 func (p podman) run(t *testing.T, script string, options ...string) result {
 	t.Helper()
 	return run(t, slices.Concat(p.command, []string{"run", "--rm", "--network=none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"},
-		options, []string{"--rootfs", p.rootfs, "sh", "-c", script})...)
+		options, []string{image, "sh", "-c", script})...)
 }
 
 // inspect prints what a container has got of LPUs: variables, nodes with numbers and whether they open, mounts.
@@ -117,14 +137,20 @@ func TestPodman(t *testing.T) {
 		})
 	}
 	t.Run("unknown", func(t *testing.T) {
-		if r := p.run(t, inspect, device("lpu4")...); r.code == 0 || !strings.Contains(r.stderr, "unresolvable CDI devices hyperaccel.ai/lpu=lpu4") {
+		if r := p.run(t, inspect, device("lpu4")...); r.code != 126 || r.stdout != "" || !strings.Contains(r.stderr, "unresolvable CDI devices hyperaccel.ai/lpu=lpu4") {
 			t.Errorf("exit code %d: %s", r.code, r.stderr)
 		}
 	})
-	// Without the device the cgroup keeps such a node shut, so that it opens above says something.
-	t.Run("the cgroup shuts", func(t *testing.T) {
-		r := p.run(t, `mknod /tmp/fuse c 10 229 && echo made; (exec 3<>/tmp/fuse) && echo opens`, "--cap-add", "MKNOD")
-		if r.stdout != "made\n" || !strings.Contains(r.stderr, "Operation not permitted") {
+	// That a node opens above says something only if the cgroup keeps the same node shut without the device.
+	const own = `mknod /tmp/own c 10 229 && echo made; (exec 3<>/tmp/own) && echo opens`
+	mknod := []string{"--cap-add", "MKNOD"}
+	t.Run("a node of its own stays shut", func(t *testing.T) {
+		if r := p.run(t, own, mknod...); r.stdout != "made\n" || !strings.Contains(r.stderr, "Operation not permitted") {
+			t.Errorf("%s%s", r.stdout, r.stderr)
+		}
+	})
+	t.Run("a node of its own opens with the device", func(t *testing.T) {
+		if r := p.run(t, own, append(mknod, device("lpu0")...)...); r.stdout != "made\nopens\n" {
 			t.Errorf("%s%s", r.stdout, r.stderr)
 		}
 	})
@@ -148,7 +174,7 @@ func TestPodmanWithTheSeedsSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := p.run(t, inspect, device("lpu0")...)
-	if ours.code != 0 || ours.stdout == "" || ours != theirs {
+	if ours.code != 0 || !strings.Contains(ours.stdout, lpu(0)) || ours != theirs {
 		t.Errorf("ours:\n%+v\nthe example's:\n%+v", ours, theirs)
 	}
 }
@@ -181,6 +207,7 @@ func TestRootlessPodman(t *testing.T) {
 		"env", "-C", home, "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "podman", "--root", home + "/root", "--runroot", home + "/run",
 		"--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error",
 	}
+	p.importImage(t)
 	r := p.run(t, inspect, device("lpu0")...)
 	want := lines("env LPU_DEVICE_INDEX=0", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_VISIBLE_DEVICES=0", lpu(0), "lib 1.0.0")
 	if r.code != 0 || r.stdout != want {
