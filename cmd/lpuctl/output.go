@@ -67,10 +67,13 @@ func writeDocument(w io.Writer, f format, document any) error {
 	return err
 }
 
-// writeTable writes rows in columns. An empty cell is a dash, so that columns can be cut by scripts.
+// writeTable writes rows in columns, below a header if there is one. An empty cell is a dash, so that columns can be
+// cut by scripts.
 func writeTable(w io.Writer, header []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(header, "\t"))
+	if len(header) > 0 {
+		fmt.Fprintln(tw, strings.Join(header, "\t"))
+	}
 	for _, row := range rows {
 		for i, cell := range row {
 			if cell == "" {

@@ -114,9 +114,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
-	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newCDICommand(a),
-		newConfigCommand(a),
-		newSimulateCommand(a), newVersionCommand(a))
+	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
+		newCDICommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a))
 	cmd.InitDefaultCompletionCmd("")
 	completion, _, err := cmd.Find([]string{"completion"})
 	if err == nil {

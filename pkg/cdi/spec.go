@@ -143,11 +143,12 @@ func (b builder) devices(inv *discovery.Inventory, lpus []discovery.LPU) []specs
 		byAddress = append(byAddress, b.device(AddressName(l.Address), []discovery.LPU{l}))
 	}
 	devices := slices.Concat(named, byAddress)
-	for _, arc := range sets(inv, lpus) {
+	f := inv.Fabric()
+	for _, arc := range sets(inv, f) {
 		devices = append(devices, b.device(SetName(arc), arc, listVariables(arc, true, true)...))
 	}
-	ordered, connected := inRingOrder(inv, lpus)
-	return append(devices, b.device(AllDevice, ordered, listVariables(ordered, connected, inv.RingTable != nil)...))
+	everyone, pieces := f.Order(cardsWithNode(inv, func(*discovery.LPU) bool { return true }))
+	return append(devices, b.device(AllDevice, pick(inv, everyone), listVariables(pick(inv, everyone), pieces == 1, f.Cabled())...))
 }
 
 // AddressName is the device name that survives renumbering: "pci-0000-b1-00.1". A colon would be legal in

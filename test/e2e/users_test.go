@@ -60,4 +60,7 @@ func TestUsers(t *testing.T) {
 	if out := lpuctl(t, "--root", root, "list"); !strings.Contains(out, " container ") {
 		t.Errorf("list does not show the container:\n%s", out)
 	}
+	if r := run(t, binary(t), "--root", root, "allocate"); r.code != 3 || !strings.Contains(r.stderr, "1 LPU asked for, 0 of 2 free") {
+		t.Errorf("allocate gives away what is used: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 }

@@ -1,0 +1,504 @@
+package ring
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// server is a fabric as a reader would write it down: the reference that Choose is held against.
+type server struct {
+	places []Place
+	rings  []Ring
+	dead   [][2]int
+}
+
+func (s server) fabric() *Fabric { return NewFabric(s.places, &Cabling{Rings: s.rings}, s.dead) }
+
+// oneRing is a server with one closed ring of n cards in order of their indices, half of them on each NUMA node, two
+// behind each switch.
+func oneRing(n int, dead ...[2]int) server {
+	s := server{rings: []Ring{{Cards: upTo(n), Closed: true}}, dead: dead}
+	for i := range n {
+		s.places = append(s.places, Place{NUMANode: 2 * i / n, Switch: i / 2})
+	}
+	return s
+}
+
+// cable tells whether a cable that works leads from the i-th card of a ring to the next.
+func (s server) cable(r Ring, i int) bool {
+	n := len(r.Cards)
+	a, b := r.Cards[i], r.Cards[(i+1)%n]
+	return (i < n-1 || r.Closed && n > 2) && !slices.Contains(s.dead, [2]int{a, b}) && !slices.Contains(s.dead, [2]int{b, a})
+}
+
+// arcs are the longest arcs of a set, as the positions of their cards on their rings.
+func (s server) arcs(set map[int]bool) (arcs [][]int, ringOf []int) {
+	for ri, r := range s.rings {
+		n := len(r.Cards)
+		joined := func(i int) bool { return set[r.Cards[i]] && set[r.Cards[(i+1)%n]] && s.cable(r, i) }
+		start := 0
+		for start < n && joined((start+n-1)%n) {
+			start++
+		}
+		if start == n { // all around
+			arcs, ringOf = append(arcs, upTo(n)), append(ringOf, ri)
+			continue
+		}
+		for i := range n {
+			at := (start + i) % n
+			if !set[r.Cards[at]] {
+				continue
+			}
+			if joined((at + n - 1) % n) {
+				arcs[len(arcs)-1] = append(arcs[len(arcs)-1], at)
+			} else {
+				arcs, ringOf = append(arcs, []int{at}), append(ringOf, ri)
+			}
+		}
+	}
+	return arcs, ringOf
+}
+
+func members(cards []int) map[int]bool {
+	set := map[int]bool{}
+	for _, c := range cards {
+		set[c] = true
+	}
+	return set
+}
+
+// key is the objective of Choose for a set, so that the smallest key is the best set.
+func (s server) key(free map[int]bool, chosen []int) []int {
+	set := members(chosen)
+	arcs, ringOf := s.arcs(set)
+	left := map[int]bool{}
+	for c := range free {
+		left[c] = !set[c]
+	}
+	stay, _ := s.arcs(left)
+	lengths := make([]int, len(s.places))
+	for i, a := range stay {
+		lengths[i] = -len(a)
+	}
+	slices.Sort(lengths)
+	largest := 0
+	for _, a := range arcs {
+		largest = max(largest, len(a))
+	}
+	key := append([]int{len(arcs), -largest}, lengths...)
+	if len(arcs) > 1 {
+		slices.Sort(ringOf)
+		return append(key, min(2, len(slices.Compact(ringOf))))
+	}
+	ring := s.rings[ringOf[0]]
+	return append(key, s.arcKey(ring, ringOf[0], free, left, arcs[0])...)
+}
+
+func (s server) arcKey(ring Ring, number int, free, left map[int]bool, arc []int) []int {
+	room := 0
+	for _, c := range ring.Cards {
+		if free[c] {
+			room++
+		}
+	}
+	key := []int{room}
+	var cards []int
+	for _, at := range arc {
+		cards = append(cards, ring.Cards[at])
+	}
+	descending := slices.Clone(cards)
+	slices.Reverse(descending)
+	wraps := 1
+	if slices.IsSorted(cards) || slices.IsSorted(descending) {
+		wraps = 0
+	}
+	key = append(key, wraps)
+	for size := 64; size >= 2; size /= 2 {
+		key = append(key, s.blocks(ring, size, free)-s.blocks(ring, size, left))
+	}
+	nodes, switches := map[int]bool{}, map[int]bool{}
+	for _, c := range cards {
+		nodes[s.places[c].NUMANode], switches[s.places[c].Switch] = true, true
+	}
+	return append(key, len(nodes), len(switches), number, arc[0])
+}
+
+func (s server) blocks(r Ring, size int, set map[int]bool) int {
+	count := 0
+	for base := 0; base+size <= len(r.Cards); base += size {
+		whole := true
+		for i := base; i < base+size; i++ {
+			whole = whole && set[r.Cards[i]] && (i == base+size-1 || s.cable(r, i))
+		}
+		if whole {
+			count++
+		}
+	}
+	return count
+}
+
+func cardsOf(mask uint64) []int {
+	var cards []int
+	for ; mask != 0; mask &= mask - 1 {
+		cards = append(cards, bits.TrailingZeros64(mask))
+	}
+	return cards
+}
+
+// checkAll holds Choose against the best of all sets, for a set of free cards and each set of cards that must be
+// included, each size.
+func checkAll(t *testing.T, s server, free uint64, musts []uint64) {
+	t.Helper()
+	f := s.fabric()
+	isFree := members(cardsOf(free))
+	keys := map[uint64][]int{}
+	for set := free; set != 0; set = (set - 1) & free {
+		keys[set] = s.key(isFree, cardsOf(set))
+	}
+	for _, must := range musts {
+		for k := max(1, bits.OnesCount64(must)); k <= bits.OnesCount64(free); k++ {
+			var best []int
+			for set, key := range keys {
+				if bits.OnesCount64(set) == k && set&must == must && (best == nil || slices.Compare(key, best) < 0) {
+					best = key
+				}
+			}
+			got, err := f.Choose(nil, cardsOf(free), cardsOf(must), k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mask := uint64(0)
+			for _, c := range got.Cards {
+				mask |= 1 << c
+			}
+			if len(got.Cards) != k || bits.OnesCount64(mask) != k || mask&^free != 0 || must&^mask != 0 {
+				t.Fatalf("dead %v free %v must %v k %d: chose %v", s.dead, cardsOf(free), cardsOf(must), k, got.Cards)
+			}
+			if slices.Compare(keys[mask], best) != 0 || got.Pieces != best[0] {
+				t.Fatalf("dead %v free %v must %v k %d: chose %v in %d pieces, key\n %v, and the best is\n %v", s.dead, cardsOf(free), cardsOf(must), k, got.Cards, got.Pieces, keys[mask], best)
+			}
+		}
+	}
+}
+
+func subsets(free uint64) []uint64 {
+	sets := []uint64{0}
+	for set := free; set != 0; set = (set - 1) & free {
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+// TestChooseOnEveryStateOfTheRing: each set of free cards of the 8-ring, each that must be included, each size, with
+// every cable whole and with each one dead.
+func TestChooseOnEveryStateOfTheRing(t *testing.T) {
+	servers := []server{oneRing(8)}
+	for i := range 8 {
+		servers = append(servers, oneRing(8, [2]int{i, (i + 1) % 8}))
+	}
+	for _, s := range servers {
+		t.Run(fmt.Sprint(s.dead), func(t *testing.T) {
+			t.Parallel()
+			for free := range uint64(256) {
+				checkAll(t, s, free, subsets(free))
+			}
+		})
+	}
+}
+
+// TestChooseOnRandomStates: rings of 16, several rings, chains, rings that do not follow the addresses, dead cables.
+func TestChooseOnRandomStates(t *testing.T) {
+	shuffled := oneRing(10)
+	shuffled.rings[0].Cards = []int{0, 4, 2, 7, 1, 9, 3, 5, 8, 6}
+	two := oneRing(12)
+	two.rings = []Ring{{Cards: []int{0, 1, 2, 3, 4, 5}, Closed: true}, {Cards: []int{6, 7, 8, 9, 10, 11}, Closed: true}}
+	mixed := oneRing(12, [2]int{9, 8})
+	mixed.rings = []Ring{{Cards: []int{0, 2, 4, 6}, Closed: true}, {Cards: []int{1, 3, 5}}, {Cards: []int{7, 8, 9, 10}, Closed: true}, {Cards: []int{11}, Closed: true}}
+	for name, c := range map[string]struct {
+		server server
+		states int
+	}{
+		"ring of 16":       {oneRing(16), 12},
+		"ring of 16, dead": {oneRing(16, [2]int{0, 15}, [2]int{5, 6}), 12},
+		"shuffled":         {shuffled, 150},
+		"two rings":        {two, 100},
+		"mixed":            {mixed, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(1, 2))
+			n := len(c.server.places)
+			for range c.states {
+				free := (r.Uint64() | r.Uint64()) & lowest(n)
+				for bits.OnesCount64(free) > 13 {
+					free &= ^(1 << r.IntN(n))
+				}
+				musts := []uint64{0}
+				for range 10 {
+					musts = append(musts, free&r.Uint64()&r.Uint64())
+				}
+				checkAll(t, c.server, free, musts)
+			}
+		})
+	}
+}
+
+// TestChooseAmong64 holds the number of pieces against dynamic programming over the positions of the ring, and arcs
+// against every arc there is.
+func TestChooseAmong64(t *testing.T) {
+	s := oneRing(64, [2]int{40, 41})
+	for _, s := range []server{oneRing(64), s} {
+		f := s.fabric()
+		r := rand.New(rand.NewPCG(3, 4))
+		for range 60 {
+			free, must := r.Uint64()|r.Uint64(), uint64(0)
+			if r.IntN(2) == 0 {
+				free |= r.Uint64() | r.Uint64()
+			}
+			if r.IntN(3) == 0 {
+				must = free & r.Uint64() & r.Uint64() & r.Uint64()
+			}
+			for k := max(1, bits.OnesCount64(must)); k <= bits.OnesCount64(free); k++ {
+				got, err := f.Choose(nil, cardsOf(free), cardsOf(must), k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := s.fewestPieces(free, must, k); got.Pieces != want {
+					t.Fatalf("free %v must %v k %d: %v in %d pieces, and %d do", cardsOf(free), cardsOf(must), k, got.Cards, got.Pieces, want)
+				}
+				isFree := members(cardsOf(free))
+				key := s.key(isFree, got.Cards)
+				if key[0] != got.Pieces || len(got.Cards) != k {
+					t.Fatalf("free %v k %d: %v are %d pieces, not %d", cardsOf(free), k, got.Cards, key[0], got.Pieces)
+				}
+				for start := 0; got.Pieces == 1 && start < 64 && k%9 == 1; start++ {
+					arc := bits.RotateLeft64(lowest(k), start)
+					if arc&^free != 0 || must&^arc != 0 {
+						continue
+					}
+					if other := s.key(isFree, cardsOf(arc)); other[0] == 1 && slices.Compare(other, key) < 0 {
+						t.Fatalf("free %v must %v k %d: chose %v, and %v is better", cardsOf(free), cardsOf(must), k, got.Cards, cardsOf(arc))
+					}
+				}
+			}
+		}
+	}
+}
+
+// fewestPieces is how few pieces k cards can be, by trying both states of the first card and going around the ring.
+func (s server) fewestPieces(free, must uint64, k int) int {
+	const none = 1 << 20
+	n, best := len(s.places), none
+	for _, first := range []bool{false, true} {
+		if first && free&1 == 0 || !first && must&1 != 0 {
+			continue
+		}
+		// at[taken][count] is how few pieces the cards so far are.
+		at := [2][]int{slices.Repeat([]int{none}, n+2), slices.Repeat([]int{none}, n+2)}
+		if first {
+			at[1][1] = 1
+		} else {
+			at[0][0] = 0
+		}
+		for i := 1; i < n; i++ {
+			next := [2][]int{slices.Repeat([]int{none}, n+2), slices.Repeat([]int{none}, n+2)}
+			for count := range n + 1 {
+				if must>>i&1 == 0 {
+					next[0][count] = min(at[0][count], at[1][count])
+				}
+				if free>>i&1 == 1 {
+					joined := 1
+					if s.cable(s.rings[0], i-1) {
+						joined = 0
+					}
+					next[1][count+1] = min(at[0][count]+1, at[1][count]+joined)
+				}
+			}
+			at = next
+		}
+		last := at[1][k]
+		if first && s.cable(s.rings[0], n-1) && last < none {
+			last = max(1, last-1) // the last card joins the first
+		}
+		best = min(best, last, at[0][k])
+	}
+	return best
+}
+
+func TestChooseDoesNotDependOnOrder(t *testing.T) {
+	f := oneRing(8).fabric()
+	r := rand.New(rand.NewPCG(5, 6))
+	free := []int{0, 1, 3, 4, 5, 7, 7, 3}
+	want, err := f.Choose(nil, free, []int{5, 5}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		r.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+		got, err := f.Choose(make([]int, 5, 8), free, []int{5}, 3)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Fatal(diff, err)
+		}
+	}
+}
+
+func TestChooseRefuses(t *testing.T) {
+	for _, f := range []*Fabric{oneRing(8).fabric(), NewFabric(oneRing(8).places, nil, nil)} {
+		for name, c := range map[string]struct {
+			free, must []int
+			k          int
+		}{
+			"no card":               {upTo(8), nil, 0},
+			"less than none":        {upTo(8), nil, -1},
+			"more than are free":    {[]int{1, 2, 2}, nil, 3},
+			"unknown card":          {[]int{0, 8}, nil, 1},
+			"negative card":         {[]int{0, -1}, nil, 1},
+			"must is not free":      {[]int{0, 1}, []int{2}, 1},
+			"must is unknown":       {[]int{0, 1}, []int{99}, 1},
+			"more must than wanted": {upTo(8), []int{1, 2}, 1},
+		} {
+			if got, err := f.Choose(nil, c.free, c.must, c.k); err == nil || len(got.Cards) > 0 {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+	}
+	if _, err := NewFabric(nil, nil, nil).Choose(nil, nil, nil, 1); err == nil {
+		t.Error("chose of no cards")
+	}
+}
+
+func TestNear(t *testing.T) {
+	// Two NUMA nodes of four cards, two behind each switch.
+	f := NewFabric(oneRing(8).places, nil, nil)
+	for _, c := range []struct {
+		free, must []int
+		k          int
+		want       []int
+	}{
+		{upTo(8), nil, 2, []int{0, 1}},
+		{[]int{0, 2, 3, 4, 5}, nil, 2, []int{4, 5}},          // the node that is just large enough
+		{[]int{0, 2, 3, 4, 5, 6, 7}, nil, 3, []int{0, 2, 3}}, // likewise
+		{[]int{0, 2, 3, 4, 6, 7}, []int{4}, 3, []int{4, 6, 7}},
+		{[]int{0, 1, 2, 4, 5, 6}, nil, 4, []int{0, 1, 2, 6}},
+		{upTo(8), nil, 8, upTo(8)},
+	} {
+		got, err := f.Choose(nil, c.free, c.must, c.k)
+		if diff := cmp.Diff(Choice{Cards: c.want}, got); diff != "" || err != nil {
+			t.Errorf("%+v: %v %s", c, err, diff)
+		}
+	}
+}
+
+func TestArcs(t *testing.T) {
+	s := oneRing(8, [2]int{3, 4})
+	f := s.fabric()
+	if diff := cmp.Diff([][]int{{0, 1, 2}, {6, 7, 0}, {7, 0, 1}}, f.Arcs([]int{7, 6, 2, 1, 0, 4}, 3)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]int{{4, 5, 6, 7, 0, 1, 2, 3}}, f.Arcs(upTo(8), 8)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]int{upTo(8)}, oneRing(8).fabric().Arcs(upTo(8), 8)); diff != "" {
+		t.Error(diff)
+	}
+	ordered, pieces := f.Order([]int{0, 1, 3, 4, 7})
+	if diff := cmp.Diff([]int{3, 4, 7, 0, 1}, ordered); diff != "" || pieces != 3 {
+		t.Error(diff, pieces)
+	}
+	if arcs := NewFabric(s.places, nil, nil).Arcs(upTo(8), 2); arcs != nil {
+		t.Error(arcs)
+	}
+}
+
+func TestFabricOfOddRings(t *testing.T) {
+	places := make([]Place, 140)
+	f := NewFabric(places, &Cabling{Rings: []Ring{
+		{Cards: append(upTo(100), 5, -1, 1000), Closed: true}, {Cards: []int{5, 6}}, {}, {Cards: []int{120, 121, 122}, Closed: true},
+	}}, [][2]int{{-1, 7}, {120, 120}})
+	all := upTo(140)
+	for k := 1; k <= 140; k++ {
+		got, err := f.Choose(nil, all, nil, k)
+		if err != nil || len(members(got.Cards)) != k {
+			t.Fatalf("k %d: %v %v", k, got, err)
+		}
+	}
+	if w := newWeights(oneRing(64).fabric().loops); w[1] == (vector{}) {
+		t.Error("the shortest arcs of a 64-ring do not count")
+	}
+}
+
+func FuzzChoose(f *testing.F) {
+	f.Add(uint64(0xff), uint64(0), 4, 8, true, 3)
+	f.Add(uint64(0xdead), uint64(1), 7, 16, false, -1)
+	f.Add(^uint64(0), uint64(3)<<40, 30, 64, true, 63)
+	f.Fuzz(func(t *testing.T, free, must uint64, k, n int, closed bool, dead int) {
+		n = 1 + (n&0x7fffffff)%64
+		s := server{places: make([]Place, n), rings: []Ring{{Cards: upTo(n), Closed: closed}}, dead: [][2]int{{dead, dead + 1}}}
+		fabric := s.fabric()
+		free &= lowest(n)
+		got, err := fabric.Choose(nil, cardsOf(free), cardsOf(must), k)
+		if err != nil {
+			if fabric.Check(cardsOf(free), cardsOf(must), k) == nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if want := s.fewestPieces(free, must, k); got.Pieces != want || len(got.Cards) != k {
+			t.Fatalf("free %v must %v k %d: %v in %d pieces, not %d", cardsOf(free), cardsOf(must), k, got.Cards, got.Pieces, want)
+		}
+	})
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, n := range []int{8, 16, 64} {
+		for _, c := range []struct {
+			name       string
+			free, must uint64
+			k          int
+		}{
+			{"all", ^uint64(0), 0, n / 2},
+			{"half", 0x9d3c_71b5_e26a_4fd3, 0, 3},
+			{"pieces", 0x9d3c_71b5_e26a_4fd3, 0, n / 2},
+			{"scattered", 0x5555_5555_5555_5555, 0, n / 3},
+			{"must", 0x9d3c_71b5_e26a_4fd3, 0x0004_0001, n / 2},
+		} {
+			b.Run(fmt.Sprintf("%d/%s", n, c.name), func(b *testing.B) {
+				f := oneRing(n).fabric()
+				free, must := cardsOf(c.free&lowest(n)), cardsOf(c.must&c.free&lowest(n))
+				k := min(c.k, len(free))
+				buf := make([]int, n)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := f.Choose(buf, free, must, k); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkChooseWorst is the slowest size of random states of the 64-ring.
+func BenchmarkChooseWorst(b *testing.B) {
+	f := oneRing(64).fabric()
+	r := rand.New(rand.NewPCG(7, 8))
+	var states [][]int
+	for len(states) < 50 {
+		states = append(states, cardsOf(r.Uint64()|r.Uint64()&r.Uint64()))
+	}
+	buf := make([]int, 64)
+	for k := 1; k < 30; k += 7 {
+		b.Run(fmt.Sprint(k), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if _, err := f.Choose(buf, states[i%len(states)], nil, k); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
