@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,7 +114,7 @@ func (b *bed) startContainerd(binaries, config string) {
 	write(b.t, "/run/containerd.toml", config)
 	writeImage(b.t, "/run/image.tar")
 	b.t.Setenv("PATH", binaries+":"+os.Getenv("PATH")) // a shim must be of its daemon's release
-	start(b.t, "containerd", "-c", "/run/containerd.toml")
+	start(b.t, "containerd", "-c", "/run/containerd.toml", "-l", "warn")
 	eventually(b.t, 20*time.Second, "containerd takes the image", func() error {
 		out, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", "/run/image.tar").CombinedOutput()
 		if err != nil {
@@ -289,6 +290,18 @@ func (b *bed) allocatable() (int, error) {
 		}
 	}
 	return n, err
+}
+
+// registrations is how many plugins have registered with this kubelet.
+func (b *bed) registrations() (n int) {
+	metrics, err := get("http://127.0.0.1:10255/metrics")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, value, found := strings.Cut(string(metrics), `kubelet_device_plugin_registration_total{resource_name="`+resource+`"} `); found {
+		_, _ = fmt.Sscan(value, &n)
+	}
+	return n
 }
 
 // waitAllocatable waits for that number, and returns how long that took.

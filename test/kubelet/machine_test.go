@@ -25,20 +25,30 @@ const inNamespace = "LPUCTL_E2E_IN_NAMESPACE"
 // nodeIP is an address of the loopback device that is no loopback address: nodes and API servers want such.
 const nodeIP = "192.0.2.1"
 
+// obstacle is why this machine cannot run the tests.
+var obstacle error
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		stub(os.Args[2:])
 	}
-	if os.Getuid() != 0 {
-		os.Exit(m.Run())
-	}
-	if os.Getenv(inNamespace) != "" {
-		if err := privateMachine(); err != nil {
-			fmt.Fprintln(os.Stderr, "kubelet: setting up the namespaces:", err)
-			os.Exit(1)
+	switch {
+	case os.Getuid() != 0:
+		obstacle = errors.New("root (run it with sudo)")
+	case os.Getenv(inNamespace) == "":
+		code, err := runInNamespaces()
+		if err == nil {
+			os.Exit(code)
 		}
-		os.Exit(m.Run())
+		obstacle = fmt.Errorf("namespaces: %w", err)
+	default:
+		obstacle = privateMachine()
 	}
+	os.Exit(m.Run())
+}
+
+// runInNamespaces runs this program once more, in namespaces of its own.
+func runInNamespaces() (int, error) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
@@ -46,14 +56,10 @@ func TestMain(m *testing.M) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
 	}
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		os.Exit(exit.ExitCode())
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		return 0, err
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kubelet:", err)
-		os.Exit(1)
-	}
+	return cmd.ProcessState.ExitCode(), nil
 }
 
 // privateMachine makes the namespaces usable: own mounts, own processes, loopback.
@@ -104,8 +110,8 @@ func bringUpLoopback() error {
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	var missing []string
-	if os.Getuid() != 0 {
-		missing = append(missing, "root (run it with sudo)")
+	if obstacle != nil {
+		missing = append(missing, obstacle.Error())
 	}
 	for tool, name := range map[string]string{"runc": "runc", "busybox": "busybox-static"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -214,7 +220,7 @@ func start(t *testing.T, command ...string) *daemon {
 	t.Cleanup(func() {
 		d.stop(unix.SIGKILL)
 		if data, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("== %s (process %d) said at the end:\n%s", filepath.Base(command[0]), d.cmd.Process.Pid, data[max(0, len(data)-4000):])
+			t.Logf("== %s (process %d) said at the end:\n%s", filepath.Base(command[0]), d.cmd.Process.Pid, data[max(0, len(data)-3000):])
 		}
 		_ = log.Close()
 	})

@@ -72,19 +72,26 @@ func TestDeviceSpecs(t *testing.T) {
 	b.check(t, b.run("four", 4), 4, true)
 }
 
+// fill gives every LPU to a pod of its own, and returns which pod has which LPU.
+func (b *bed) fill() map[int]string {
+	b.t.Helper()
+	b.waitAllocatable(8)
+	holder := map[int]string{}
+	for i := range 8 {
+		name := fmt.Sprintf("one%d", i)
+		for _, lpu := range b.check(b.t, b.run(name, 1), 1, true) {
+			holder[lpu] = name
+		}
+	}
+	return holder
+}
+
 // TestFragmented: of five free LPUs in three places a pod of four gets those that are connected, across the end of
 // the address order.
 func TestFragmented(t *testing.T) {
 	b := newBed(t)
 	b.serve()
-	b.waitAllocatable(8)
-	holder := map[int]string{}
-	for i := range 8 {
-		name := fmt.Sprintf("one%d", i)
-		for _, lpu := range b.check(t, b.run(name, 1), 1, true) {
-			holder[lpu] = name
-		}
-	}
+	holder := b.fill()
 	b.remove(holder[3], holder[6], holder[7], holder[0], holder[1])
 	if got := b.check(t, b.run("four", 4), 4, true); !slices.Equal(got, []int{6, 7, 0, 1}) {
 		t.Errorf("got LPUs %v", got)
@@ -94,17 +101,11 @@ func TestFragmented(t *testing.T) {
 	b.check(t, b.run("two", 2), 2, false)
 }
 
+// TestRequireConnected: an administrator may prefer no LPUs to LPUs that are not connected.
 func TestRequireConnected(t *testing.T) {
 	b := newBed(t)
 	b.serve("--require-connected")
-	b.waitAllocatable(8)
-	holder := map[int]string{}
-	for i := range 8 {
-		name := fmt.Sprintf("one%d", i)
-		for _, lpu := range b.check(t, b.run(name, 1), 1, true) {
-			holder[lpu] = name
-		}
-	}
+	holder := b.fill()
 	b.remove(holder[3], holder[5])
 	b.put("two", 2)
 	if p := b.waitPhase("two", "Failed"); p.Status.Reason != "UnexpectedAdmissionError" {
@@ -155,39 +156,39 @@ func TestUpgrade(t *testing.T) {
 	b := newBed(t)
 	old := b.serve()
 	b.waitAllocatable(8)
-	end, lowest := make(chan struct{}), make(chan int)
+	end, result := make(chan struct{}), make(chan []int)
 	go func() {
-		low, samples := 8, 0
+		var seen []int
 		for {
 			select {
 			case <-end:
-				t.Logf("%d samples", samples)
-				lowest <- low
+				result <- seen
 				return
 			case <-time.After(15 * time.Millisecond): // the kubelet answers no more than 100 a second
 				if n, err := b.allocatable(); err == nil {
-					low, samples = min(low, n), samples+1
+					seen = append(seen, n)
 				}
 			}
 		}
 	}()
 	for i := range 5 {
 		next := b.serve()
-		eventually(t, 10*time.Second, "the new plugin has registered", func() error {
-			if sockets, _ := filepath.Glob("/var/lib/kubelet/device-plugins/*.sock"); len(sockets) < 3 {
-				return fmt.Errorf("sockets are %v", sockets)
+		eventually(t, 10*time.Second, "the new plugin registers", func() error {
+			if n := b.registrations(); n < i+2 {
+				return fmt.Errorf("%d registrations", n)
 			}
 			return nil
 		})
-		b.put(fmt.Sprintf("pod%d", i), 1) // under load
-		time.Sleep(500 * time.Millisecond)
+		pod := fmt.Sprintf("pod%d", i)
+		b.put(pod, 1) // under load
+		time.Sleep(300 * time.Millisecond)
 		old.stop(unix.SIGTERM)
-		b.check(t, b.inspect(fmt.Sprintf("pod%d-%s", i, nodeName)), 1, true)
+		b.check(t, b.inspect(pod+"-"+nodeName), 1, true)
 		old = next
 	}
 	close(end)
-	if n := <-lowest; n != 8 {
-		t.Errorf("at one moment %d LPUs were allocatable", n)
+	if seen := <-result; len(seen) < 50 || slices.Min(seen) != 8 {
+		t.Errorf("as seen %d times, at one moment only %d LPUs were allocatable", len(seen), slices.Min(seen))
 	}
 }
 

@@ -49,6 +49,14 @@ func stubIndex(id string) int { return slices.Index(stubAddresses, strings.TrimP
 func (p *stubPlugin) serve(dir string) error {
 	socket := filepath.Join(dir, fmt.Sprintf("stub-%d-%d.sock", os.Getpid(), time.Now().UnixNano()))
 	kubelet := filepath.Join(dir, "kubelet.sock")
+	left, _ := filepath.Glob(filepath.Join(dir, "stub-*.sock"))
+	for _, s := range left {
+		if c, err := net.Dial("unix", s); err == nil {
+			_ = c.Close()
+		} else {
+			_ = os.Remove(s)
+		}
+	}
 	before, err := os.Stat(kubelet)
 	if err != nil {
 		return err
