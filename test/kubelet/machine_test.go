@@ -77,7 +77,10 @@ func privateMachine() error {
 		"null": {1, 3}, "zero": {1, 5}, "full": {1, 7}, "random": {1, 8}, "urandom": {1, 9}, "kmsg": {1, 11}, "tty": {5, 0}, "ptmx": {5, 2},
 	} {
 		node := filepath.Join("/dev", name)
-		if err := errors.Join(unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(number[0], number[1]))), os.Chmod(node, 0o666)); err != nil {
+		if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(number[0], number[1]))); err != nil {
+			return fmt.Errorf("%s: %w", node, err)
+		}
+		if err := os.Chmod(node, 0o666); err != nil { // whatever the umask
 			return err
 		}
 	}
