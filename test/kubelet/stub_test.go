@@ -21,12 +21,15 @@ import (
 func stub(args []string) {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	root := flags.String("root", "/", "")
-	dir := flags.String("plugin-dir", api.DevicePluginPath, "")
+	dir := flags.String("plugin-dir", "", "")
 	strategy := flags.String("device-list-strategy", "cdi-cri", "")
 	flags.String("spec-dir", "", "")
 	flags.String("numa", "", "")
 	strict := flags.Bool("require-connected", false, "")
 	_ = flags.Parse(args)
+	if *dir == "" {
+		*dir = filepath.Join(*root, api.DevicePluginPath)
+	}
 	p := &stubPlugin{root: *root, specs: *strategy == "device-specs", strict: *strict}
 	for {
 		err := p.serve(*dir)
