@@ -7,15 +7,22 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lpuctl-e2e
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' test/kubelet/tools/kubernetes/go.mod)
+KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)
+CONTAINERD := $(CACHE)/containerd-v2.4.2
+CONTAINERD_OLD := $(CACHE)/containerd-v1.7.35
+CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(addprefix $(dir)/,containerd containerd-shim-runc-v2 ctr))
 GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
 SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run)
 FUZZTIME ?= 20s
 # The race detector needs a C compiler; without one the tests run all the same.
 RACE := $(if $(shell command -v $(or $(CC),cc) gcc),-race)
 
+.DELETE_ON_ERROR: # half a tool is none
+
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: bin/lpuctl ## build bin/lpuctl, the static binary that is shipped
@@ -43,6 +50,7 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 lint: $(GOLANGCI) ## golangci-lint, shellcheck, formatting
 	$(GOLANGCI) run ./...
 	cd test/e2e && $(GOLANGCI) run --config ../../.golangci.yml ./...
+	cd test/kubelet && $(GOLANGCI) run --config ../../.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then shellcheck $(SHELL_FILES); else echo "lint: shellcheck is missing (apt-get install shellcheck)"; exit 1; fi
 
 $(GOLANGCI):
@@ -51,6 +59,30 @@ $(GOLANGCI):
 .PHONY: e2e
 e2e: build ## tests on real consumers (needs root; names what is missing)
 	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -json -count=1 -timeout 15m ./... | go run ./test/report
+
+.PHONY: e2e-kubelet
+e2e-kubelet: build ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
+	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) CONTAINERD_OLD=$(CONTAINERD_OLD) \
+	  go test -C test/kubelet -json -count=1 -timeout 20m ./... | go run ./test/report
+
+.PHONY: e2e-kubelet-tools
+e2e-kubelet-tools: ## build what test/kubelet runs: kubelet, API server, containerd (once, 15 minutes)
+e2e-kubelet-tools: $(addprefix $(KUBERNETES)/,kubelet kube-apiserver kube-scheduler kubectl etcd) $(CONTAINERDS)
+
+TOOL_BUILD = CGO_ENABLED=0 go build -p 2 -trimpath -buildvcs=false -o $@
+
+$(KUBERNETES)/etcd:
+	cd test/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w' go.etcd.io/etcd/server/v3
+
+$(KUBERNETES)/%:
+	cd test/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' k8s.io/kubernetes/cmd/$*
+
+# containerd is built in its own module, with its own go.sum.
+$(CONTAINERDS): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))
+$(CONTAINERDS): MODULE = github.com/containerd/containerd$(if $(filter v2.%,$(TAG)),/v2)
+$(CONTAINERDS):
+	@go mod download $(MODULE)@$(TAG)
+	cd "$$(go env GOMODCACHE)/$(MODULE)@$(TAG)" && $(TOOL_BUILD) -tags no_btrfs -ldflags '-s -w -X $(MODULE)/version.Version=$(TAG)' ./cmd/$(@F)
 
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci

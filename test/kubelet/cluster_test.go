@@ -1,0 +1,159 @@
+package kubelet
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const kubeconfig = "/run/kubeconfig"
+
+// newCluster starts a node with an API server and a scheduler. There is no controller manager, so no admission
+// plugin may wait for its work.
+func newCluster(t *testing.T) *bed {
+	t.Helper()
+	need(t, kubernetes("etcd"), kubernetes("kube-apiserver"), kubernetes("kube-scheduler"), kubernetes("kubectl"))
+	b := prepare(t, os.Getenv("CONTAINERD"), containerd2)
+	start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
+	writeKey(t, "/run/sa.key")
+	write(t, "/run/tokens.csv", "e2e,e2e,e2e,system:masters\n")
+	write(t, kubeconfig, toJSON(t, map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "e2e",
+		"clusters": []any{map[string]any{"name": "e2e", "cluster": map[string]any{"server": "https://" + nodeIP + ":6443", "insecure-skip-tls-verify": true}}},
+		"users":    []any{map[string]any{"name": "e2e", "user": map[string]any{"token": "e2e"}}},
+		"contexts": []any{map[string]any{"name": "e2e", "context": map[string]any{"cluster": "e2e", "user": "e2e"}}},
+	}))
+	start(t, kubernetes("kube-apiserver"), "--etcd-servers", "http://127.0.0.1:2379", "--bind-address", nodeIP, "--cert-dir", "/run/certs",
+		"--service-account-issuer", "https://e2e.local", "--service-account-key-file", "/run/sa.key", "--service-account-signing-key-file", "/run/sa.key",
+		"--service-cluster-ip-range", "198.51.100.0/24", "--token-auth-file", "/run/tokens.csv", "--authorization-mode", "AlwaysAllow",
+		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
+	eventually(t, time.Minute, "the API server is ready", func() error {
+		_, err := kubectl("", "get", "--raw", "/readyz")
+		return err
+	})
+	start(t, kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false")
+	b.flags = []string{"--kubeconfig", kubeconfig}
+	b.startKubelet()
+	return b
+}
+
+// writeKey writes a key for service accounts, as the API server wants one.
+func writeKey(t *testing.T, path string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
+}
+
+func kubectl(input string, args ...string) (string, error) {
+	cmd := exec.Command(kubernetes("kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %v: %w: %s", args, err, out)
+	}
+	return string(out), err
+}
+
+// waitJSON waits until a field of an object has a value.
+func waitJSON(t *testing.T, object, path, want string) {
+	t.Helper()
+	eventually(t, 30*time.Second, object+" has "+path, func() error {
+		got, err := kubectl("", "get", object, "-o", "jsonpath={"+path+"}")
+		if err == nil && !strings.Contains(got, want) {
+			err = fmt.Errorf("it is %q, want %q", got, want)
+		}
+		return err
+	})
+}
+
+func TestCluster(t *testing.T) {
+	b := newCluster(t)
+	plugin := b.serve()
+	const allocatable, capacity = `.status.allocatable.hyperaccel\.ai/lpu`, `.status.capacity.hyperaccel\.ai/lpu`
+	waitJSON(t, "node/"+nodeName, allocatable, "8")
+	create := func(name string, n int) {
+		t.Helper()
+		if _, err := kubectl(toJSON(t, podManifest(name, n)), "create", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("four", 4)
+	got := b.check(t, b.inspect("four"), 4, true)
+	create("five", 5)
+	waitJSON(t, "pod/five", `.status.conditions[?(@.type=="PodScheduled")].message`, "Insufficient "+resource)
+	waitJSON(t, "pod/four", ".status.phase", "Running")
+	out, err := kubectl("", "get", "pod", "four", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p pod
+	if err := json.Unmarshal([]byte(out), &p); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, i := range got {
+		want["pci-"+strings.ReplaceAll(b.lpus[i].Address, ":", "-")] = "Healthy"
+	}
+	if toJSON(t, p.health()) != toJSON(t, want) {
+		t.Errorf("the pod's LPUs are %v, want %v", p.health(), want)
+	}
+	// The pod that waits gets its LPUs as soon as they are free.
+	if _, err := kubectl("", "delete", "pod", "four"); err != nil {
+		t.Fatal(err)
+	}
+	b.check(t, b.inspect("five"), 5, true)
+	plugin.stop(unix.SIGKILL)
+	waitJSON(t, "node/"+nodeName, allocatable, "0")
+	waitJSON(t, "node/"+nodeName, capacity, "8")
+	b.serve()
+	waitJSON(t, "node/"+nodeName, allocatable, "8")
+}
+
+// TestManifest: the API server knows every field of what we ship, and applying it once more changes nothing.
+func TestManifest(t *testing.T) {
+	newCluster(t)
+	path := "../../packaging/kubernetes/lpuctl.yaml"
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		path = "testdata/manifest.yaml"
+	}
+	// A dry run alone would not do: it makes no namespace for the objects that follow.
+	if out, err := kubectl("", "apply", "--validate=strict", "-f", path); err != nil || strings.Contains(out, "Warning") {
+		t.Errorf("%v %s", err, out)
+	}
+	out, err := kubectl("", "apply", "--dry-run=server", "--validate=strict", "-f", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := strings.Split(strings.TrimSpace(out), "\n")
+	if slices.ContainsFunc(objects, func(line string) bool { return !strings.Contains(line, " unchanged ") }) {
+		t.Errorf("applying it again changes something:\n%s", out)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Replace(string(data), "containers:", "containerz: []\n      containers:", 1)
+	if out, err := kubectl(wrong, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err == nil {
+		t.Errorf("an unknown field is accepted: %s", out)
+	}
+}

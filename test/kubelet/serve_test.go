@@ -1,0 +1,224 @@
+package kubelet
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// serve starts the plugin as a node's daemon does, or the stub as long as lpuctl has no such command.
+func (b *bed) serve(args ...string) *daemon {
+	b.t.Helper()
+	program := binary(b.t)
+	if help, _ := exec.Command(program, "serve", "--help").Output(); !strings.Contains(string(help), "--plugin-dir") {
+		program = "/proc/self/exe"
+		output(b.t, binary(b.t), "--root", nodeRoot, "cdi", "refresh")
+	}
+	return start(b.t, append([]string{program, "serve", "--root", nodeRoot}, args...)...)
+}
+
+func TestPods(t *testing.T) {
+	for _, runtime := range []struct{ name, binaries, config string }{
+		{"containerd 2", os.Getenv("CONTAINERD"), containerd2},
+		{"containerd 1.7 with CDI", os.Getenv("CONTAINERD_OLD"), fmt.Sprintf(containerd1, true)},
+	} {
+		t.Run(runtime.name, func(t *testing.T) {
+			b := newBedOn(t, runtime.binaries, runtime.config)
+			b.serve()
+			b.waitAllocatable(8)
+			used := map[int]bool{}
+			for _, n := range []int{1, 2, 4} {
+				for _, i := range b.check(t, b.run(fmt.Sprintf("pod%d", n), n), n, true) {
+					if used[i] {
+						t.Errorf("LPU %d is given twice", i)
+					}
+					used[i] = true
+				}
+			}
+			if c := b.run("none", 0); len(c.env)+len(c.nodes) != 0 {
+				t.Errorf("a pod that asks for no LPU has %v", c)
+			}
+			// One LPU is left.
+			b.put("too-many", 2)
+			if p := b.waitPhase("too-many", "Failed"); p.Status.Reason != "UnexpectedAdmissionError" && !strings.HasPrefix(p.Status.Reason, "OutOf") {
+				t.Errorf("the pod that finds no LPUs is %+v", p.Status)
+			}
+			b.remove("pod2")
+			b.check(t, b.run("again", 2), 2, true)
+		})
+	}
+}
+
+// TestDeviceSpecs: a runtime that ignores CDI gives a container its LPUs all the same, if the plugin names the nodes.
+func TestDeviceSpecs(t *testing.T) {
+	b := newBedOn(t, os.Getenv("CONTAINERD_OLD"), fmt.Sprintf(containerd1, false))
+	plugin := b.serve()
+	b.waitAllocatable(8)
+	if c := b.run("cdi", 2); len(c.nodes) != 0 {
+		t.Errorf("this runtime is meant to ignore CDI, but the container has %v", c.nodes)
+	}
+	b.remove("cdi")
+	plugin.stop(unix.SIGTERM)
+	b.serve("--device-list-strategy", "device-specs")
+	b.waitAllocatable(8)
+	b.check(t, b.run("one", 1), 1, true)
+	b.check(t, b.run("four", 4), 4, true)
+}
+
+// fill gives every LPU to a pod of its own, and returns which pod has which LPU.
+func (b *bed) fill() map[int]string {
+	b.t.Helper()
+	b.waitAllocatable(8)
+	holder := map[int]string{}
+	for i := range 8 {
+		name := fmt.Sprintf("one%d", i)
+		for _, lpu := range b.check(b.t, b.run(name, 1), 1, true) {
+			holder[lpu] = name
+		}
+	}
+	return holder
+}
+
+// TestFragmented: of five free LPUs in three places a pod of four gets those that are connected, across the end of
+// the address order.
+func TestFragmented(t *testing.T) {
+	b := newBed(t)
+	b.serve()
+	holder := b.fill()
+	b.remove(holder[3], holder[6], holder[7], holder[0], holder[1])
+	if got := b.check(t, b.run("four", 4), 4, true); !slices.Equal(got, []int{6, 7, 0, 1}) {
+		t.Errorf("got LPUs %v", got)
+	}
+	b.remove(holder[5])
+	// LPUs 3 and 5 are free now, which are no neighbours.
+	b.check(t, b.run("two", 2), 2, false)
+}
+
+// TestRequireConnected: an administrator may prefer no LPUs to LPUs that are not connected.
+func TestRequireConnected(t *testing.T) {
+	b := newBed(t)
+	b.serve("--require-connected")
+	holder := b.fill()
+	b.remove(holder[3], holder[5])
+	b.put("two", 2)
+	if p := b.waitPhase("two", "Failed"); p.Status.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("the pod is %+v", p.Status)
+	}
+	b.remove(holder[4])
+	b.check(t, b.run("connected", 3), 3, true)
+}
+
+func TestKubeletRestarts(t *testing.T) {
+	b := newBed(t)
+	plugin := b.serve()
+	b.waitAllocatable(8)
+	b.check(t, b.run("before", 2), 2, true)
+	var took []time.Duration
+	for range 20 {
+		b.kubelet.stop(unix.SIGTERM)
+		b.startKubelet()
+		took = append(took, b.waitAllocatable(8).Round(time.Millisecond))
+	}
+	t.Logf("from a healthy kubelet to 8 allocatable LPUs: median %v, longest %v", slices.Sorted(slices.Values(took))[10], slices.Max(took))
+	if !plugin.running() {
+		t.Error("the plugin ended")
+	}
+	b.waitPhase("before", "Running")
+	b.check(t, b.run("after", 4), 4, true)
+}
+
+func TestPluginKilled(t *testing.T) {
+	b := newBed(t)
+	for i := range 5 {
+		plugin := b.serve()
+		b.waitAllocatable(8)
+		b.check(t, b.run(fmt.Sprintf("pod%d", i), 1), 1, true)
+		plugin.stop(unix.SIGKILL)
+		b.waitAllocatable(0)
+	}
+	b.serve()
+	b.waitAllocatable(8)
+	b.check(t, b.run("last", 2), 2, true)
+	if left, _ := filepath.Glob("/var/lib/kubelet/device-plugins/*.sock"); len(left) != 2 {
+		t.Errorf("sockets that nobody serves are left: %v", left)
+	}
+}
+
+// TestUpgrade: a new plugin is started before the old one is told to end; at no moment an LPU is missing.
+func TestUpgrade(t *testing.T) {
+	b := newBed(t)
+	old := b.serve()
+	b.waitAllocatable(8)
+	end, result := make(chan struct{}), make(chan []int)
+	go func() {
+		var seen []int
+		for {
+			select {
+			case <-end:
+				result <- seen
+				return
+			case <-time.After(15 * time.Millisecond): // the kubelet answers no more than 100 a second
+				if n, err := b.allocatable(); err == nil {
+					seen = append(seen, n)
+				}
+			}
+		}
+	}()
+	for i := range 5 {
+		next := b.serve()
+		eventually(t, 10*time.Second, "the new plugin registers", func() error {
+			if n := b.registrations(); n < i+2 {
+				return fmt.Errorf("%d registrations", n)
+			}
+			return nil
+		})
+		pod := fmt.Sprintf("pod%d", i)
+		b.put(pod, 1) // under load
+		time.Sleep(300 * time.Millisecond)
+		old.stop(unix.SIGTERM)
+		b.check(t, b.inspect(pod+"-"+nodeName), 1, true)
+		old = next
+	}
+	close(end)
+	if seen := <-result; len(seen) < 50 || slices.Min(seen) != 8 {
+		t.Errorf("as seen %d times, at one moment only %d LPUs were allocatable", len(seen), slices.Min(seen))
+	}
+}
+
+// TestLostLPU: a card that is gone shows in the state of the pod that has it, and is whole again when it is back.
+func TestLostLPU(t *testing.T) {
+	b := newBed(t)
+	b.serve()
+	b.waitAllocatable(8)
+	got := b.check(t, b.run("pod", 2), 2, true)
+	address := b.lpus[got[0]].Address
+	card, away := filepath.Join(nodeRoot, "sys/bus/pci/devices", address), filepath.Join(nodeRoot, "away")
+	id := func(i int) string { return "pci-" + strings.ReplaceAll(b.lpus[i].Address, ":", "-") }
+	wait := func(want string) {
+		eventually(t, 30*time.Second, "the card is "+want, func() error {
+			p, err := b.pod("pod")
+			if health := p.health(); err == nil && (health[id(got[0])] != want || health[id(got[1])] != "Healthy") {
+				err = fmt.Errorf("%v", health)
+			}
+			return err
+		})
+	}
+	wait("Healthy")
+	if err := os.Rename(card, away); err != nil {
+		t.Fatal(err)
+	}
+	b.waitAllocatable(7)
+	wait("Unhealthy")
+	if err := os.Rename(away, card); err != nil {
+		t.Fatal(err)
+	}
+	b.waitAllocatable(8)
+	wait("Healthy")
+}
