@@ -22,7 +22,7 @@ RACE := $(if $(shell command -v $(or $(CC),cc) gcc),-race)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: bin/lpuctl ## build bin/lpuctl, the static binary that is shipped
@@ -88,6 +88,10 @@ $(CONTAINERDS):
 bench: build ## benchmarks, and the whole process against lspci
 	go test -run '^$$' -bench . -benchmem ./pkg/...
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/bench
+
+.PHONY: simulate-allocation
+simulate-allocation: ## play pods against other vendors' rules; writes the tables and plots of docs/allocation.md
+	go run ./test/allocation
 
 .PHONY: fmt
 fmt: ## format the Go files

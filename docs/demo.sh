@@ -19,6 +19,7 @@ show() {
 show simulate "$node/orion"
 show --root "$node/orion" list
 show --root "$node/orion" topology
+show --root "$node/orion" allocate -n 4 --available 0,1,3,4,5,6,7
 show --root "$node/orion" cdi refresh
 show --root "$node/orion" cdi list
 show --root "$node/orion" cdi generate --device lpu0

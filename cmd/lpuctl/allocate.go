@@ -205,11 +205,11 @@ func (a *app) writeCandidates(r *allocation) error {
 			broken += n
 		}
 		rows = append(rows, []string{
-			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), yesNo(c.Wraps), strconv.Itoa(broken),
+			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), yesNo(c.Wraps), strconv.Itoa(c.Pairs), strconv.Itoa(broken),
 			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), c.LostBy,
 		})
 	}
-	err := writeTable(a.out, []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}, rows)
+	err := writeTable(a.out, []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "PAIRS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}, rows)
 	fmt.Fprintln(a.out)
 	return err
 }

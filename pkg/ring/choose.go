@@ -18,7 +18,8 @@ type Choice struct {
 //   - the arcs that stay free, longest first, are longer;
 //   - it is an arc on the ring with the fewest free cards; pieces are on one ring rather than on several;
 //   - (arcs from here on) the indices rise or fall all along it: it does not wrap past the address order;
-//   - it breaks fewer whole aligned blocks of the ring, the largest first: 2^j cards from a multiple of 2^j;
+//   - it has cards of fewer aligned pairs of the ring: positions 0 and 1, 2 and 3, and so on;
+//   - it breaks fewer whole free aligned blocks, the largest first: 2^j cards from a multiple of 2^j;
 //   - it has cards on fewer NUMA nodes; behind fewer PCIe switches;
 //   - it starts at a lower position, on an earlier ring.
 //
@@ -95,7 +96,8 @@ type arc struct {
 	left        vector // the arcs that stay free: larger is better
 	room        int    // free cards on its ring: fewer is better
 	wraps       bool
-	broken      uint64 // whole aligned blocks it takes cards of: fewer is better
+	pairs       int    // aligned pairs it has cards of: fewer is better
+	broken      uint64 // whole free aligned blocks it takes cards of: fewer is better
 	set         bool
 }
 
@@ -130,6 +132,7 @@ func (s *search) eachArc(visit func(arc)) {
 				loop: i, start: start, cards: cards, room: room, set: true,
 				left:   s.without(l, links, start),
 				wraps:  !l.monotone(start, s.size),
+				pairs:  bits.OnesCount64((cards | cards>>1) & multiples(1)),
 				broken: blocks - l.blocks(s.free[i]&^cards),
 			})
 		}
@@ -164,6 +167,7 @@ const (
 	ByFreeArcs Criterion = "longer arcs stay free"
 	ByRoom     Criterion = "it is on the ring with the fewest free LPUs"
 	ByWrap     Criterion = "it does not wrap past the address order"
+	ByPairs    Criterion = "it opens fewer aligned pairs"
 	ByBlocks   Criterion = "it breaks fewer aligned blocks"
 	ByNUMA     Criterion = "it is on fewer NUMA nodes"
 	BySwitch   Criterion = "it is behind fewer PCIe switches"
@@ -179,6 +183,8 @@ func (s *search) compare(a, b *arc) (better bool, by Criterion) {
 		return a.room < b.room, ByRoom
 	case a.wraps != b.wraps:
 		return b.wraps, ByWrap
+	case a.pairs != b.pairs:
+		return a.pairs < b.pairs, ByPairs
 	case a.broken != b.broken:
 		return a.broken < b.broken, ByBlocks
 	}

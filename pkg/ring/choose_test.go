@@ -117,7 +117,11 @@ func (s server) arcKey(ring Ring, number int, free, left map[int]bool, arc []int
 	if slices.IsSorted(cards) || slices.IsSorted(descending) {
 		wraps = 0
 	}
-	key = append(key, wraps)
+	pairs := map[int]bool{}
+	for _, at := range arc {
+		pairs[at/2] = true
+	}
+	key = append(key, wraps, len(pairs))
 	for size := 64; size >= 2; size /= 2 {
 		key = append(key, s.blocks(ring, size, free)-s.blocks(ring, size, left))
 	}
@@ -429,6 +433,20 @@ func TestFabricOfOddRings(t *testing.T) {
 	}
 	if w := newWeights(oneRing(64).fabric().loops); w[1] == (vector{}) {
 		t.Error("the shortest arcs of a 64-ring do not count")
+	}
+}
+
+func TestChooseTakesNoMemory(t *testing.T) {
+	for _, n := range []int{8, 16, 64} {
+		f, buf := oneRing(n).fabric(), make([]int, n)
+		for _, free := range []uint64{^uint64(0), 0x5555_5555_5555_5555, 0x9d3c_71b5_e26a_4fd3} {
+			cards := cardsOf(free & lowest(n))
+			for k := 1; k <= len(cards); k++ {
+				if allocs := testing.AllocsPerRun(3, func() { _, _ = f.Choose(buf, cards, cards[:1], k) }); allocs > 0 {
+					t.Errorf("n %d free %v k %d: %v allocations", n, cards, k, allocs)
+				}
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ type Candidate struct {
 	FreeAfter []int     // lengths of the arcs that stay free, longest first
 	Room      int       // free cards on its ring, before
 	Wraps     bool      // past the order of the PCI addresses
+	Pairs     int       // aligned pairs it has cards of
 	Broken    []int     // whole free aligned blocks it takes cards of: of 2 cards, 4, 8 and so on
 	NUMANodes int       // it has cards on
 	Switches  int       // it has cards behind
@@ -46,7 +47,7 @@ func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 func (s *search) candidate(a *arc) Candidate {
 	l := &s.loops[a.loop]
 	c := Candidate{
-		Cards: l.append(nil, a.start, s.size), FreeAfter: []int{}, Room: a.room, Wraps: a.wraps,
+		Cards: l.append(nil, a.start, s.size), FreeAfter: []int{}, Room: a.room, Wraps: a.wraps, Pairs: a.pairs,
 		NUMANodes: spread(l.numaNodes, a.cards), Switches: spread(l.switches, a.cards),
 	}
 	for i, set := range s.free {

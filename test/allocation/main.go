@@ -1,0 +1,91 @@
+// Allocation plays pods on simulated rings and holds the rule of lpuctl (pkg/ring) against the rules of other vendors'
+// device plugins, re-implemented from what they publish, and against the exact optimum. It writes the tables and plots
+// of docs/allocation.md.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The mixes.
+func small() mix   { return mix{"small", map[int]float64{1: .50, 2: .25, 4: .20, 8: .05}} }
+func noEight() mix { return mix{"no-eight", map[int]float64{1: .4, 2: .3, 4: .3}} }
+func anyK() mix {
+	return mix{"any-k", map[int]float64{1: .30, 2: .20, 3: .15, 4: .15, 5: .08, 6: .06, 7: .03, 8: .03}}
+}
+func sixteen() mix { return mix{"16-ring", map[int]float64{1: .40, 2: .25, 4: .20, 8: .12, 16: .03}} }
+func even() mix    { return mix{"even 1/2/4/8", map[int]float64{1: .25, 2: .25, 4: .25, 8: .25}} }
+
+// policies are lpuctl's rule and all that it is held against, as in the table of the published figures.
+func policies() []policy {
+	return []policy{
+		{"uniform random", uniform},
+		{kubelet, rotation},
+		{"first by index", firstByIndex},
+		{"random arc", randomArc},
+		{"first-fit arc", firstFit},
+		{amd, remembered(policy{pick: amdLike}).pick},
+		{furiosa, remembered(policy{pick: furiosaLike}).pick},
+		{nvidia, remembered(policy{pick: nvidiaLike}).pick},
+		{"best-fit arc", bestFit},
+		{lpuctl, remembered(policy{pick: ours}).pick},
+		{"buddy (refuses the rest)", buddy},
+		{"1-or-ALL", oneOrAll},
+	}
+}
+
+const (
+	kubelet = "the kubelet alone"
+	amd     = "AMD-like"
+	furiosa = "Furiosa-like"
+	nvidia  = "NVIDIA-like"
+	lpuctl  = "lpuctl"
+)
+
+// applies tells whether a policy makes sense on a ring: the kubelet's walk is ordered for at most 8 devices, and the
+// partitions of 16 are too many.
+func applies(p policy, n int) bool {
+	return n <= 8 || p.name != nvidia && p.name != kubelet
+}
+
+// cell is one column of a table.
+type cell struct {
+	mix  mix
+	n    int
+	load float64
+	// published is the connected share in percent that the study this follows found for the rule of lpuctl.
+	published float64
+}
+
+func cells() []cell {
+	return []cell{
+		{small(), 8, .6, 97.6}, {small(), 8, .9, 94.8}, {noEight(), 8, .6, 97.6}, {noEight(), 8, .9, 95.2},
+		{anyK(), 8, .6, 98.9}, {anyK(), 8, .9, 97.6}, {sixteen(), 16, .6, 97.2}, {sixteen(), 16, .9, 94.2},
+	}
+}
+
+func main() {
+	docs := flag.String("docs", "docs", "write allocation.md and the plots into this directory")
+	seeds := flag.Int("seeds", 12, "runs of each policy")
+	count := flag.Int("pods", 20000, "pods of each run")
+	flag.Parse()
+	start := time.Now()
+	r := newReport(*seeds, *count, func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%4.0f s  "+format+"\n", append([]any{time.Since(start).Seconds()}, args...)...)
+	})
+	if err := r.write(*docs); err != nil {
+		fmt.Fprintln(os.Stderr, "allocation:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("wrote the tables of %s and its plots\n", filepath.Join(*docs, "allocation.md"))
+	if len(r.missed) > 0 {
+		for _, m := range r.missed {
+			fmt.Println("MISSED:", m)
+		}
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The short form of the simulation: few pods, one seed, the same for each rule.
+const (
+	shortPods = 2000
+	shortSeed = 7
+	slack     = .01 // of all pods, for so few
+)
+
+func TestAheadOfEachRule(t *testing.T) {
+	for _, c := range cells() {
+		s, pods := newServer(c.n), arrivals(c.mix, c.n, c.load, shortPods, shortSeed)
+		shares := map[string]float64{}
+		for _, p := range policies() {
+			if applies(p, c.n) {
+				shares[p.name] = play(s, p, pods, false, shortSeed).connectedShare()
+			}
+		}
+		for name, share := range shares {
+			refuses := name == "1-or-ALL" || strings.HasPrefix(name, "buddy")
+			if !refuses && shares[lpuctl] < share-slack {
+				t.Errorf("%s, load %.1f: %.3f connected, %s has %.3f", c.mix.name, c.load, shares[lpuctl], name, share)
+			}
+		}
+		if shares[lpuctl] < shares["first by index"]+.05 || shares["uniform random"] > .3 {
+			t.Errorf("%s, load %.1f: the simulation does not tell rules apart: %v", c.mix.name, c.load, shares)
+		}
+	}
+}
+
+// TestNearTheOptimum holds the model against what is known of it, and the rule against the model.
+func TestNearTheOptimum(t *testing.T) {
+	for _, row := range []struct {
+		mix  mix
+		load float64
+		best float64 // computed independently
+	}{{small(), .6, .82907}, {noEight(), .9, .71919}} {
+		c := newChain(newServer(8), row.mix, row.load)
+		best, own := c.gain(highest, false), c.gain(c.following(policy{lpuctl, ours}), false)
+		if math.Abs(best-row.best) > 1e-5 {
+			t.Errorf("%s: the optimum is %.5f, want %.5f", row.mix.name, best, row.best)
+		}
+		if own > best || own < best*(1-gapMax) {
+			t.Errorf("%s: %.5f is %.3f %% below the optimum", row.mix.name, own, 100*(1-own/best))
+		}
+	}
+}
+
+// TestPolicies: whatever a rule picks is free and as much as was asked for, or nothing.
+func TestPolicies(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	s := newServer(8)
+	for _, p := range policies() {
+		for range 500 {
+			free := set(r.IntN(256))
+			if free == 0 {
+				continue
+			}
+			k := 1 + r.IntN(free.size())
+			got := p.pick(s, free, k, r)
+			more := p.name == "1-or-ALL" || strings.HasPrefix(p.name, "buddy")
+			if got&^free != 0 || got.size() != k && !more {
+				t.Errorf("%s picks %b of %b for %d", p.name, got, free, k)
+			}
+		}
+	}
+}
+
+// TestDocumentHasTheTables: what is published is what this program writes.
+func TestDocumentHasTheTables(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/allocation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report{seeds: 2, pods: 50, say: func(string, ...any) {}, tables: map[string]string{}, plots: map[string]string{}}
+	r.optimum()
+	if table := r.tables["optimum"]; !strings.Contains(string(doc), table) {
+		t.Errorf("docs/allocation.md is out of date (make simulate-allocation): it should have\n%s", table)
+	}
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// report is all results, as the tables of docs/allocation.md by name.
+type report struct {
+	seeds, pods int
+	say         func(format string, args ...any)
+	tables      map[string]string
+	plots       map[string]string
+	missed      []string // bars that were not reached
+}
+
+func newReport(seeds, pods int, say func(string, ...any)) *report {
+	r := &report{seeds: seeds, pods: pods, say: say, tables: map[string]string{}, plots: map[string]string{}}
+	r.soft()
+	r.sizes()
+	r.strict()
+	r.optimum()
+	r.tried()
+	r.loads()
+	return r
+}
+
+// runs plays a cell with a policy once for each seed.
+func (r *report) runs(c cell, p policy, strict bool) []outcome {
+	s := newServer(c.n)
+	outcomes := make([]outcome, r.seeds)
+	for seed := range outcomes {
+		outcomes[seed] = play(s, p, arrivals(c.mix, c.n, c.load, r.pods, uint64(seed)), strict, uint64(seed))
+	}
+	return outcomes
+}
+
+func over(outcomes []outcome, of func(outcome) float64) figure {
+	values := make([]float64, len(outcomes))
+	for i, o := range outcomes {
+		values[i] = 100 * of(o)
+	}
+	return summarize(values)
+}
+
+// lead is how far a is ahead of b, seed by seed.
+func lead(a, b []outcome, of func(outcome) float64) figure {
+	values := make([]float64, len(a))
+	for i := range a {
+		values[i] = 100 * (of(a[i]) - of(b[i]))
+	}
+	return summarize(values)
+}
+
+func (f figure) String() string { return fmt.Sprintf("%.1f ± %.1f", f.mean, f.err) }
+
+// table is rows of cells in Markdown.
+type table struct{ rows [][]string }
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) String() string {
+	var b strings.Builder
+	for i, row := range t.rows {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			b.WriteString("|---" + strings.Repeat("|---:", len(row)-1) + "|\n")
+		}
+	}
+	return b.String()
+}
+
+// soft is the connected share of accepted pods, when the kubelet places a pod wherever there are enough LPUs.
+func (r *report) soft() {
+	t := table{}
+	head := []string{"Rule"}
+	for _, c := range cells() {
+		head = append(head, fmt.Sprintf("%s, load %.1f", c.mix.name, c.load))
+	}
+	t.add(head...)
+	results := map[string][][]outcome{}
+	for _, p := range policies() {
+		row := []string{p.name}
+		for _, c := range cells() {
+			if !applies(p, c.n) {
+				row = append(row, "–")
+				results[p.name] = append(results[p.name], nil)
+				continue
+			}
+			o := r.runs(c, p, false)
+			results[p.name] = append(results[p.name], o)
+			row = append(row, over(o, outcome.connectedShare).String())
+		}
+		if p.name == lpuctl {
+			for i := range row {
+				row[i] = "**" + row[i] + "**"
+			}
+		}
+		t.add(row...)
+		r.say("%s", p.name)
+	}
+	r.tables["soft"] = t.String()
+	r.leads(results)
+	r.plots["allocation-rules.svg"] = bars("Multi-LPU pods that get connected LPUs (8-ring, mix small, load 0.9), %", barsOf(results, 1))
+	r.acceptance(results)
+}
+
+// leads is how far lpuctl is ahead of each vendor's rule, and holds that and its own share against the bars.
+func (r *report) leads(results map[string][][]outcome) {
+	t := table{}
+	head := []string{"Ahead of, in points"}
+	for _, c := range cells() {
+		head = append(head, fmt.Sprintf("%s, load %.1f", c.mix.name, c.load))
+	}
+	t.add(head...)
+	for _, vendor := range []string{amd, furiosa, nvidia} {
+		row := []string{vendor}
+		for i, c := range cells() {
+			if results[vendor][i] == nil {
+				row = append(row, "–")
+				continue
+			}
+			l := lead(results[lpuctl][i], results[vendor][i], outcome.connectedShare)
+			row = append(row, l.String())
+			if l.mean <= 2*l.err {
+				r.missed = append(r.missed, fmt.Sprintf("%s, load %.1f: %s ahead of %s", c.mix.name, c.load, l, vendor))
+			}
+		}
+		t.add(row...)
+	}
+	for i, c := range cells() {
+		if f := over(results[lpuctl][i], outcome.connectedShare); f.mean < c.published-.5 {
+			r.missed = append(r.missed, fmt.Sprintf("%s, load %.1f: %s connected, %.1f expected", c.mix.name, c.load, f, c.published))
+		}
+	}
+	r.tables["leads"] = t.String()
+}
+
+// acceptance is what becomes of all that is asked for, in the busiest cell of the 8-ring.
+func (r *report) acceptance(results map[string][][]outcome) {
+	t := table{}
+	t.add("Rule (mix small, load 0.9)", "pods accepted, %", "LPUs accepted, %", "multi-LPU pods served connected, %", "fragmentation seen")
+	for _, p := range policies() {
+		o := results[p.name][1]
+		lpus := over(o, func(o outcome) float64 { return float64(o.acceptedLPUs) / float64(o.askedLPUs) })
+		fragmented := over(o, func(o outcome) float64 { return o.fragmented / float64(o.asked) / 100 })
+		t.add(p.name, over(o, outcome.acceptedShare).String(), lpus.String(), over(o, outcome.servedShare).String(), fmt.Sprintf("%.3f", fragmented.mean))
+	}
+	r.tables["acceptance"] = t.String()
+}
+
+// sizes is the connected share by how many LPUs are asked for.
+func (r *report) sizes() {
+	t := table{}
+	t.add("Rule", "2 of 8", "4 of 8", "8 of 16", "16 of 16")
+	for _, p := range policies() {
+		if !applies(p, 16) || p.name == "1-or-ALL" {
+			continue
+		}
+		row := []string{p.name}
+		for _, at := range []struct {
+			c cell
+			k int
+		}{{cell{small(), 8, .9, 0}, 2}, {cell{small(), 8, .9, 0}, 4}, {cell{sixteen(), 16, .9, 0}, 8}, {cell{sixteen(), 16, .9, 0}, 16}} {
+			share := func(o outcome) float64 { return float64(o.bySize[at.k][1]) / float64(max(1, o.bySize[at.k][0])) }
+			row = append(row, over(r.runs(at.c, p, false), share).String())
+		}
+		t.add(row...)
+	}
+	r.tables["sizes"] = t.String()
+	r.say("by size")
+}
+
+// strict is what --require-connected would accept.
+func (r *report) strict() {
+	t := table{}
+	t.add("Rule", "small, load 0.9", "any-k, load 0.9", "16-ring, load 0.9")
+	for _, p := range policies() {
+		switch p.name {
+		case "random arc", "first-fit arc", "best-fit arc", lpuctl, "buddy (refuses the rest)":
+			row := []string{p.name}
+			for _, c := range []cell{{small(), 8, .9, 0}, {anyK(), 8, .9, 0}, {sixteen(), 16, .9, 0}} {
+				lpus := func(o outcome) float64 { return float64(o.acceptedLPUs) / float64(o.askedLPUs) }
+				row = append(row, over(r.runs(c, p, true), lpus).String())
+			}
+			t.add(row...)
+		}
+	}
+	r.tables["strict"] = t.String()
+	r.say("strict")
+}
+
+// gapMax is how far below the optimum lpuctl may be, of the pods that the optimum places.
+const gapMax = .002
+
+func (r *report) optimum() {
+	t := table{}
+	t.add("Mix, load", "optimum", "worst", "random arc", "first fit", "best fit", "lpuctl", "gap of lpuctl")
+	for _, row := range []struct {
+		mix   mix
+		load  float64
+		byLPU bool
+	}{
+		{small(), .6, false}, {small(), .9, false}, {noEight(), .6, false}, {noEight(), .9, false}, {even(), .6, false}, {even(), .9, false},
+		{small(), .9, true}, {noEight(), 1.5, true},
+	} {
+		c := newChain(newServer(8), row.mix, row.load)
+		best := c.gain(highest, row.byLPU)
+		value := func(choose chooser) string { return fmt.Sprintf("%.5f", c.gain(choose, row.byLPU)) }
+		own := c.gain(c.following(policy{lpuctl, ours}), row.byLPU)
+		name := fmt.Sprintf("%s, %.1f", row.mix.name, row.load)
+		if row.byLPU {
+			name += ", by LPU"
+		} else if own < best*(1-gapMax) {
+			r.missed = append(r.missed, fmt.Sprintf("%s: %.3f %% below the optimum", name, 100*(1-own/best)))
+		}
+		t.add(name, fmt.Sprintf("%.5f", best), value(lowest), value(average), value(c.following(policy{"", firstFit})),
+			value(c.following(policy{"", bestFit})), fmt.Sprintf("%.5f", own), fmt.Sprintf("%.2f %%", 100*(1-own/best)))
+	}
+	r.tables["optimum"] = t.String()
+	r.say("optimum")
+}
+
+// tried is what was tried to beat the rule.
+func (r *report) tried() {
+	variants := []policy{
+		{lpuctl, ours},
+		{"free arcs only, lowest start", arcBy(freeArcsOnly)},
+		{"aligned blocks before free arcs", arcBy(blocksFirst)},
+		{"free arcs, then aligned blocks", arcBy(blocksThen)},
+		{"free arcs, then aligned pairs and blocks", arcBy(pairsThen)},
+		{"scraps first where nothing is connected", scraps},
+	}
+	t := table{}
+	t.add("Variant", "small, .9: connected", "ahead of lpuctl", "16-ring, .9: connected", "ahead of lpuctl", "gap to the optimum, no-eight .9")
+	chain := newChain(newServer(8), noEight(), .9)
+	best := chain.gain(highest, false)
+	gap := func(p policy) string {
+		return fmt.Sprintf("%.2f %%", 100*(1-chain.gain(chain.following(p), false)/best))
+	}
+	var base [2][]outcome
+	for _, p := range variants {
+		row := []string{p.name}
+		asked := remembered(p)
+		for i, c := range []cell{{small(), 8, .9, 0}, {sixteen(), 16, .9, 0}} {
+			o := r.runs(c, asked, false)
+			if p.name == lpuctl {
+				base[i] = o
+			}
+			row = append(row, over(o, outcome.connectedShare).String(), lead(o, base[i], outcome.connectedShare).String())
+		}
+		t.add(append(row, gap(p))...)
+	}
+	improved := policy{lpuctl, ours}
+	for range 5 {
+		improved = chain.improve(improved)
+	}
+	t.add("five steps of policy improvement for no-eight .9", "–", "–", "–", "–", gap(improved))
+	r.tables["tried"] = t.String()
+	r.say("tried")
+}
+
+// loads is how the share falls as the server fills up.
+func (r *report) loads() {
+	var lines []line
+	for _, p := range policies() {
+		switch p.name {
+		case kubelet, "first by index", furiosa, nvidia, lpuctl:
+			l := line{name: p.name}
+			for load := .3; load < 1.25; load += .15 {
+				l.points = append(l.points, point{load, over(r.runs(cell{small(), 8, load, 0}, p, false), outcome.connectedShare).mean})
+			}
+			lines = append(lines, l)
+		}
+	}
+	r.plots["allocation-load.svg"] = curves("Multi-LPU pods that get connected LPUs, by load (8-ring, mix small), %", lines)
+	r.say("loads")
+}
+
+// write puts the tables between their marks in allocation.md, and the plots beside it.
+func (r *report) write(dir string) error {
+	path := filepath.Join(dir, "allocation.md")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text := string(data)
+	for name, content := range r.tables {
+		begin, end := "<!-- table: "+name+" -->\n", "<!-- end -->"
+		at := strings.Index(text, begin)
+		if at < 0 {
+			return fmt.Errorf("%s: no mark for the table %s", path, name)
+		}
+		at += len(begin)
+		stop := strings.Index(text[at:], end)
+		if stop < 0 {
+			return fmt.Errorf("%s: the table %s has no end", path, name)
+		}
+		text = text[:at] + content + text[at+stop:]
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	for name, svg := range r.plots {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
