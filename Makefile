@@ -12,8 +12,8 @@ KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)
 CONTAINERD := $(CACHE)/containerd-v2.4.2
 CONTAINERD_OLD := $(CACHE)/containerd-v1.7.35
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(addprefix $(dir)/,containerd containerd-shim-runc-v2 ctr))
-GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
-SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run)
+GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/run))
 FUZZTIME ?= 20s
 # The race detector needs a C compiler; without one the tests run all the same.
 RACE := $(if $(shell command -v $(or $(CC),cc) gcc),-race)

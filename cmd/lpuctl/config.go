@@ -30,6 +30,7 @@ type Config struct {
 	CDI        CDIConfig         `json:"cdi"`
 	Models     []discovery.Model `json:"models"`
 	Ring       RingConfig        `json:"ring"`
+	Serve      ServeConfig       `json:"serve"`
 
 	file string // that was read; "" if there was none
 	doc  *strictyaml.Document
@@ -117,7 +118,7 @@ func readSmallFile(name string) ([]byte, error) {
 
 // parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
 func parseConfig(file string, data []byte) (*Config, []discovery.Finding) {
-	c := &Config{CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, file: file}
+	c := &Config{CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Serve: defaultServe(), file: file}
 	doc, faults := strictyaml.Decode(data, c)
 	c.doc = doc
 	if len(faults) == 0 {
@@ -159,6 +160,9 @@ func (c *Config) check() []strictyaml.Fault {
 	}
 	if c.Ring.Table != "" && !isAbsolute(c.Ring.Table) {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
+	}
+	for _, f := range c.Serve.check() {
+		fault("serve."+f.key, f.message, f.remedy)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {

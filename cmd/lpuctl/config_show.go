@@ -89,7 +89,7 @@ func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin s
 			p = path + "." + p
 		}
 		switch p {
-		case "cdi", "ring":
+		case "cdi", "ring", "serve":
 			c.annotate(value, p, visit)
 		case "models":
 			for i, model := range value.Content {

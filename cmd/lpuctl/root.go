@@ -115,7 +115,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
-		newCDICommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a))
+		newCDICommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a))
 	cmd.InitDefaultCompletionCmd("")
 	completion, _, err := cmd.Find([]string{"completion"})
 	if err == nil {
@@ -220,18 +220,25 @@ func (a *app) setUpLog() error {
 	return nil
 }
 
-// scan reads the config and then the machine.
-func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
+// scanOptions adds what the config says to the options of a scan.
+func (a *app) scanOptions(options discovery.Options) (discovery.Options, error) {
 	if err := a.loadConfig(); err != nil {
-		return nil, err
+		return options, err
 	}
 	options.Models = a.config.Models
 	options.RingTable = a.ringTable
+	var err error
 	if table := a.config.Ring.Table; options.RingTable == "" && table != "" {
-		var err error
-		if options.RingTable, err = securejoin.SecureJoin(a.root, table); err != nil {
-			return nil, err
-		}
+		options.RingTable, err = securejoin.SecureJoin(a.root, table)
+	}
+	return options, err
+}
+
+// scan reads the config and then the machine.
+func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
+	options, err := a.scanOptions(options)
+	if err != nil {
+		return nil, err
 	}
 	inv, err := discovery.Scan(ctx, a.root, options)
 	if err != nil {

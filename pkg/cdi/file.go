@@ -18,6 +18,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
@@ -64,6 +65,32 @@ func (f File) Read() ([]byte, error) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// Lacks returns the AddressName of each LPU with nodes that the file does not resolve to just these nodes. The error says
+// that the file cannot be read or that no runtime would take it.
+func (f File) Lacks(inv *discovery.Inventory) ([]string, error) {
+	have := map[string][]string{}
+	data, err := f.Read()
+	if err == nil && data != nil {
+		var spec *specs.Spec
+		if spec, err = cdi.ParseSpec(data); err == nil && spec.Kind == f.kind {
+			for _, d := range spec.Devices {
+				have[d.Name] = nodePaths(d)
+			}
+		}
+	}
+	lacking := []string{}
+	for _, l := range inv.LPUs {
+		var want []string
+		for _, n := range l.Nodes {
+			want = append(want, n.Path)
+		}
+		if name := AddressName(l.Address); len(want) > 0 && !slices.Equal(have[name], want) {
+			lacking = append(lacking, name)
+		}
+	}
+	return lacking, err
 }
 
 // Write puts the spec in place: written beside, synced, renamed, read back. It renames even when the bytes

@@ -95,3 +95,15 @@ func listVariables(inRing []discovery.LPU, connected, known bool) []string {
 	}
 	return append(variables, "NUM_LPU_DEVICES="+strconv.Itoa(len(inRing)))
 }
+
+// ListVariables puts the LPUs at these positions of an inventory into ring order, and returns the variables of a
+// set of them.
+func ListVariables(inv *discovery.Inventory, f *ring.Fabric, cards []int) (ordered []int, variables map[string]string) {
+	ordered, pieces := f.Order(cards)
+	variables = map[string]string{}
+	for _, v := range listVariables(pick(inv, ordered), pieces == 1, f.Cabled()) {
+		name, value, _ := strings.Cut(v, "=")
+		variables[name] = value
+	}
+	return ordered, variables
+}

@@ -306,15 +306,15 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 func TestWithin(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	if v, ok := within(context.Background(), 5*time.Millisecond, func() int { <-hang; return 1 }); ok || v != 0 {
+	if v, ok := within(context.Background(), &readers{}, "", 5*time.Millisecond, func() int { <-hang; return 1 }); ok || v != 0 {
 		t.Errorf("a read that hangs gives %d, %v", v, ok)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if v, ok := within(ctx, time.Hour, func() int { <-hang; return 1 }); ok || v != 0 {
+	if v, ok := within(ctx, &readers{}, "", time.Hour, func() int { <-hang; return 1 }); ok || v != 0 {
 		t.Errorf("a read that hangs gives %d, %v after its context has ended", v, ok)
 	}
-	if v, ok := within(context.Background(), time.Hour, func() int { return 1 }); !ok || v != 1 {
+	if v, ok := within(context.Background(), &readers{}, "", time.Hour, func() int { return 1 }); !ok || v != 1 {
 		t.Errorf("a read that answers gives %d, %v", v, ok)
 	}
 }

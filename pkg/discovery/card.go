@@ -36,12 +36,12 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 		Nodes: []Node{}, Reasons: []Finding{}, Mounts: c.model.present, Env: c.model.Env,
 		Usable: true, Health: Healthy,
 	}
-	for _, read := range []func(LPU) LPU{
+	for what, read := range []func(LPU) LPU{
 		func(l LPU) LPU { return s.readKernel(l, c, managements) },
 		func(l LPU) LPU { return s.readDriver(l, c.model) },
 	} {
 		before := lpu
-		after, ok := within(ctx, s.deadline, func() LPU { return read(before) })
+		after, ok := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.deadline, func() LPU { return read(before) })
 		if !ok {
 			lpu.fault("read-stalled", fmt.Sprintf("sysfs did not answer within %v", s.deadline),
 				"the card or its driver hangs: see dmesg, then reset the card or the server")

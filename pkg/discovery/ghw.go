@@ -33,7 +33,7 @@ func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (
 		details Details
 		gap     string
 	}
-	a, ok := within(ctx, limit, func() answer {
+	a, ok := within(ctx, &readers{}, "ghw", limit, func() answer {
 		d, gap := describe(root, lpu)
 		return answer{d, gap}
 	})

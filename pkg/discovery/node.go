@@ -43,7 +43,7 @@ func (s *scan) readClass(ctx context.Context, subsystem string) (classDevices, e
 		devices classDevices
 		err     error
 	}
-	a, ok := within(ctx, s.deadline, func() answer {
+	a, ok := within(ctx, s.readers, "class "+subsystem, s.deadline, func() answer {
 		devices, err := s.listClass(path.Join(sysClass, subsystem))
 		return answer{devices, err}
 	})

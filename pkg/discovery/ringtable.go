@@ -43,7 +43,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		err  error
 	}
 	for _, p := range paths {
-		a, ok := within(ctx, s.deadline, func() answer {
+		a, ok := within(ctx, s.readers, p, s.deadline, func() answer {
 			data, err := ReadRingTable(p)
 			return answer{data, err}
 		})
@@ -159,9 +159,29 @@ func addAbsent(lpus []candidate, table *ring.Table) []candidate {
 	return lpus
 }
 
-// absentLPU stands for a card that should be here.
-func absentLPU(c candidate) LPU {
+// addKnown puts the cards that an earlier scan saw among those that are here.
+func (s *scan) addKnown(lpus []candidate) []candidate {
+	for _, a := range s.known {
+		if !slices.ContainsFunc(lpus, func(c candidate) bool { return c.address == a }) {
+			lpus = append(lpus, candidate{function: function{address: a, err: s.unread[a]}, known: true})
+		}
+	}
+	return lpus
+}
+
+// missingLPU stands for a card that should be here.
+func missingLPU(c candidate) LPU {
 	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: []Finding{}}
+	if c.err != nil {
+		l.Absent = false
+		l.fault("read-stalled", c.err.Error(), "the card or its driver hangs: see dmesg, then reset the card or the server")
+		l.Health = HealthUnknown
+		return l
+	}
+	if c.known {
+		l.fault("gone", fmt.Sprintf("there was a card at %s, and there is none now", c.address), "see dmesg; reset the slot or power-cycle the server")
+		return l
+	}
 	l.fault("absent", fmt.Sprintf("the ring table names a card at %s, and there is none", c.address),
 		"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)")
 	return l
@@ -169,7 +189,13 @@ func absentLPU(c candidate) LPU {
 
 // bindRings puts the table onto the LPUs.
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
-	cabling, findings := ring.Bind(table, inv.RingCards())
+	cards := inv.RingCards()
+	for i := range cards {
+		if slices.Contains(s.known, inv.LPUs[i].Address) { // an index in the table meant it when it was here
+			cards[i].Absent = false
+		}
+	}
+	cabling, findings := ring.Bind(table, cards)
 	inv.Problems = append(inv.Problems, tableProblems(s.table.Path, findings)...)
 	if cabling == nil {
 		return

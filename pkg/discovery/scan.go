@@ -34,6 +34,9 @@ type Options struct {
 	// Expect is a table that is to be held against this machine and is not in force yet: the cards it names
 	// are looked for, and no other table is read.
 	Expect *ring.Table
+
+	known   []Address // cards that an earlier scan saw: they are missing when they are gone, and keep their index
+	readers *readers  // what hangs since an earlier scan
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or does not answer
@@ -53,8 +56,14 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 		deadline:   cmp.Or(options.CardDeadline, time.Second),
 		management: options.Management,
 		seesDev:    t.exists("dev"),
+		expect:     options.Expect,
+		known:      options.known,
+		readers:    options.readers,
+		unread:     map[Address]error{},
 	}
-	s.expect = options.Expect
+	if s.readers == nil {
+		s.readers = &readers{}
+	}
 	if options.RingTable != "" {
 		s.ringTables = []string{options.RingTable}
 	}
@@ -82,6 +91,9 @@ type scan struct {
 	ringTables []string  // asked for by the caller; none: search
 	table      *TableRef // that was read
 	expect     *ring.Table
+	known      []Address
+	unread     map[Address]error // functions of which it cannot be told what they are
+	readers    *readers
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
@@ -101,7 +113,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, numbered(addAbsent(lpus, table)), managements),
+		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table))), managements),
 		Rings:      []Ring{},
 		Problems:   append([]Finding{}, s.problems...),
 	}
@@ -144,6 +156,7 @@ type candidate struct {
 	function
 	name  string
 	index int
+	known bool // an earlier scan saw it
 }
 
 // numbered gives the LPUs their indices, in the order of their addresses.
@@ -171,6 +184,7 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 		case f.manages != nil:
 			managements[f.address] = f.manages
 		case f.err != nil:
+			s.unread[f.address] = f.err
 			s.problem(Finding{
 				Severity: SeverityWarning, ID: "unreadable-function", Subject: f.address.String(),
 				Message: fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
@@ -185,7 +199,7 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 // identify reads the ids of every function, in one goroutine because that is quickest; if anything in
 // there hangs, each in a goroutine of its own, to find out which one it is.
 func (s *scan) identify(ctx context.Context, addresses []Address) []function {
-	all, ok := within(ctx, s.deadline, func() []function {
+	all, ok := within(ctx, s.readers, "ids", s.deadline, func() []function {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
 			functions[i] = s.identifyOne(a)
@@ -197,7 +211,7 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	}
 	functions := make([]function, len(addresses))
 	inParallel(len(addresses), func(i int) {
-		f, ok := within(ctx, s.deadline, func() function { return s.identifyOne(addresses[i]) })
+		f, ok := within(ctx, s.readers, "ids of "+addresses[i].String(), s.deadline, func() function { return s.identifyOne(addresses[i]) })
 		if !ok {
 			f = function{address: addresses[i], err: fmt.Errorf("sysfs did not answer within %v", s.deadline)}
 		}
@@ -277,7 +291,7 @@ func classProblem(subsystem string, err error) Finding {
 // readMounts finds out which of the models' mounts exist on this machine.
 func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
 	for _, m := range modelsOf(lpus) {
-		mounts, ok := within(ctx, s.deadline, func() []Mount {
+		mounts, ok := within(ctx, s.readers, "mounts of "+m.Name, s.deadline, func() []Mount {
 			seen := slices.Clone(m.Mounts)
 			for i := range seen {
 				seen[i].Present = s.tree.exists(seen[i].HostPath)
@@ -312,7 +326,7 @@ func (s *scan) readCards(ctx context.Context, lpus []candidate, managements map[
 	cards := make([]LPU, len(lpus))
 	inParallel(len(lpus), func(i int) {
 		if lpus[i].model == nil {
-			cards[i] = absentLPU(lpus[i])
+			cards[i] = missingLPU(lpus[i])
 		} else {
 			cards[i] = s.readCard(ctx, lpus[i], managements)
 		}
@@ -351,22 +365,6 @@ func refuseSharedNodes(lpus []LPU) {
 			owner[n.Path] = &lpus[i]
 		}
 	}
-}
-
-// within runs read in a goroutine of its own and gives up on it when limit has passed or ctx ends. A read
-// that was given up on goes on by itself: nothing it returns later is seen.
-func within[T any](ctx context.Context, limit time.Duration, read func() T) (value T, ok bool) {
-	done := make(chan T, 1)
-	go func() { done <- read() }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case value = <-done:
-		return value, true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return value, false
 }
 
 // compiledModel is a model with its ids and rules parsed, once a scan.

@@ -29,9 +29,6 @@ const nodeIP = "192.0.2.1"
 var obstacle error
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		stub(os.Args[2:])
-	}
 	switch {
 	case os.Getuid() != 0:
 		obstacle = errors.New("root (run it with sudo)")

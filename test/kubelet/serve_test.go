@@ -3,7 +3,6 @@ package kubelet
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,15 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serve starts the plugin as a node's daemon does, or the stub as long as lpuctl has no such command.
+// serve starts the plugin as a node's daemon does.
 func (b *bed) serve(args ...string) *daemon {
 	b.t.Helper()
-	program := binary(b.t)
-	if help, _ := exec.Command(program, "serve", "--help").Output(); !strings.Contains(string(help), "--plugin-dir") {
-		program = "/proc/self/exe"
-		output(b.t, binary(b.t), "--root", nodeRoot, "cdi", "refresh")
-	}
-	return start(b.t, append([]string{program, "serve", "--root", nodeRoot}, args...)...)
+	return start(b.t, append([]string{binary(b.t), "serve", "--root", nodeRoot}, args...)...)
 }
 
 func TestPods(t *testing.T) {
@@ -154,7 +148,7 @@ func TestPluginKilled(t *testing.T) {
 // TestUpgrade: a new plugin is started before the old one is told to end; at no moment an LPU is missing.
 func TestUpgrade(t *testing.T) {
 	b := newBed(t)
-	old := b.serve()
+	old := b.serve("--overlap")
 	b.waitAllocatable(8)
 	end, result := make(chan struct{}), make(chan []int)
 	go func() {
@@ -172,7 +166,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	}()
 	for i := range 5 {
-		next := b.serve()
+		next := b.serve("--overlap")
 		eventually(t, 10*time.Second, "the new plugin registers", func() error {
 			if n := b.registrations(); n < i+2 {
 				return fmt.Errorf("%d registrations", n)

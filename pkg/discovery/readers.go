@@ -1,0 +1,55 @@
+package discovery
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// readers are the reads that were given up on and still hang in the kernel, by what they read. As long as one does,
+// nobody reads the same again: a card that hangs costs one goroutine, however often the machine is scanned.
+type readers struct {
+	mu   sync.Mutex
+	hung map[string]bool
+}
+
+func (r *readers) hangs(what string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hung[what]
+}
+
+// within runs read in a goroutine of its own and gives up on it when limit has passed or ctx ends, or at once if an
+// earlier read of the same still hangs. A read that was given up on goes on by itself: nothing it returns later is seen.
+func within[T any](ctx context.Context, r *readers, what string, limit time.Duration, read func() T) (value T, ok bool) {
+	if r.hangs(what) {
+		return value, false
+	}
+	done := make(chan T, 1)
+	ended := false // under r.mu
+	go func() {
+		v := read()
+		r.mu.Lock()
+		ended = true
+		delete(r.hung, what)
+		r.mu.Unlock()
+		done <- v
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case value = <-done:
+		return value, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !ended {
+		if r.hung == nil {
+			r.hung = map[string]bool{}
+		}
+		r.hung[what] = true
+	}
+	return value, false
+}

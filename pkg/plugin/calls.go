@@ -1,0 +1,224 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// GetDevicePluginOptions says which optional calls the kubelet should make. What the Register call says of that is
+// ignored by the kubelet.
+func (p *Plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	_, options := p.now()
+	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: options.PreStart}, nil
+}
+
+// ListAndWatch sends the list at once and then whenever it changes. It is the latest list that is sent, so a slow
+// kubelet misses what came in between, and nothing else.
+func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
+	for {
+		p.mu.Lock()
+		s, changed := p.state, p.changed
+		p.mu.Unlock()
+		if s != nil {
+			if err := stream.Send(&api.ListAndWatchResponse{Devices: s.devices}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
+}
+
+// lpus are the LPUs with these ids, by position, each once; unknown are the ids that there are none for.
+func (s *state) lpus(ids []string) (cards []int, unknown []string) {
+	for _, id := range ids {
+		if i, ok := s.byID[id]; !ok {
+			unknown = append(unknown, id)
+		} else if !slices.Contains(cards, i) {
+			cards = append(cards, i)
+		}
+	}
+	slices.Sort(cards)
+	return cards, unknown
+}
+
+// known is the state, or an error as long as there is none.
+func (p *Plugin) known() (*state, Options, error) {
+	s, options := p.now()
+	if s == nil {
+		return nil, options, status.Error(codes.Unavailable, "the LPUs of this node have not been read yet")
+	}
+	return s, options, nil
+}
+
+// GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose] and logs each decision with all that is needed
+// to make it again. Ids that it does not know are passed over as long as there are enough others.
+func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
+	s, options, err := p.known()
+	if err != nil {
+		return nil, err
+	}
+	answer := &api.PreferredAllocationResponse{}
+	for _, c := range r.ContainerRequests {
+		ids, err := p.prefer(ctx, s, options, c)
+		if err != nil {
+			return nil, err
+		}
+		answer.ContainerResponses = append(answer.ContainerResponses, &api.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+	}
+	return answer, nil
+}
+
+func (p *Plugin) prefer(ctx context.Context, s *state, options Options, r *api.ContainerPreferredAllocationRequest) ([]string, error) {
+	available, passedOver := s.lpus(r.AvailableDeviceIDs)
+	must, unknown := s.lpus(r.MustIncludeDeviceIDs)
+	if len(unknown) > 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "there is no device %s on this node", strings.Join(unknown, ", "))
+	}
+	d, err := s.inv.Decide(s.fabric, available, must, int(r.AllocationSize))
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
+	}
+	refused := options.RequireConnected && r.AllocationSize > 1 && (d.Connected == nil || !*d.Connected)
+	attributes := []any{
+		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
+		"connected", d.Connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
+	}
+	if len(passedOver) > 0 {
+		attributes = append(attributes, "unknown", passedOver)
+	}
+	if refused {
+		p.log.WarnContext(ctx, DecisionMessage, append(attributes, "refused", true)...)
+		return nil, status.Errorf(codes.ResourceExhausted, "%d connected LPUs are not free: %s", r.AllocationSize, d.Explanation.Reason)
+	}
+	p.log.InfoContext(ctx, DecisionMessage, attributes...)
+	ids := make([]string, len(d.Chosen))
+	for i, card := range d.Chosen {
+		ids[i] = ID(&s.inv.LPUs[card])
+	}
+	return ids, nil
+}
+
+// DecisionMessage is the message of the log line that holds a decision.
+const DecisionMessage = "preferred allocation"
+
+func candidates(d *discovery.Decision) [][]string {
+	sets := [][]string{}
+	for _, c := range d.Explanation.Candidates {
+		sets = append(sets, c.LPUs)
+	}
+	return sets
+}
+
+// Allocate hands out LPUs: all of a request or, if one of them is not to be had, none.
+func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
+	s, options, err := p.known()
+	if err != nil {
+		return nil, err
+	}
+	answer := &api.AllocateResponse{}
+	for _, c := range r.ContainerRequests {
+		cards, err := p.usable(s, c.DevicesIds)
+		if err != nil {
+			return nil, err
+		}
+		answer.ContainerResponses = append(answer.ContainerResponses, edits(s, options, cards))
+	}
+	return answer, nil
+}
+
+// usable checks that LPUs can be handed out at this moment.
+func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
+	cards, unknown := s.lpus(ids)
+	if len(unknown) > 0 {
+		return nil, status.Errorf(codes.NotFound, "there is no device %s on this node", strings.Join(unknown, ", "))
+	}
+	if len(cards) != len(ids) {
+		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
+	}
+	if err := p.Ready(); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
+	}
+	listed := map[string]string{}
+	for _, d := range s.devices {
+		listed[d.ID] = d.Health
+	}
+	for _, i := range cards {
+		l := &s.inv.LPUs[i]
+		if l.Usable && listed[ID(l)] == api.Healthy {
+			continue
+		}
+		why := "it is not well"
+		for _, f := range l.Reasons {
+			if f.Severity == discovery.SeverityError {
+				why = f.Message
+			}
+		}
+		return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", l.Name, ID(l), why)
+	}
+	return cards, nil
+}
+
+// edits is what a container gets with LPUs: in ring order, so that it need not find out how they are cabled.
+func edits(s *state, options Options, cards []int) *api.ContainerAllocateResponse {
+	ordered, variables := cdi.ListVariables(s.inv, s.fabric, cards)
+	response := &api.ContainerAllocateResponse{Envs: variables}
+	for _, i := range ordered {
+		l := &s.inv.LPUs[i]
+		if options.Strategy == CDI {
+			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: options.Kind + "=" + cdi.AddressName(l.Address)})
+			continue
+		}
+		addEdits(response, l)
+	}
+	return response
+}
+
+// addEdits is what the CDI spec would say of an LPU.
+func addEdits(response *api.ContainerAllocateResponse, l *discovery.LPU) {
+	for _, n := range l.Nodes {
+		response.Devices = append(response.Devices, &api.DeviceSpec{ContainerPath: n.Path, HostPath: n.Path, Permissions: "rw"})
+	}
+	for _, m := range l.Mounts {
+		to := m.ContainerPath
+		if to == "" {
+			to = m.HostPath
+		}
+		same := func(have *api.Mount) bool { return have.ContainerPath == to }
+		if m.Present && !slices.ContainsFunc(response.Mounts, same) {
+			response.Mounts = append(response.Mounts, &api.Mount{ContainerPath: to, HostPath: m.HostPath, ReadOnly: true})
+		}
+	}
+	for _, variable := range l.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		response.Envs[name] = value
+	}
+	if l.DriverVersion != "" {
+		response.Envs["LPU_DRIVER_VERSION"] = l.DriverVersion
+	}
+}
+
+// PreStartContainer checks that LPUs are as they should be, and touches nothing: another pod may use the same card by
+// its other functions, and the kubelet calls this before each restart too.
+func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
+	s, _, err := p.known()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.usable(s, r.DevicesIds); err != nil {
+		return nil, err
+	}
+	return &api.PreStartContainerResponse{}, nil
+}

@@ -1,0 +1,68 @@
+package plugin
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+)
+
+// DefaultResource is the extended resource that pods ask for.
+const DefaultResource = "hyperaccel.ai/lpu"
+
+// Options say how LPUs are handed out.
+type Options struct {
+	Strategy Strategy
+	// Kind of the CDI devices, and the spec that must define them before the kubelet hears their names.
+	Kind string
+	Spec cdi.File
+	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it what there is.
+	RequireConnected bool
+	NUMA             NUMA
+	// PreStart makes the kubelet ask before each start of a container, its restarts included, whether its LPUs are
+	// still there and usable.
+	PreStart bool
+}
+
+// Strategy is how a container gets its LPUs.
+type Strategy string
+
+// The strategies.
+const (
+	CDI         Strategy = "cdi-cri"      // names of CDI devices, for the runtime to resolve
+	DeviceSpecs Strategy = "device-specs" // nodes, mounts and variables, for runtimes without CDI
+)
+
+// NUMA says whether the kubelet is told the NUMA node of each LPU. If it is, and its Topology Manager has a policy, it
+// narrows down the free LPUs by NUMA node before it asks which are connected, or does not ask at all.
+type NUMA string
+
+// The settings.
+const (
+	NUMAOff  NUMA = "off"
+	NUMAOn   NUMA = "on"
+	NUMAAuto NUMA = "auto" // on where no ring crosses NUMA nodes
+)
+
+// Validate tells which option is none of those there are.
+func (o *Options) Validate() error {
+	switch {
+	case o.Strategy != CDI && o.Strategy != DeviceSpecs:
+		return fmt.Errorf("device list strategy %q: expected %s or %s", o.Strategy, CDI, DeviceSpecs)
+	case o.NUMA != NUMAOff && o.NUMA != NUMAOn && o.NUMA != NUMAAuto:
+		return fmt.Errorf("numa %q: expected %s, %s or %s", o.NUMA, NUMAOff, NUMAOn, NUMAAuto)
+	}
+	return nil
+}
+
+// ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,
+// dots, hyphens (and underscores in NAME), the domain not one of Kubernetes' own
+// (k8s.io/kubernetes pkg/apis/core/v1/helper, IsExtendedResourceName).
+func ValidateResource(name string) error {
+	form := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	own := regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
+	if !form.MatchString(name) || own.MatchString(name) || len(name) > 253 {
+		return fmt.Errorf("%q is not the name of an extended resource", name)
+	}
+	return nil
+}
