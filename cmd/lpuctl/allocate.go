@@ -16,6 +16,7 @@ import (
 
 func newAllocateCommand(a *app) *cobra.Command {
 	var f format
+	var replay string
 	w := wish{size: 1}
 	cmd := &cobra.Command{
 		Use:   "allocate",
@@ -30,16 +31,26 @@ How the choice is made: docs/allocation.md.`,
   lpuctl allocate -n 2 -o wide                    # every candidate, best first
   podman run --device "$(lpuctl allocate -n 4 -o name)" IMAGE
   lpuctl allocate -n 4 --available 0,1,4,5,6,7    # what if only these were free?
-  lpuctl allocate -n 2 --must-include lpu3 --require-connected -o json`,
+  lpuctl allocate -n 2 --must-include lpu3 --require-connected -o json
+  lpuctl allocate --replay serve.log              # would today's rule and ring decide the same?`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.allocate(cmd.Context(), w, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if replay != "" {
+				return a.replay(cmd.Context(), replay, f)
+			}
+			return a.allocate(cmd.Context(), w, f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&w.size, "count", "n", w.size, "how many LPUs")
 	flags.StringSliceVar(&w.available, "available", nil, "the free LPUs, by name, index or PCI address (default: those that are usable and used by nobody)")
 	flags.StringSliceVar(&w.must, "must-include", nil, "LPUs that have to be among them")
+	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
 	flags.BoolVar(&w.connected, "require-connected", false, "exit 3 rather than name LPUs that are not connected")
+	for _, other := range []string{"count", "available", "must-include", "require-connected"} {
+		cmd.MarkFlagsMutuallyExclusive("replay", other)
+	}
 	a.ringTableFlag(cmd)
 	for _, flag := range []string{"available", "must-include"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, a.completeLPUList)

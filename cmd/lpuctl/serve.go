@@ -246,7 +246,9 @@ func (s *servant) with(ctx context.Context, c ServeConfig, wait func() bool) (bo
 	go discovery.Watch(watching, s.app.root, scan, interval,
 		func(inv *discovery.Inventory) {
 			s.plugin.Update(watching, inv)
-			s.looked.Store(time.Now().UnixNano())
+			if s.looked.Swap(time.Now().UnixNano()) == 0 { // the kubelet may be away for long: that is no failure to start
+				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+			}
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 		},
 		func(err error) { s.app.log.Error("the machine cannot be read", "error", err) })
@@ -285,21 +287,8 @@ func (s *servant) register(ctx context.Context, c ServeConfig) error {
 		server.Run(ctx)
 		close(ended)
 	}()
-	go s.tellReady(ctx, server)
 	go s.listen(ctx, c.Listen, server)
 	return nil
-}
-
-// tellReady tells systemd as soon as the kubelet has the list.
-func (s *servant) tellReady(ctx context.Context, server *plugin.Server) {
-	for server.Ready() != nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
 // listen serves /healthz and /readyz. That the address is taken, by an instance that is about to end for example, is

@@ -130,7 +130,7 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 	}
 	answer := &api.AllocateResponse{}
 	for _, c := range r.ContainerRequests {
-		cards, err := p.usable(s, c.DevicesIds)
+		cards, err := s.usable(c.DevicesIds)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 }
 
 // usable checks that LPUs can be handed out at this moment.
-func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
+func (s *state) usable(ids []string) ([]int, error) {
 	cards, unknown := s.lpus(ids)
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.NotFound, "there is no device %s on this node", strings.Join(unknown, ", "))
@@ -148,7 +148,7 @@ func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := p.Ready(); err != nil {
+	if err := s.fresh(); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
 	}
 	listed := map[string]string{}
@@ -217,7 +217,7 @@ func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRe
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.usable(s, r.DevicesIds); err != nil {
+	if _, err := s.usable(r.DevicesIds); err != nil {
 		return nil, err
 	}
 	return &api.PreStartContainerResponse{}, nil

@@ -173,13 +173,19 @@ func (p *Plugin) Reload(options Options) {
 func (p *Plugin) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.state == nil:
+	if p.state == nil {
 		return errors.New("the machine has not been read yet")
-	case time.Since(p.state.at) > stale:
-		return fmt.Errorf("the machine was read %v ago for the last time", time.Since(p.state.at).Round(time.Second))
-	case p.checked.err != nil:
-		return p.checked.err
+	}
+	if err := p.state.fresh(); err != nil {
+		return err
+	}
+	return p.checked.err
+}
+
+// fresh tells whether the state is young enough to act upon.
+func (s *state) fresh() error {
+	if age := time.Since(s.at); age > stale {
+		return fmt.Errorf("the machine was read %v ago for the last time", age.Round(time.Second))
 	}
 	return nil
 }

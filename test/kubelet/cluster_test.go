@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -132,15 +131,11 @@ func TestCluster(t *testing.T) {
 // TestManifest: the API server knows every field of what we ship, and applying it once more changes nothing.
 func TestManifest(t *testing.T) {
 	newCluster(t)
-	path := "../../packaging/kubernetes/lpuctl.yaml"
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		path = "testdata/manifest.yaml"
-	}
 	// A dry run alone would not do: it makes no namespace for the objects that follow.
-	if out, err := kubectl("", "apply", "--validate=strict", "-f", path); err != nil || strings.Contains(out, "Warning") {
+	if out, err := kubectl("", "apply", "--validate=strict", "-f", manifest); err != nil || strings.Contains(out, "Warning") {
 		t.Errorf("%v %s", err, out)
 	}
-	out, err := kubectl("", "apply", "--dry-run=server", "--validate=strict", "-f", path)
+	out, err := kubectl("", "apply", "--dry-run=server", "--validate=strict", "-f", manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +143,7 @@ func TestManifest(t *testing.T) {
 	if slices.ContainsFunc(objects, func(line string) bool { return !strings.Contains(line, " unchanged ") }) {
 		t.Errorf("applying it again changes something:\n%s", out)
 	}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}

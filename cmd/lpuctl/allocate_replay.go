@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/pkg/ring"
+)
+
+// loggedDecision is a line of the log of `lpuctl serve --log-format json`.
+type loggedDecision struct {
+	Message     string   `json:"msg"`
+	Time        string   `json:"time"`
+	Size        int      `json:"size"`
+	Available   []string `json:"available"`
+	MustInclude []string `json:"mustInclude"`
+	Chosen      []string `json:"chosen"`
+}
+
+// replayed is a decision that was made again.
+type replayed struct {
+	Line   int      `json:"line"`
+	Time   string   `json:"time,omitempty"`
+	Size   int      `json:"size"`
+	Logged []string `json:"logged"`
+	Now    []string `json:"now"`
+	Same   bool     `json:"same"`
+	Reason string   `json:"reason"` // of the answer now, or why there is none
+}
+
+// replay makes the decisions of a log again, on this node.
+func (a *app) replay(ctx context.Context, name string, f format) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	inv, err := a.scan(ctx, discovery.Options{})
+	if err != nil {
+		return err
+	}
+	a.report(inv.Problems)
+	results, err := replayLog(inv, name, data)
+	if err != nil {
+		return err
+	}
+	if f == formatJSON || f == formatYAML {
+		err = writeDocument(a.out, f, results)
+	} else {
+		var rows [][]string
+		for _, r := range results {
+			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), strings.Join(r.Logged, " "), strings.Join(r.Now, " "), yesNo(r.Same), r.Reason})
+		}
+		err = writeTable(a.out, []string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
+	}
+	if err == nil && slices.ContainsFunc(results, func(r replayed) bool { return !r.Same }) {
+		err = found()
+	}
+	return err
+}
+
+// replayLog finds the decisions in a log. Other lines are passed over, whatever they are.
+func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, error) {
+	results := []replayed{}
+	fabric := inv.Fabric()
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, len(data)+1)
+	for line := 1; lines.Scan(); line++ {
+		var d loggedDecision
+		text := lines.Bytes()
+		if i := bytes.IndexByte(text, '{'); i >= 0 { // what collects logs may put something before
+			text = text[i:]
+		}
+		if json.Unmarshal(text, &d) != nil || d.Message != plugin.DecisionMessage {
+			continue
+		}
+		r := replayed{Line: line, Time: d.Time, Size: d.Size, Logged: emptyNotNull(d.Chosen), Now: []string{}}
+		decision, err := d.again(inv, fabric)
+		if err != nil {
+			r.Reason = err.Error()
+		} else {
+			r.Now, r.Reason, r.Same = decision.LPUs, decision.Explanation.Reason, slices.Equal(decision.LPUs, d.Chosen)
+		}
+		results = append(results, r)
+	}
+	if len(results) == 0 {
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("%s: there is no decision in it", name), hint: "decisions are logged by lpuctl serve --log-level info --log-format json"}
+	}
+	return results, lines.Err()
+}
+
+// again makes the decision on this node.
+func (d *loggedDecision) again(inv *discovery.Inventory, f *ring.Fabric) (*discovery.Decision, error) {
+	var lists [2][]int
+	for i, names := range [...][]string{d.Available, d.MustInclude} {
+		for _, n := range names {
+			l, err := inv.Find(n)
+			if err != nil {
+				return nil, err
+			}
+			lists[i] = append(lists[i], l.Index)
+		}
+	}
+	return inv.Decide(f, lists[0], lists[1], d.Size)
+}

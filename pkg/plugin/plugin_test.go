@@ -1,0 +1,589 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+// rig is a simulated server with a plugin.
+type rig struct {
+	t      *testing.T
+	root   string
+	plugin *Plugin
+	log    *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newRig(t *testing.T, node simulate.Node, change func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, root: filepath.Join(t.TempDir(), "node"), log: &lockedBuffer{}}
+	if _, err := node.Write(r.root); err != nil {
+		t.Fatal(err)
+	}
+	file, err := cdi.Locate(r.root, cdi.DefaultSpecDir, cdi.DefaultKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{Strategy: CDI, Kind: cdi.DefaultKind, Spec: file, NUMA: NUMAOff}
+	if change != nil {
+		change(&options)
+	}
+	r.plugin = New(options, slog.New(slog.NewJSONHandler(r.log, nil)))
+	return r
+}
+
+func orion(t *testing.T) *rig {
+	return newRig(t, simulate.Node{Profile: "orion"}, nil)
+}
+
+// scan reads the server once and tells the plugin.
+func (r *rig) scan() *discovery.Inventory {
+	r.t.Helper()
+	inv, err := discovery.Scan(r.t.Context(), r.root, discovery.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.plugin.Update(r.t.Context(), inv)
+	return inv
+}
+
+// watch has the plugin told of the server every few milliseconds until the test ends.
+func (r *rig) watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory) { r.plugin.Update(ctx, inv) }, func(err error) { r.t.Error(err) })
+	})
+	r.t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+}
+
+var orionIDs = []string{
+	"pci-0000-43-00.1", "pci-0000-44-00.1", "pci-0000-45-00.1", "pci-0000-46-00.1",
+	"pci-0000-83-00.1", "pci-0000-84-00.1", "pci-0000-85-00.1", "pci-0000-86-00.1",
+}
+
+func ids(cards ...int) []string {
+	list := []string{}
+	for _, i := range cards {
+		list = append(list, orionIDs[i])
+	}
+	return list
+}
+
+func (r *rig) devices() []*api.Device {
+	s, _ := r.plugin.now()
+	return s.devices
+}
+
+func (r *rig) prefer(size int32, must []string, available ...string) ([]string, error) {
+	a, err := r.plugin.GetPreferredAllocation(r.t.Context(), &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
+		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: size},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return a.ContainerResponses[0].DeviceIDs, nil
+}
+
+func (r *rig) allocate(ids ...string) (*api.ContainerAllocateResponse, error) {
+	a, err := r.plugin.Allocate(r.t.Context(), &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}})
+	if err != nil {
+		return nil, err
+	}
+	return a.ContainerResponses[0], nil
+}
+
+func TestInvariant2SpecIsThereBeforeAnyName(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	a, err := r.allocate(ids(2, 3)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, options := r.plugin.now()
+	data, err := os.ReadFile(options.Spec.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range a.CdiDevices {
+		if name := strings.TrimPrefix(d.Name, cdi.DefaultKind+"="); !strings.Contains(string(data), `"`+name+`"`) {
+			t.Errorf("%s is handed out and not in the spec", d.Name)
+		}
+	}
+}
+
+func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"a file in place of the directory": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"another file defines our devices": func(dir string) error {
+			return write(dir, "other.json", `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu", "devices": [{"name": "lpu0", "containerEdits": {"env": ["A=B"]}}]}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := orion(t)
+			_, options := r.plugin.now()
+			dir := filepath.Dir(options.Spec.Path)
+			if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			r.scan()
+			for _, d := range r.devices() {
+				if d.Health != api.Unhealthy {
+					t.Errorf("%s is %s, and its name resolves to nothing", d.ID, d.Health)
+				}
+			}
+			if _, err := r.allocate(ids(0)...); err == nil {
+				t.Error("handed out a name that does not resolve")
+			}
+			if err := r.plugin.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
+				t.Errorf("ready: %v, log: %s", err, r.log)
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			r.scan()
+			if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Ready() != nil {
+				t.Errorf("after the fault: %v, %v", err, r.plugin.Ready())
+			}
+		})
+	}
+}
+
+func write(dir, name, content string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644)
+}
+
+func TestInvariant2SpecIsWrittenOnlyWhereNeeded(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	_, options := r.plugin.now()
+	before, err := os.Stat(options.Spec.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if after, err := os.Stat(options.Spec.Path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a spec that names the right nodes was written again (%v)", err)
+	}
+	if err := os.Remove(options.Spec.Path); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if _, err := os.Stat(options.Spec.Path); err != nil {
+		t.Errorf("a spec that somebody removed does not come back: %v", err)
+	}
+	wrong, err := os.ReadFile(options.Spec.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong = bytes.ReplaceAll(wrong, []byte("renderD134"), []byte("renderD200"))
+	if err := os.WriteFile(options.Spec.Path, wrong, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if now, err := os.ReadFile(options.Spec.Path); err != nil || bytes.Contains(now, []byte("renderD200")) {
+		t.Errorf("a spec that names a wrong node stays (%v)", err)
+	}
+}
+
+func TestInvariant9IDsAreThoseOfTheSlot(t *testing.T) {
+	r := orion(t)
+	inv := r.scan()
+	for i := range inv.LPUs {
+		if id := ID(&inv.LPUs[i]); id != orionIDs[i] || len(id) > 63 {
+			t.Errorf("LPU %d is %s", i, id)
+		}
+	}
+}
+
+func TestInvariant10ListIsInRingOrder(t *testing.T) {
+	r := newRig(t, simulate.Node{Profile: "orion"}, nil)
+	table := `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "RingTable", "rings": [["lpu0", "lpu4", "lpu1", "lpu5", "lpu2", "lpu6", "lpu3", "lpu7"]]}`
+	if err := write(filepath.Join(r.root, "etc/lpuctl"), "ring.yaml", table); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	var got []string
+	for _, d := range r.devices() {
+		got = append(got, d.ID)
+	}
+	if diff := cmp.Diff(ids(0, 4, 1, 5, 2, 6, 3, 7), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInvariant11LostLPUStaysUnhealthy(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	card := filepath.Join(r.root, "sys/bus/pci/devices/0000:45:00.1")
+	if err := os.Rename(card, filepath.Join(r.root, "away")); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if got := r.devices(); len(got) != 8 || healthOf(got, orionIDs[2]) != api.Unhealthy || healthOf(got, orionIDs[3]) != api.Healthy {
+		t.Errorf("the list is %v", got)
+	}
+	if _, err := r.allocate(orionIDs[2]); err == nil {
+		t.Error("handed out an LPU that is gone")
+	}
+	if err := os.Rename(filepath.Join(r.root, "away"), card); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if h := healthOf(r.devices(), orionIDs[2]); h != api.Healthy {
+		t.Errorf("the LPU that came back is %s", h)
+	}
+}
+
+func healthOf(devices []*api.Device, id string) string {
+	for _, d := range devices {
+		if d.ID == id {
+			return d.Health
+		}
+	}
+	return "not listed"
+}
+
+// TestInvariant11LostLPUKeepsIndexAndRing: those that stay are called as before, and are as connected as before.
+func TestInvariant11LostLPUKeepsIndexAndRing(t *testing.T) {
+	r := orion(t)
+	r.watch()
+	eventually(t, "the plugin knows the server", func() bool { return r.plugin.listed() })
+	if err := os.Rename(filepath.Join(r.root, "sys/bus/pci/devices/0000:45:00.1"), filepath.Join(r.root, "away")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "LPU 2 is gone", func() bool { return healthOf(r.devices(), orionIDs[2]) == api.Unhealthy })
+	chosen, err := r.prefer(4, nil, ids(0, 1, 3, 4, 6, 7)...)
+	if diff := cmp.Diff(ids(6, 7, 0, 1), chosen); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	a, err := r.allocate(chosen...)
+	if err != nil || a.Envs["LPU_VISIBLE_DEVICES"] != "6,7,0,1" || a.Envs["LPU_CONNECTED"] != "true" {
+		t.Errorf("%v %v", a, err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 20 s still not: %s", what)
+		}
+	}
+}
+
+func TestInvariant13HealthComesBackAndIsExplained(t *testing.T) {
+	r := orion(t)
+	r.watch()
+	eventually(t, "all are healthy", func() bool { return r.plugin.listed() && healthOf(r.devices(), orionIDs[5]) == api.Healthy })
+	driver := filepath.Join(r.root, "sys/bus/pci/devices/0000:84:00.1/driver")
+	target, err := os.Readlink(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(driver); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "LPU 5 is unhealthy", func() bool { return healthOf(r.devices(), orionIDs[5]) == api.Unhealthy })
+	if !strings.Contains(r.log.String(), "no driver is bound to it") {
+		t.Errorf("the log does not say why: %s", r.log)
+	}
+	if err := os.Symlink(target, driver); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	eventually(t, "LPU 5 is healthy again", func() bool { return healthOf(r.devices(), orionIDs[5]) == api.Healthy })
+	if took := time.Since(back); took < 2900*time.Millisecond {
+		t.Errorf("it was taken for well after %v", took)
+	}
+}
+
+func TestInvariant14NothingBeforeTheFirstLook(t *testing.T) {
+	r := orion(t)
+	if _, err := r.prefer(1, nil, ids(0)...); err == nil {
+		t.Error("preferred an LPU that nobody has looked at")
+	}
+	if _, err := r.allocate(ids(0)...); err == nil {
+		t.Error("handed out an LPU that nobody has looked at")
+	}
+	// An LPU of which nothing is known is not healthy, and one of which nothing is known any more is as it was.
+	inv := r.scan()
+	unknown := *inv
+	unknown.LPUs = slices.Clone(inv.LPUs)
+	unknown.LPUs[3].Health = discovery.HealthUnknown
+	r.plugin.Update(t.Context(), &unknown)
+	if h := healthOf(r.devices(), orionIDs[3]); h != api.Healthy {
+		t.Errorf("was healthy, now unknown, listed as %s", h)
+	}
+	fresh := New(Options{Strategy: DeviceSpecs}, slog.New(slog.DiscardHandler))
+	fresh.Update(t.Context(), &unknown)
+	if h := healthOf(fresh.state.devices, orionIDs[3]); h != api.Unhealthy {
+		t.Errorf("unknown from the start, listed as %s", h)
+	}
+}
+
+func TestInvariant15Preferred(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	for name, c := range map[string]struct {
+		size      int32
+		must      []string
+		available []string
+		want      []string
+	}{
+		"half the ring":            {4, nil, ids(0, 1, 2, 3, 4, 5, 6, 7), ids(0, 1, 2, 3)},
+		"around the end":           {4, nil, ids(3, 6, 7, 0, 1), ids(6, 7, 0, 1)},
+		"with one that must be in": {2, ids(5), ids(0, 1, 2, 3, 4, 5), ids(4, 5)},
+		"not connected":            {3, nil, ids(1, 2, 4, 6), ids(1, 2, 4)},
+		"all there are":            {2, nil, ids(2, 6), ids(2, 6)},
+		"unknown among them":       {2, nil, append(ids(2, 3), "pci-0000-99-00.1"), ids(2, 3)},
+		"twice the same":           {2, nil, ids(2, 2, 3, 3), ids(2, 3)},
+	} {
+		got, err := r.prefer(c.size, c.must, c.available...)
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+	for name, c := range map[string]struct {
+		size      int32
+		must      []string
+		available []string
+	}{
+		"none":                  {0, nil, ids(0)},
+		"less than none":        {-3, nil, ids(0)},
+		"more than there are":   {3, nil, ids(0, 1)},
+		"unknown must":          {1, []string{"gpu0"}, ids(0, 1)},
+		"must is not available": {1, ids(5), ids(0, 1)},
+		"too many musts":        {1, ids(0, 1), ids(0, 1)},
+		"unknown only":          {1, nil, []string{"", "\x00", "pci-0000-99-00.1"}},
+	} {
+		if got, err := r.prefer(c.size, c.must, c.available...); err == nil {
+			t.Errorf("%s: chose %v", name, got)
+		}
+	}
+	r.plugin.Reload(Options{Strategy: DeviceSpecs, RequireConnected: true})
+	if got, err := r.prefer(3, nil, ids(1, 2, 4, 6)...); err == nil || !strings.Contains(err.Error(), "no set is connected") {
+		t.Errorf("strict: %v %v", got, err)
+	}
+	if _, err := r.prefer(1, nil, ids(4)...); err != nil {
+		t.Errorf("strict, one LPU: %v", err)
+	}
+}
+
+func TestInvariant16Allocate(t *testing.T) {
+	r := orion(t)
+	inv := r.scan()
+	want := &api.ContainerAllocateResponse{
+		Envs: map[string]string{"LPU_VISIBLE_DEVICES": "6,7,0,1", "LPU_RING_ORDER": "2,3,0,1", "LPU_CONNECTED": "true", "NUM_LPU_DEVICES": "4"},
+	}
+	for _, id := range ids(6, 7, 0, 1) {
+		want.CdiDevices = append(want.CdiDevices, &api.CDIDevice{Name: "hyperaccel.ai/lpu=" + id})
+	}
+	for range 2 { // the kubelet may ask again for the same pod
+		got, err := r.allocate(ids(1, 7, 0, 6)...)
+		if err != nil || got.String() != want.String() {
+			t.Errorf("%v: got\n%v want\n%v", err, got, want)
+		}
+	}
+	for name, list := range map[string][]string{
+		"unknown": {"lpu0"}, "one unknown": append(ids(1), "pci-0000-99-00.1"), "twice": ids(1, 1), "empty name": {""},
+	} {
+		if got, err := r.allocate(list...); err == nil {
+			t.Errorf("%s: handed out %v", name, got)
+		}
+	}
+	several, err := r.plugin.Allocate(t.Context(), &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids(0)}, {DevicesIds: ids(3)}, {}}})
+	if err != nil || len(several.ContainerResponses) != 3 || several.ContainerResponses[1].Envs["LPU_VISIBLE_DEVICES"] != "3" {
+		t.Errorf("three requests: %v %v", several, err)
+	}
+	old := *inv
+	r.plugin.mu.Lock()
+	r.plugin.state.at = time.Now().Add(-time.Hour)
+	r.plugin.mu.Unlock()
+	if _, err := r.allocate(ids(0)...); err == nil {
+		t.Error("handed out an LPU that nobody has looked at for an hour")
+	}
+	r.plugin.Update(t.Context(), &old)
+	if _, err := r.allocate(ids(0)...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeviceSpecs(t *testing.T) {
+	r := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.Strategy = DeviceSpecs })
+	r.scan()
+	got, err := r.allocate(ids(0, 1)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, d := range got.Devices {
+		paths = append(paths, d.HostPath+" "+d.ContainerPath+" "+d.Permissions)
+	}
+	if diff := cmp.Diff([]string{"/dev/dri/renderD134 /dev/dri/renderD134 rw", "/dev/dri/renderD135 /dev/dri/renderD135 rw"}, paths); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.CdiDevices) != 0 || len(got.Mounts) == 0 || !got.Mounts[0].ReadOnly || got.Envs["XILINX_XRT"] == "" || got.Envs["LPU_VISIBLE_DEVICES"] != "0,1" {
+		t.Errorf("got %v", got)
+	}
+	_, options := r.plugin.now()
+	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
+		t.Errorf("a spec was written: %v", err)
+	}
+}
+
+func TestInvariant17PreStart(t *testing.T) {
+	r := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.PreStart = true })
+	r.scan()
+	if o, err := r.plugin.GetDevicePluginOptions(t.Context(), nil); err != nil || !o.PreStartRequired {
+		t.Errorf("%v %v", o, err)
+	}
+	check := func(list ...string) error {
+		_, err := r.plugin.PreStartContainer(t.Context(), &api.PreStartContainerRequest{DevicesIds: list})
+		return err
+	}
+	for range 2 {
+		if err := check(ids(4, 5)...); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(r.root, "sys/bus/pci/devices/0000:84:00.1/driver")); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if err := check(ids(4, 5)...); err == nil {
+		t.Error("a container may start on an LPU without its driver")
+	}
+	if err := check(ids(4)...); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInvariant18NoCallWaitsForTheMachine: while the spec's lock is held by somebody else, and so Update stands, calls
+// are answered.
+func TestInvariant18NoCallWaitsForTheMachine(t *testing.T) {
+	r := orion(t)
+	inv := r.scan()
+	ctx, cancel := context.WithCancel(context.Background())
+	_, options := r.plugin.now()
+	if err := os.Remove(options.Spec.Path); err != nil {
+		t.Fatal(err)
+	}
+	unlock := holdLock(t, filepath.Dir(options.Spec.Path))
+	var wg sync.WaitGroup
+	wg.Go(func() { r.plugin.Update(ctx, inv) })
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	if _, err := r.prefer(2, nil, ids(0, 1, 2)...); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.allocate(ids(0, 1)...); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("calls waited for %v", took)
+	}
+	cancel()
+	unlock()
+	wg.Wait()
+}
+
+func TestNUMA(t *testing.T) {
+	nodes := func(d *api.Device) int { return len(d.GetTopology().GetNodes()) }
+	for _, c := range []struct {
+		profile string
+		numa    NUMA
+		want    int
+	}{{"orion", NUMAOff, 0}, {"orion", NUMAOn, 1}, {"orion", NUMAAuto, 0}, {"lpu", NUMAAuto, 1}} {
+		r := newRig(t, simulate.Node{Profile: c.profile, LPUs: 8}, func(o *Options) { o.NUMA = c.numa })
+		r.scan()
+		for _, d := range r.devices() {
+			if nodes(d) != c.want {
+				t.Errorf("%s, numa %s: %s has %d NUMA nodes, not %d", c.profile, c.numa, d.ID, nodes(d), c.want)
+			}
+		}
+	}
+}
+
+// TestDecisionsAreLogged: each with all that is needed to make it again.
+func TestDecisionsAreLogged(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	if _, err := r.prefer(2, ids(5), ids(1, 2, 4, 5, 6)...); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
+	var got struct {
+		Msg                            string
+		Size                           int
+		Available, MustInclude, Chosen []string
+		Connected                      bool
+		FreeAfter, Candidates          [][]string
+		Reason                         string
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Msg != DecisionMessage || got.Size != 2 || len(got.Available) != 5 || len(got.Candidates) != 2 || !got.Connected || len(got.FreeAfter) == 0 || got.Reason == "" ||
+		!slices.Equal(got.MustInclude, []string{"lpu5"}) || len(got.Chosen) != 2 {
+		t.Errorf("logged %+v", got)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"hyperaccel.ai/lpu": true, "example.com/LPU_x.1": true, "lpu": false, "": false, "kubernetes.io/lpu": false, "x.kubernetes.io/lpu": false,
+		"requests.hyperaccel.ai/lpu": false, "Hyper.ai/lpu": false, "hyperaccel.ai/lpu/x": false, "hyperaccel.ai/": false, "-a.b/c": false,
+	} {
+		if err := ValidateResource(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if err := (&Options{Strategy: "volume", NUMA: NUMAOff}).Validate(); err == nil {
+		t.Error("an unknown strategy is taken")
+	}
+	if err := (&Options{Strategy: CDI, NUMA: "maybe"}).Validate(); err == nil {
+		t.Error("an unknown setting of NUMA is taken")
+	}
+}

@@ -1,0 +1,538 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+func holdLock(t *testing.T, dir string) (unlock func()) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, ".hyperaccel.ai-lpu.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = f.Close() }
+}
+
+// instance is one running plugin server.
+type instance struct {
+	server *Server
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (r *rig) serve(k *kubelet, overlap bool) *instance {
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &instance{
+		server: &Server{Plugin: r.plugin, Dir: k.dir, Resource: DefaultResource, Overlap: overlap, Log: slog.New(slog.NewJSONHandler(r.log, nil))},
+		cancel: cancel, done: make(chan struct{}),
+	}
+	go func() {
+		i.server.Run(ctx)
+		close(i.done)
+	}()
+	r.t.Cleanup(i.end)
+	return i
+}
+
+func (i *instance) end() {
+	i.cancel()
+	<-i.done
+}
+
+func bothRules(t *testing.T, test func(t *testing.T, rules rules)) {
+	t.Run("1.36", func(t *testing.T) { test(t, rules136) })
+	t.Run("1.37", func(t *testing.T) { test(t, rules137) })
+}
+
+func (k *kubelet) sockets() []string {
+	sockets, _ := filepath.Glob(filepath.Join(k.dir, socketPrefix+"*"))
+	return sockets
+}
+
+func TestInvariant1OptionsComeFromThePlugin(t *testing.T) {
+	bothRules(t, func(t *testing.T, rules rules) {
+		r, k := orion(t), newKubelet(t, rules)
+		k.start()
+		r.scan()
+		r.serve(k, false)
+		k.wait(8)
+		if e := k.primary(); !e.options.GetPreferredAllocationAvailable || e.options.PreStartRequired {
+			t.Errorf("options %v", e.options)
+		}
+	})
+}
+
+// TestInvariant3RestartsOfTheKubelet: a thousand, each with a new socket, none of which is stuck.
+func TestInvariant3RestartsOfTheKubelet(t *testing.T) {
+	restarts := 1000
+	if testing.Short() {
+		restarts = 50
+	}
+	bothRules(t, func(t *testing.T, rules rules) {
+		t.Parallel()
+		r, k := orion(t), newKubelet(t, rules)
+		k.start()
+		r.scan()
+		i := r.serve(k, false)
+		var took []time.Duration
+		for range restarts {
+			k.wait(8)
+			k.restart()
+			start := time.Now()
+			k.wait(8)
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		t.Logf("from kubelet.sock to a list of 8: median %v, 99th of 100 %v, longest %v", took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		if len(k.refused) > 0 && rules == rules137 {
+			for _, why := range k.refused {
+				if strings.Contains(why, "already connected") {
+					t.Fatalf("a socket was registered twice: %s", why)
+				}
+			}
+		}
+		i.end()
+		if left := k.sockets(); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+}
+
+func TestInvariant4OneRegistrationAtATime(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	r.scan()
+	r.serve(k, false)
+	k.wait(8)
+	time.Sleep(3 * pollInterval / 2)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.registers != 1 || len(k.endpoints) != 1 {
+		t.Errorf("registered %d times, %d plugins", k.registers, len(k.endpoints))
+	}
+}
+
+// TestInvariant5SignsOfARestart: each by itself brings the plugin back.
+func TestInvariant5SignsOfARestart(t *testing.T) {
+	for name, sign := range map[string]func(k *kubelet){
+		"own socket gone": func(k *kubelet) { _ = os.Remove(k.sockets()[0]) },
+		"stream ended":    func(k *kubelet) { _ = k.primary().conn.Close() },
+		"new kubelet.sock": func(k *kubelet) {
+			listener, err := net.Listen("unix", filepath.Join(k.dir, "next.sock"))
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			listener.(*net.UnixListener).SetUnlinkOnClose(false)
+			go func() { _ = k.server.Serve(listener) }()
+			if err := os.Rename(filepath.Join(k.dir, "next.sock"), filepath.Join(k.dir, "kubelet.sock")); err != nil {
+				k.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, k := orion(t), newKubelet(t, rules137)
+			k.start()
+			r.scan()
+			r.serve(k, false)
+			k.wait(8)
+			sign(k)
+			eventually(t, "it registers again", func() bool {
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				return k.registers == 2
+			})
+			k.wait(8)
+		})
+	}
+}
+
+func TestInvariant6KubeletIsNotThere(t *testing.T) {
+	t.Run("no directory", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		if err := os.Remove(k.dir); err != nil {
+			t.Fatal(err)
+		}
+		r.scan()
+		i := r.serve(k, false)
+		time.Sleep(300 * time.Millisecond)
+		if err := i.server.Ready(); err == nil {
+			t.Error("ready without a kubelet")
+		}
+		if err := os.Mkdir(k.dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		k.start()
+		start := time.Now()
+		k.wait(8)
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("registered after %v", took)
+		}
+		eventually(t, "ready", func() bool { return i.server.Ready() == nil })
+	})
+	t.Run("refuses", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		k.start()
+		k.stop() // its socket stays, and nobody listens
+		r.scan()
+		r.serve(k, false)
+		time.Sleep(time.Second)
+		if attempts := strings.Count(r.log.String(), "not registered"); attempts < 2 || attempts > 10 {
+			t.Errorf("%d attempts in a second", attempts)
+		}
+		k.start()
+		k.wait(8)
+	})
+	t.Run("hangs", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		listener, err := net.Listen("unix", filepath.Join(k.dir, "kubelet.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.scan()
+		i := r.serve(k, false)
+		time.Sleep(100 * time.Millisecond)
+		start := time.Now()
+		i.end()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("a kubelet that hangs holds up the end by %v", took)
+		}
+		_ = listener.Close()
+	})
+	t.Run("read-only, a file", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		k.dir = filepath.Join(k.dir, "file")
+		if err := os.WriteFile(k.dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.scan()
+		i := r.serve(k, false)
+		eventually(t, "it says why", func() bool { return strings.Contains(r.log.String(), "not a directory") })
+		i.end()
+	})
+	t.Run("path too long", func(t *testing.T) {
+		r := orion(t)
+		dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100))
+		if err := write(dir, "kubelet.sock", ""); err != nil {
+			t.Fatal(err)
+		}
+		r.scan()
+		i := r.serve(&kubelet{dir: dir}, false)
+		eventually(t, "it says why", func() bool { return strings.Contains(r.log.String(), "too long for the path of a socket") })
+		i.end()
+	})
+}
+
+func TestInvariant7EndLeavesTheSpec(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	r.scan()
+	i := r.serve(k, false)
+	k.wait(8)
+	i.end()
+	k.wait(0)
+	_, options := r.plugin.now()
+	if _, err := os.Stat(options.Spec.Path); err != nil {
+		t.Error(err)
+	}
+	if left := k.sockets(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestInvariant7ReloadKeepsTheStream(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	r.scan()
+	r.serve(k, false)
+	k.wait(8)
+	for i := range 50 {
+		_, options := r.plugin.now()
+		options.RequireConnected, options.NUMA = i%2 == 0, []NUMA{NUMAOff, NUMAOn}[i%2]
+		r.plugin.Reload(options)
+		r.scan()
+		if n := k.allocatable(); n != 8 {
+			t.Fatalf("%d allocatable after a reload", n)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.registers != 1 {
+		t.Errorf("registered %d times", k.registers)
+	}
+}
+
+// TestInvariant8Upgrade: on 1.37 nothing is missing while two instances overlap; before, the new one waits for the end of
+// the old one.
+func TestInvariant8Upgrade(t *testing.T) {
+	t.Run("1.37", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		k.start()
+		r.scan()
+		old := r.serve(k, true)
+		k.wait(8)
+		for upgrades := range 5 {
+			next := r.serve(k, true)
+			eventually(t, "the new instance is registered", func() bool {
+				if n := k.allocatable(); n != 8 {
+					t.Fatalf("%d allocatable", n)
+				}
+				return next.server.Ready() == nil
+			})
+			old.end()
+			for range 100 {
+				if n := k.allocatable(); n != 8 {
+					t.Fatalf("upgrade %d: %d allocatable", upgrades, n)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			old = next
+		}
+	})
+	bothRules(t, func(t *testing.T, rules rules) {
+		r, k := orion(t), newKubelet(t, rules)
+		k.start()
+		r.scan()
+		old := r.serve(k, false)
+		k.wait(8)
+		next := r.serve(k, false)
+		eventually(t, "the new instance stands by", func() bool { return strings.Contains(r.log.String(), "another instance serves") })
+		if err := next.server.Ready(); err != nil {
+			t.Errorf("an upgrade would wait for ever: %v", err)
+		}
+		if n := k.allocatable(); n != 8 || k.registers != 1 {
+			t.Errorf("%d allocatable, registered %d times", n, k.registers)
+		}
+		old.end()
+		eventually(t, "the new instance registers", func() bool {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.registers == 2
+		})
+		k.wait(8)
+	})
+	t.Run("an old kubelet told to overlap", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules136)
+		k.start()
+		r.scan()
+		old := r.serve(k, true)
+		k.wait(8)
+		next := r.serve(k, true)
+		eventually(t, "the new instance is registered", func() bool { return next.server.Ready() == nil })
+		old.end()
+		k.wait(8) // a moment of nothing, and it heals
+	})
+}
+
+func TestInvariant3DeadSocketsAreRemoved(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	for i := range 3 { // as kill -9 leaves them
+		listener, err := net.Listen("unix", filepath.Join(k.dir, fmt.Sprintf("lpuctl-dead%d.sock", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		_ = listener.Close()
+	}
+	r.scan()
+	r.serve(k, false)
+	k.wait(8)
+	if left := k.sockets(); len(left) != 1 {
+		t.Errorf("sockets %v", left)
+	}
+}
+
+func TestInvariant10SendsOnlyWhatChanged(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	inv := r.scan()
+	r.serve(k, false)
+	k.wait(8)
+	for range 20 {
+		r.scan()
+	}
+	time.Sleep(50 * time.Millisecond)
+	k.mu.Lock()
+	lists := k.lists
+	k.mu.Unlock()
+	if lists != 1 {
+		t.Errorf("%d lists for one state", lists)
+	}
+	sick := *inv
+	sick.LPUs = slices.Clone(inv.LPUs)
+	sick.LPUs[1].Health = "unhealthy"
+	start := time.Now()
+	r.plugin.Update(t.Context(), &sick)
+	k.wait(7)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("the kubelet knew after %v", took)
+	} else {
+		t.Logf("from a change to the kubelet: %v", took)
+	}
+}
+
+func TestInvariant12NoLPUs(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	if err := os.RemoveAll(filepath.Join(r.root, "sys/bus/pci/devices")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(r.root, "sys/bus/pci/devices"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.start()
+	r.scan()
+	i := r.serve(k, false)
+	eventually(t, "registered with nothing", func() bool { return i.server.Ready() == nil })
+	_, options := r.plugin.now()
+	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
+		t.Errorf("a spec for nothing: %v", err)
+	}
+}
+
+// TestAdmission goes the kubelet's way with pods: init containers, fragmentation, what is left.
+func TestAdmission(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	r.scan()
+	r.serve(k, false)
+	k.wait(8)
+	_, first, err := k.admit(1) // an init container
+	if err != nil {
+		t.Fatal(err)
+	}
+	main, got, err := k.admit(2, first...)
+	if err != nil || !slices.Contains(got, first[0]) || main.Envs["LPU_CONNECTED"] != "true" {
+		t.Errorf("after an init container with %v: %v %v %v", first, got, main, err)
+	}
+	four, gotFour, err := k.admit(4)
+	if err != nil || four.Envs["LPU_CONNECTED"] != "true" {
+		t.Errorf("four: %v %v", four, err)
+	}
+	if _, _, err := k.admit(3); err == nil {
+		t.Error("more than there are were handed out")
+	}
+	k.release(gotFour)
+	if again, _, err := k.admit(4); err != nil || again.Envs["LPU_VISIBLE_DEVICES"] != four.Envs["LPU_VISIBLE_DEVICES"] {
+		t.Errorf("the same state gives another answer: %v %v", again, err)
+	}
+}
+
+// TestManyClients: calls from all sides at once, while the machine changes.
+func TestManyClients(t *testing.T) {
+	calls := 100_000
+	if testing.Short() {
+		calls = 5_000
+	}
+	r, k := newRig(t, simulate.Node{Profile: "orion"}, nil), newKubelet(t, rules137)
+	r.plugin.log = slog.New(slog.DiscardHandler)
+	k.start()
+	inv := r.scan()
+	r.serve(k, false)
+	k.wait(8)
+	e := k.primary()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg, updates sync.WaitGroup
+	updates.Go(func() {
+		for ctx.Err() == nil {
+			r.plugin.Update(ctx, inv)
+			time.Sleep(time.Millisecond)
+		}
+	})
+	took := make([]time.Duration, calls)
+	for client := range 32 {
+		wg.Go(func() {
+			for i := client; i < calls; i += 32 {
+				start := time.Now()
+				var err error
+				if i%2 == 0 {
+					_, err = e.client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids(i%8, (i+1)%8)}}})
+				} else {
+					_, err = e.client.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
+						{AvailableDeviceIDs: orionIDs, AllocationSize: int32(1 + i%8)},
+					}})
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				took[i] = time.Since(start)
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	updates.Wait()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	slices.Sort(took)
+	t.Logf("%d calls by 32 clients: median %v, 99th of 100 %v; heap %d KiB before, %d after", calls, took[calls/2], took[calls*99/100], before.HeapAlloc>>10, after.HeapAlloc>>10)
+	if after.HeapAlloc > before.HeapAlloc+(8<<20) {
+		t.Errorf("memory grew from %d to %d bytes", before.HeapAlloc, after.HeapAlloc)
+	}
+}
+
+// BenchmarkPreferred is one call at a time, through gRPC.
+func BenchmarkPreferred(b *testing.B) {
+	root := filepath.Join(b.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion"}).Write(root); err != nil {
+		b.Fatal(err)
+	}
+	inv, err := discovery.Scan(b.Context(), root, discovery.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := New(Options{Strategy: DeviceSpecs}, slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	p.Update(b.Context(), inv)
+	s := &Server{Plugin: p, Dir: b.TempDir()}
+	sock, err := s.listen()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer sock.stop()
+	conn, err := grpc.NewClient("unix:"+sock.path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := api.NewDevicePluginClient(conn)
+	var took []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		_, err := client.GetPreferredAllocation(b.Context(), &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
+			{AvailableDeviceIDs: orionIDs, AllocationSize: 4},
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+}
