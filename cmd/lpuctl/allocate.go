@@ -36,10 +36,15 @@ How the choice is made: docs/allocation.md.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if replay != "" {
-				return a.replay(cmd.Context(), replay, f)
+			if replay == "" {
+				return a.allocate(cmd.Context(), w, f)
 			}
-			return a.allocate(cmd.Context(), w, f)
+			for _, other := range []string{"count", "available", "must-include", "require-connected"} {
+				if cmd.Flags().Changed(other) {
+					return usage("--replay takes what was logged: leave out --%s", other)
+				}
+			}
+			return a.replay(cmd.Context(), replay, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -48,9 +53,6 @@ How the choice is made: docs/allocation.md.`,
 	flags.StringSliceVar(&w.must, "must-include", nil, "LPUs that have to be among them")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
 	flags.BoolVar(&w.connected, "require-connected", false, "exit 3 rather than name LPUs that are not connected")
-	for _, other := range []string{"count", "available", "must-include", "require-connected"} {
-		cmd.MarkFlagsMutuallyExclusive("replay", other)
-	}
 	a.ringTableFlag(cmd)
 	for _, flag := range []string{"available", "must-include"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, a.completeLPUList)

@@ -161,7 +161,10 @@ func (a *app) pluginOptions(c ServeConfig) (plugin.Options, error) {
 }
 
 func (a *app) serve(cmd *cobra.Command) error {
-	if err := a.loadConfig(); err != nil {
+	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
+		a.logLevel = "info"
+	}
+	if err := first(a.setUpLog(), a.loadConfig()); err != nil {
 		return err
 	}
 	c, err := a.serveConfig(cmd)

@@ -216,3 +216,55 @@ func TestLostLPU(t *testing.T) {
 	b.waitAllocatable(8)
 	wait("Healthy")
 }
+
+// TestReload: SIGHUP takes a new configuration in while the kubelet notices nothing; one with faults changes nothing.
+func TestReload(t *testing.T) {
+	b := newBed(t)
+	started := time.Now()
+	plugin := b.serve()
+	b.waitAllocatable(8)
+	t.Logf("from the start of the process to 8 allocatable LPUs: %v", time.Since(started).Round(time.Millisecond))
+	holder := b.fill()
+	b.remove(holder[3], holder[5])
+	reload := func(config string) {
+		t.Helper()
+		write(t, nodeRoot+"/etc/lpuctl/config.yaml", "serve: "+config+"\n")
+		if err := unix.Kill(plugin.cmd.Process.Pid, unix.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if n, err := b.allocatable(); n != 6+2 || err != nil {
+			t.Errorf("%d allocatable after a reload: %v", n, err)
+		}
+	}
+	reload("{requireConnected: true}")
+	b.put("strict", 2)
+	if p := b.waitPhase("strict", "Failed"); p.Status.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("the pod is %+v", p.Status)
+	}
+	reload("{requireConnected: sometimes}")
+	b.put("still-strict", 2)
+	b.waitPhase("still-strict", "Failed")
+	reload("{}")
+	b.check(t, b.run("two", 2), 2, false)
+	if n := b.registrations(); n != 1 {
+		t.Errorf("registered %d times", n)
+	}
+	if rss := resident(t, plugin.cmd.Process.Pid); rss > 30<<10 {
+		t.Errorf("%d KiB resident", rss)
+	} else {
+		t.Logf("%d KiB resident", rss)
+	}
+}
+
+// resident is the memory of a process, in KiB.
+func resident(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), "VmRSS:")
+	_, _ = fmt.Sscan(after, &kib)
+	return kib
+}

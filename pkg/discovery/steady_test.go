@@ -1,0 +1,52 @@
+package discovery
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSteady plays readings of one LPU, a second apart, and looks at what is told of it.
+func TestSteady(t *testing.T) {
+	for name, c := range map[string]struct{ readings, told string }{
+		// h: healthy; g: gone; o: offline; r: factory image; ?: does not answer.    told: h, u(nhealthy), ?
+		"gone counts at once":                {"hhgg", "hhuu"},
+		"well after three seconds":           {"hghhhhh", "huuuuhh"},
+		"a relapse starts again":             {"hghhghhhhh", "huuuuuuuhh"},
+		"one bad reading is none":            {"hrhhrh", "hhhhhh"},
+		"two are":                            {"hrrr", "hhuu"},
+		"a reset is not known for a while":   {"hoooo" + strings.Repeat("o", 30), "hh???" + strings.Repeat("?", 26) + "uuuu"},
+		"a reset that ends":                  {"hooohhhhh", "hh?????hh"},
+		"a card that does not answer":        {"h???" + strings.Repeat("?", 30), "hh??" + strings.Repeat("?", 27) + "uuu"},
+		"sick from the start":                {"rrhhhhh", "uuuuuhh"},
+		"not known from the start":           {"?hhhhh", "????hh"},
+		"offline after it was found missing": {"hgooh", "huuuu"},
+	} {
+		s, now, told := steady{}, time.Unix(0, 0), ""
+		for _, r := range c.readings {
+			inv := &Inventory{LPUs: []LPU{lpuReading(r)}}
+			s.smooth(inv, now)
+			now = now.Add(time.Second)
+			told += map[Health]string{Healthy: "h", Unhealthy: "u", HealthUnknown: "?"}[inv.LPUs[0].Health]
+		}
+		if told != c.told {
+			t.Errorf("%s: of  %s\n told %s\n want %s", name, c.readings, told, c.told)
+		}
+	}
+}
+
+func lpuReading(reading rune) LPU {
+	l := LPU{Usable: true, Health: Healthy}
+	switch reading {
+	case 'g':
+		l.fault("gone", "", "")
+	case 'o':
+		l.fault("offline", "", "")
+	case 'r':
+		l.fault("recovery-shell", "", "")
+	case '?':
+		l.fault("read-stalled", "", "")
+		l.Health = HealthUnknown
+	}
+	return l
+}

@@ -1,0 +1,79 @@
+package discovery_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+// watched runs a watch and returns the inventories it delivers.
+func watched(t *testing.T, root string, interval time.Duration) <-chan *discovery.Inventory {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
+	go func() {
+		discovery.Watch(ctx, root, discovery.Options{}, interval, func(inv *discovery.Inventory) { inventories <- inv }, func(err error) { t.Error(err) })
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return inventories
+}
+
+// next is the next inventory that is as it should be.
+func next(t *testing.T, inventories <-chan *discovery.Inventory, what string, is func(*discovery.Inventory) bool) *discovery.Inventory {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case inv := <-inventories:
+			if is(inv) {
+				return inv
+			}
+		case <-limit:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func TestWatchKeepsACardThatIsGone(t *testing.T) {
+	root := simulated(t, simulate.Node{Profile: "orion"})
+	inventories := watched(t, root, 10*time.Millisecond)
+	next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 8 })
+	if err := os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:45:00.1")); err != nil {
+		t.Fatal(err)
+	}
+	inv := next(t, inventories, "LPU 2 is gone", func(inv *discovery.Inventory) bool { return inv.LPUs[2].Health == discovery.Unhealthy })
+	l := inv.LPUs[2]
+	if !l.Absent || l.Address.String() != "0000:45:00.1" || l.Reasons[0].ID != "gone" || inv.LPUs[3].Name != "lpu3" {
+		t.Errorf("LPU 2 is %+v", l)
+	}
+	r := inv.Rings[0]
+	if len(r.Members) != 8 || !slices.Equal(r.DeadLinks, [][2]string{{"lpu1", "lpu2"}, {"lpu2", "lpu3"}}) {
+		t.Errorf("the ring is %+v", r)
+	}
+}
+
+// TestWatchSeesNodesAtOnce: an interval of an hour is not waited for when /dev changes.
+func TestWatchSeesNodesAtOnce(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: device nodes are made by root only")
+	}
+	root := simulated(t, simulate.Node{Profile: "orion"})
+	inventories := watched(t, root, time.Hour)
+	inv := next(t, inventories, "the server", func(*discovery.Inventory) bool { return true })
+	if err := os.Remove(filepath.Join(root, inv.LPUs[4].Nodes[0].Path)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	next(t, inventories, "LPU 4 has no node", func(inv *discovery.Inventory) bool { return inv.LPUs[4].Health == discovery.Unhealthy })
+	t.Logf("seen after %v", time.Since(start))
+}
