@@ -57,7 +57,7 @@ type endpoint struct {
 
 func newKubelet(t *testing.T, rules rules) *kubelet {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kubelet") // t.TempDir may be too long for the path of a socket
+	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // t.TempDir may be too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,9 +223,9 @@ func (k *kubelet) wait(want int) {
 	deadline := time.Now().Add(20 * time.Second)
 	for k.allocatable() != want {
 		if time.Now().After(deadline) {
+			got := k.allocatable()
 			k.mu.Lock()
-			defer k.mu.Unlock()
-			k.t.Fatalf("%d devices are allocatable and not %d (registered %d times, refused: %v)", len(k.endpoints), want, k.registers, k.refused)
+			k.t.Fatalf("%d devices are allocatable and not %d (registered %d times, refused: %v)", got, want, k.registers, k.refused)
 		}
 		time.Sleep(time.Millisecond)
 	}

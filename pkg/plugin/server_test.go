@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -508,7 +507,7 @@ func BenchmarkPreferred(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := New(Options{Strategy: DeviceSpecs}, slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	p := New(Options{Strategy: DeviceSpecs}, slog.New(slog.NewJSONHandler(&lockedBuffer{}, nil)))
 	p.Update(b.Context(), inv)
 	s := &Server{Plugin: p, Dir: b.TempDir()}
 	sock, err := s.listen()
