@@ -112,7 +112,7 @@ func TestScanIsTheSameWithoutOpenat2(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.noOpenat2 = true
-	s := &scan{tree: tr, models: compile(captureModels()), deadline: time.Second}
+	s := newScan(tr, Options{Models: captureModels()})
 	fallback, err := s.run(context.Background())
 	if err != nil {
 		t.Fatal(err)

@@ -50,24 +50,7 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	s := &scan{
-		tree:       t,
-		models:     compile(options.Models),
-		deadline:   cmp.Or(options.CardDeadline, time.Second),
-		management: options.Management,
-		seesDev:    t.exists("dev"),
-		expect:     options.Expect,
-		known:      options.known,
-		readers:    options.readers,
-		unread:     map[Address]error{},
-	}
-	if s.readers == nil {
-		s.readers = &readers{}
-	}
-	if options.RingTable != "" {
-		s.ringTables = []string{options.RingTable}
-	}
-	inv, err := s.run(ctx)
+	inv, err := newScan(t, options).run(ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -94,6 +77,27 @@ type scan struct {
 	known      []Address
 	unread     map[Address]error // functions of which it cannot be told what they are
 	readers    *readers
+}
+
+func newScan(t *tree, options Options) *scan {
+	s := &scan{
+		tree:       t,
+		models:     compile(options.Models),
+		deadline:   cmp.Or(options.CardDeadline, time.Second),
+		management: options.Management,
+		seesDev:    t.exists("dev"),
+		expect:     options.Expect,
+		known:      options.known,
+		readers:    options.readers,
+		unread:     map[Address]error{},
+	}
+	if s.readers == nil {
+		s.readers = &readers{}
+	}
+	if options.RingTable != "" {
+		s.ringTables = []string{options.RingTable}
+	}
+	return s
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }

@@ -61,6 +61,17 @@ func (i *instance) end() {
 	<-i.done
 }
 
+// served is a simulated server whose plugin is registered with a kubelet.
+func served(t *testing.T, rules rules) (*rig, *kubelet, *instance) {
+	t.Helper()
+	r, k := orion(t), newKubelet(t, rules)
+	k.start()
+	r.scan()
+	i := r.serve(k, false)
+	k.wait(8)
+	return r, k, i
+}
+
 func bothRules(t *testing.T, test func(t *testing.T, rules rules)) {
 	t.Run("1.36", func(t *testing.T) { test(t, rules136) })
 	t.Run("1.37", func(t *testing.T) { test(t, rules137) })
@@ -73,11 +84,7 @@ func (k *kubelet) sockets() []string {
 
 func TestInvariant1OptionsComeFromThePlugin(t *testing.T) {
 	bothRules(t, func(t *testing.T, rules rules) {
-		r, k := orion(t), newKubelet(t, rules)
-		k.start()
-		r.scan()
-		r.serve(k, false)
-		k.wait(8)
+		_, k, _ := served(t, rules)
 		if e := k.primary(); !e.options.GetPreferredAllocationAvailable || e.options.PreStartRequired {
 			t.Errorf("options %v", e.options)
 		}
@@ -121,11 +128,7 @@ func TestInvariant3RestartsOfTheKubelet(t *testing.T) {
 }
 
 func TestInvariant4OneRegistrationAtATime(t *testing.T) {
-	r, k := orion(t), newKubelet(t, rules137)
-	k.start()
-	r.scan()
-	r.serve(k, false)
-	k.wait(8)
+	_, k, _ := served(t, rules137)
 	time.Sleep(3 * pollInterval / 2)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,11 +156,7 @@ func TestInvariant5SignsOfARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, k := orion(t), newKubelet(t, rules137)
-			k.start()
-			r.scan()
-			r.serve(k, false)
-			k.wait(8)
+			_, k, _ := served(t, rules137)
 			sign(k)
 			eventually(t, "it registers again", func() bool {
 				k.mu.Lock()
@@ -246,11 +245,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 }
 
 func TestInvariant7EndLeavesTheSpec(t *testing.T) {
-	r, k := orion(t), newKubelet(t, rules137)
-	k.start()
-	r.scan()
-	i := r.serve(k, false)
-	k.wait(8)
+	r, k, i := served(t, rules137)
 	i.end()
 	k.wait(0)
 	_, options := r.plugin.now()
@@ -263,11 +258,7 @@ func TestInvariant7EndLeavesTheSpec(t *testing.T) {
 }
 
 func TestInvariant7ReloadKeepsTheStream(t *testing.T) {
-	r, k := orion(t), newKubelet(t, rules137)
-	k.start()
-	r.scan()
-	r.serve(k, false)
-	k.wait(8)
+	r, k, _ := served(t, rules137)
 	for i := range 50 {
 		_, options := r.plugin.now()
 		options.RequireConnected, options.NUMA = i%2 == 0, []NUMA{NUMAOff, NUMAOn}[i%2]
@@ -414,11 +405,7 @@ func TestInvariant12NoLPUs(t *testing.T) {
 
 // TestAdmission goes the kubelet's way with pods: init containers, fragmentation, what is left.
 func TestAdmission(t *testing.T) {
-	r, k := orion(t), newKubelet(t, rules137)
-	k.start()
-	r.scan()
-	r.serve(k, false)
-	k.wait(8)
+	_, k, _ := served(t, rules137)
 	_, first, err := k.admit(1) // an init container
 	if err != nil {
 		t.Fatal(err)

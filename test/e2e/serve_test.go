@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestServeWithACardThatHangs: scans come again and again, and the card that hangs costs one thread, not one for each.
@@ -70,4 +72,49 @@ func status(t *testing.T, pid int, field string) int {
 		t.Fatalf("%s: %v", field, err)
 	}
 	return n
+}
+
+// TestServeInBadPlaces: what it cannot write to is told, and it goes on.
+func TestServeInBadPlaces(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, root string)
+		want  string
+	}{
+		"the disk is full": {func(t *testing.T, root string) {
+			mount(t, "tmpfs", root+"/var/run/cdi", "tmpfs", 0, "size=8k")
+		}, "no space left on device"},
+		"the sockets' directory is read-only": {func(t *testing.T, root string) {
+			dir := root + "/p"
+			if err := os.WriteFile(dir+"/kubelet.sock", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			mount(t, dir, dir, "", unix.MS_BIND, "")
+			mount(t, dir, dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}, "read-only file system"},
+		"the sockets' directory is missing": {func(t *testing.T, root string) {
+			if err := os.Remove(root + "/p"); err != nil {
+				t.Fatal(err)
+			}
+		}, "no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := simulate(t)
+			for _, dir := range []string{"/var/run/cdi", "/p"} {
+				if err := os.MkdirAll(root+dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.spoil(t, root)
+			r := run(t, "timeout", "3", binary(t), "--root", root, "serve", "--listen", "", "--plugin-dir", "/p") // the path of a socket must be short
+			if r.code != 124 || !strings.Contains(r.stderr, c.want) {
+				t.Errorf("exit code %d, want that of timeout; it said\n%s", r.code, r.stderr)
+			}
+			if n := strings.Count(r.stderr, c.want); n > 12 {
+				t.Errorf("it said so %d times in 3 seconds", n)
+			}
+			if left, _ := filepath.Glob(root + "/var/run/cdi/*.json*"); len(left) > 0 && c.want == "no space left on device" {
+				t.Errorf("half a spec is left: %v", left)
+			}
+		})
+	}
 }
