@@ -17,8 +17,21 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 )
 
+// Kind sorts faults.
+type Kind string
+
+// The kinds.
+const (
+	Syntax    Kind = "syntax"
+	Unknown   Kind = "unknown-key"
+	Duplicate Kind = "duplicate-key"
+	Second    Kind = "second-document"
+	Type      Kind = "type"
+)
+
 // Fault is one thing that does not fit.
 type Fault struct {
+	Kind    Kind
 	Line    int    // from 1; 0: the document as a whole
 	Path    string // of the value: keys and positions joined by dots, "models.0.match"
 	Message string
@@ -61,7 +74,7 @@ func Decode(data []byte, into any) (*Document, []Fault) {
 	w.walk(root.Content[0], reflect.TypeOf(into).Elem(), "")
 	var second yamlv3.Node
 	if err := decoder.Decode(&second); err == nil {
-		w.fault(&second, "", "a second document begins here", "keep one document in the file")
+		w.fault(Second, &second, "", "a second document begins here", "keep one document in the file")
 	} else if !errors.Is(err, io.EOF) {
 		w.faults = append(w.faults, syntaxFault(err))
 	}
@@ -69,13 +82,13 @@ func Decode(data []byte, into any) (*Document, []Fault) {
 		return w.doc, w.faults
 	}
 	if err := yaml.Unmarshal(data, into); err != nil {
-		return w.doc, []Fault{{Message: err.Error(), Remedy: "correct the value"}}
+		return w.doc, []Fault{{Kind: Type, Message: err.Error(), Remedy: "correct the value"}}
 	}
 	return w.doc, nil
 }
 
 func syntaxFault(err error) Fault {
-	f := Fault{Remedy: "correct the YAML syntax there or just above"}
+	f := Fault{Kind: Syntax, Remedy: "correct the YAML syntax there or just above"}
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	if place, rest, ok := strings.Cut(message, ": "); ok {
 		if n, err := strconv.Atoi(strings.TrimPrefix(place, "line ")); err == nil {
@@ -91,8 +104,8 @@ type walker struct {
 	faults []Fault
 }
 
-func (w *walker) fault(n *yamlv3.Node, path, message, remedy string) {
-	w.faults = append(w.faults, Fault{Line: n.Line, Path: path, Message: message, Remedy: remedy})
+func (w *walker) fault(kind Kind, n *yamlv3.Node, path, message, remedy string) {
+	w.faults = append(w.faults, Fault{Kind: kind, Line: n.Line, Path: path, Message: message, Remedy: remedy})
 }
 
 // walk holds a node against the type it is meant for.
@@ -103,9 +116,11 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	w.doc.lines[path] = n.Line
 	switch {
 	case n.Kind == yamlv3.AliasNode:
-		w.fault(n, path, "an alias (*"+n.Value+") is not used here", "write the value out")
+		w.fault(Syntax, n, path, "an alias (*"+n.Value+") is not used here", "write the value out")
 	case t.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
 		w.walkMapping(n, t, path)
+	case t.Kind() == reflect.Map && n.Kind == yamlv3.MappingNode:
+		w.walkMap(n, t.Elem(), path)
 	case t.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
 		for i, child := range n.Content {
 			w.walk(child, t.Elem(), join(path, strconv.Itoa(i)))
@@ -121,7 +136,7 @@ func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if line, again := seen[key.Value]; again {
-			w.fault(key, join(path, key.Value), fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
+			w.fault(Duplicate, key, join(path, key.Value), fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -132,6 +147,19 @@ func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string) {
 		}
 		w.walk(value, field, join(path, key.Value))
 		w.doc.lines[join(path, key.Value)] = key.Line
+	}
+}
+
+// walkMap holds the values of a mapping with keys of its own against their one type.
+func (w *walker) walkMap(n *yamlv3.Node, t reflect.Type, path string) {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if line, again := seen[key.Value]; again {
+			w.fault(Duplicate, key, join(path, key.Value), fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
+		}
+		seen[key.Value] = key.Line
+		w.walk(value, t, join(path, key.Value))
 	}
 }
 
@@ -148,7 +176,7 @@ func (w *walker) unknown(key *yamlv3.Node, fields map[string]reflect.Type, path 
 	if path != "" {
 		where = " in " + path
 	}
-	w.fault(key, join(path, key.Value), fmt.Sprintf("unknown key %q%s", key.Value, where), remedy)
+	w.fault(Unknown, key, join(path, key.Value), fmt.Sprintf("unknown key %q%s", key.Value, where), remedy)
 }
 
 // fieldsOf maps the json names of a struct to their types.
@@ -176,7 +204,7 @@ func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
 	case reflect.Uint8, reflect.Uint32:
 		_, err := strconv.ParseUint(n.Value, 0, t.Bits())
 		return tag == "!!int" && err == nil
-	case reflect.Slice, reflect.Struct:
+	case reflect.Slice, reflect.Struct, reflect.Map:
 		return tag == "!!null"
 	}
 	return false
@@ -184,7 +212,7 @@ func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
 
 func (w *walker) mismatch(n *yamlv3.Node, t reflect.Type, path string) {
 	names := map[reflect.Kind]string{
-		reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "a mapping",
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "a mapping", reflect.Map: "a mapping",
 	}
 	want, ok := names[t.Kind()]
 	if !ok {
@@ -198,7 +226,7 @@ func (w *walker) mismatch(n *yamlv3.Node, t reflect.Type, path string) {
 	if path != "" {
 		what = path
 	}
-	w.fault(n, path, fmt.Sprintf("%s must be %s, not %s", what, want, describe(n)), remedy)
+	w.fault(Type, n, path, fmt.Sprintf("%s must be %s, not %s", what, want, describe(n)), remedy)
 }
 
 func describe(n *yamlv3.Node) string {

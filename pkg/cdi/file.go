@@ -3,6 +3,7 @@ package cdi
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -216,4 +217,20 @@ func (f File) readBack(data []byte) error {
 		_, err = cdi.ReadSpec(f.Path, 0)
 	}
 	return err
+}
+
+// Devices are those of a spec's bytes; none if no runtime would take them.
+func Devices(data []byte) []specs.Device {
+	spec, err := cdi.ParseSpec(data)
+	if err != nil || spec == nil {
+		return nil
+	}
+	return spec.Devices
+}
+
+// SameDevice tells whether a container gets the same by two devices.
+func SameDevice(a, b *specs.Device) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

@@ -218,7 +218,7 @@ func wantBelow(t *testing.T, root string, files []string) {
 		switch {
 		case file == root, strings.HasPrefix(file, root+"/"):
 			below++
-		case runtimeFiles.MatchString(file):
+		case runtimeFiles.MatchString(file), file == binary(t): // protobuf looks at itself, to be unpredictable
 		default:
 			t.Errorf("opened outside of the root: %s", file)
 		}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/spf13/cobra"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+func newDiffCommand(a *app) *cobra.Command {
+	var f format
+	var o cdi.Options
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Compare the spec in place with the hardware as it is now",
+		Long: `diff prints how our spec file differs from the one that cdi refresh would write now. Nothing is changed.
+The exit code is 3 if they differ.`,
+		Example: `  lpuctl cdi diff
+  lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
+  lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			spec, _, err := a.makeSpec(cmd, o) // what was left out is told; it is no difference
+			if err != nil {
+				return err
+			}
+			file, err := a.locateSpec()
+			if err != nil {
+				return err
+			}
+			return a.diff(file, spec, f)
+		},
+	}
+	a.specDirFlag(cmd)
+	a.ringTableFlag(cmd)
+	specFlags(cmd, &o)
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// drift is how the spec in place differs from the hardware.
+type drift struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Path       string        `json:"path"`
+	Drift      bool          `json:"drift"`
+	Changes    []driftChange `json:"changes"` // device by device; none where only the file's form differs
+}
+
+type driftChange struct {
+	Change string        `json:"change"` // added, removed or changed: what cdi refresh would do
+	Device string        `json:"device"`
+	From   *specs.Device `json:"from,omitempty"`
+	To     *specs.Device `json:"to,omitempty"`
+}
+
+func (a *app) diff(file cdi.File, spec *specs.Spec, f format) error {
+	have, err := file.Read()
+	if err != nil {
+		return err
+	}
+	var want []byte
+	if spec != nil {
+		if want, err = cdi.Marshal(spec); err != nil {
+			return err
+		}
+	}
+	differs := !bytes.Equal(have, want)
+	if f == formatTable {
+		err = a.showChange(file, spec)
+	} else {
+		err = writeDocument(a.out, f, drift{discovery.APIVersion, "SpecDrift", file.Path, differs, changes(cdi.Devices(have), spec)})
+	}
+	if err == nil && differs {
+		err = found()
+	}
+	return err
+}
+
+// changes compares devices by name, in the order of the names as they stand, the new ones last.
+func changes(have []specs.Device, spec *specs.Spec) []driftChange {
+	list := []driftChange{}
+	var want []specs.Device
+	if spec != nil {
+		want = spec.Devices
+	}
+	named := func(devices []specs.Device, name string) int {
+		return slices.IndexFunc(devices, func(d specs.Device) bool { return d.Name == name })
+	}
+	for i := range have {
+		j := named(want, have[i].Name)
+		switch {
+		case j < 0:
+			list = append(list, driftChange{"removed", have[i].Name, &have[i], nil})
+		case !cdi.SameDevice(&have[i], &want[j]):
+			list = append(list, driftChange{"changed", have[i].Name, &have[i], &want[j]})
+		}
+	}
+	for j := range want {
+		if named(have, want[j].Name) < 0 {
+			list = append(list, driftChange{"added", want[j].Name, nil, &want[j]})
+		}
+	}
+	return list
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+func newValidateCommand(a *app) *cobra.Command {
+	var f format
+	var targets []string
+	cmd := &cobra.Command{
+		Use:   "validate [FILE|DIR]",
+		Short: "Tell whether containers will get what the CDI specs promise",
+		Long: `validate reads spec files as runtimes do, with the same library, and then looks for what the library accepts and
+should not: paths that are not absolute, variables that are set twice, nodes that are gone or are another card's by
+now, files that some users cannot read, two files that define one device. By default it checks what runtimes would
+read on this node: /etc/cdi and /var/run/cdi. Every finding is explained in docs/findings.md.
+
+The exit code is 3 if there is an error or a warning.`,
+		Example: `  lpuctl cdi validate
+  lpuctl cdi validate ./spec.json
+  lpuctl cdi validate --target podman=4.3.1,containerd=1.7.5
+  lpuctl cdi validate -o json | jq -r '.findings[] | .id'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			findings, err := a.validate(cmd.Context(), args, targets)
+			if err != nil {
+				return err
+			}
+			return a.writeFindings(findings, f, "SpecCheck", "nothing wrong")
+		},
+	}
+	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
+	complete(cmd, "target", withSuffix(cdi.Consumers(), "=")...)
+	a.specDirFlag(cmd)
+	a.ringTableFlag(cmd)
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+func withSuffix(words []string, suffix string) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = w + suffix
+	}
+	return all
+}
+
+func (a *app) validate(ctx context.Context, args, targets []string) ([]discovery.Finding, error) {
+	v := cdi.Validator{Root: a.root}
+	for _, text := range targets {
+		t, err := cdi.ParseTarget(text)
+		if err != nil {
+			return nil, usage("--target: %v", err)
+		}
+		v.Targets = append(v.Targets, t)
+	}
+	if err := a.loadConfig(); err != nil {
+		return nil, err
+	}
+	v.Kind = a.config.CDI.Kind
+	v.Own = cdi.Options{Kind: a.config.CDI.Kind}
+	// A node whose sysfs cannot be read has specs all the same.
+	if inv, err := a.scan(ctx, discovery.Options{Management: true}); err == nil {
+		v.Inventory = inv
+	} else {
+		a.log.Warn("the devices are not held against the hardware", "error", err)
+	}
+	if len(args) == 0 {
+		return v.Dirs(a.specDirs())
+	}
+	info, err := os.Stat(args[0])
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return v.DirsAsTyped(args[0])
+	}
+	return v.File(args[0]), nil
+}
+
+// writeFindings shows findings to people on stderr, or to programs as a document, and ends with found if there is more
+// than notes.
+func (a *app) writeFindings(findings []discovery.Finding, f format, kind, nothing string) error {
+	if f != formatTable {
+		document := struct {
+			APIVersion string              `json:"apiVersion"`
+			Kind       string              `json:"kind"`
+			Findings   []discovery.Finding `json:"findings"`
+		}{discovery.APIVersion, kind, emptyNotNull(findings)}
+		if err := writeDocument(a.out, f, document); err != nil {
+			return err
+		}
+	} else {
+		a.report(findings)
+	}
+	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
+		return found()
+	}
+	if f == formatTable {
+		a.say("%s", nothing)
+	}
+	return nil
+}

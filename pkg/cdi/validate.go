@@ -1,0 +1,274 @@
+package cdi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// specMax is far more than a spec needs: 512 LPUs take 5 MiB.
+const specMax = 32 << 20 // bytes
+
+// Validator tells whether containers will get what spec files promise. Its findings are listed in docs/findings.md.
+type Validator struct {
+	Root string // under which nodes, mounts and hooks are looked for
+	Kind string // ours
+	// Inventory is what is in the machine, against which devices of our kind are held; nil: that is left out.
+	Inventory *discovery.Inventory
+	// Own are the options that the spec on this machine is made with.
+	Own     Options
+	Targets []Target
+}
+
+// document is one spec file as far as it could be read.
+type document struct {
+	path     string
+	spec     *specs.Spec // nil: no runtime can read it
+	lines    *strictyaml.Document
+	findings []discovery.Finding
+}
+
+// File checks one file, whatever its kind.
+func (v *Validator) File(path string) []discovery.Finding {
+	d := v.read(path)
+	if d.spec != nil {
+		v.checkContent(d)
+		v.checkHost(d)
+		d.collisions()
+	}
+	return d.findings
+}
+
+// Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
+// Files of other kinds are their makers' business: of them only what makes a runtime refuse or crash is told, as a note.
+func (v *Validator) Dirs(dirs []string) ([]discovery.Finding, error) {
+	paths := make([]string, len(dirs))
+	for i, dir := range dirs {
+		var err error
+		if paths[i], err = securejoin.SecureJoin(v.Root, dir); err != nil {
+			return nil, err
+		}
+	}
+	return v.DirsAsTyped(paths...)
+}
+
+// DirsAsTyped is Dirs for directories that are not below the root.
+func (v *Validator) DirsAsTyped(dirs ...string) ([]discovery.Finding, error) {
+	var all []discovery.Finding
+	served := map[string]*document{} // our devices by name, the highest priority so far
+	for _, real := range dirs {
+		entries, err := os.ReadDir(real)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		here := map[string]*document{}
+		for _, e := range entries {
+			path := filepath.Join(real, e.Name())
+			switch filepath.Ext(path) {
+			case ".json", ".yaml":
+				all = append(all, v.member(path, here, served)...)
+			case ".yml":
+				all = append(all, note("spec-yml", path, 0, "runtimes do not read it: only .json and .yaml", "rename it to .yaml if it is meant to be read"))
+			}
+		}
+		for name, d := range here {
+			served[name] = d
+		}
+	}
+	return all, nil
+}
+
+// member checks one file of a directory. here are our devices in this directory, served those in directories before it.
+func (v *Validator) member(path string, here, served map[string]*document) []discovery.Finding {
+	d := v.read(path)
+	if d.spec == nil || d.spec.Kind != v.Kind {
+		ours := strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(v.Kind, "/", "-")+".") || d.spec == nil && mentions(path, v.Kind)
+		if !ours {
+			for i := range d.findings {
+				d.findings[i].Severity = discovery.SeverityNote
+			}
+		}
+		return d.findings
+	}
+	v.checkContent(d)
+	v.checkHost(d)
+	d.collisions()
+	var conflicts, shadows []string
+	var with, over string
+	for _, device := range d.spec.Devices {
+		if other := here[device.Name]; other != nil {
+			conflicts, with = append(conflicts, device.Name), other.path
+		}
+		if other := served[device.Name]; other != nil {
+			shadows, over = append(shadows, device.Name), other.path
+		}
+		here[device.Name] = d
+	}
+	if len(conflicts) > 0 {
+		d.add("conflict", "", fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", with, path, some(conflicts)), "remove one of the two files")
+	}
+	if len(shadows) > 0 {
+		d.warn("shadowed", "", fmt.Sprintf("%s defines %s too, and is not used for them", over, some(shadows)), "remove "+over+" if it is a leftover")
+	}
+	return d.findings
+}
+
+func mentions(path, kind string) bool {
+	data, err := readBounded(path)
+	return err == nil && bytes.Contains(data, []byte(kind))
+}
+
+// some names the first of many.
+func some(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}
+
+func note(id, path string, line int, message, remedy string) discovery.Finding {
+	return discovery.Finding{Severity: discovery.SeverityNote, ID: id, Subject: filepath.Base(path), File: path, Line: line, Message: message, Remedy: remedy}
+}
+
+// add puts an error down. at is the path of the value in the document.
+func (d *document) add(id, at, message, remedy string) {
+	d.tell(discovery.SeverityError, id, at, message, remedy)
+}
+
+func (d *document) warn(id, at, message, remedy string) {
+	d.tell(discovery.SeverityWarning, id, at, message, remedy)
+}
+
+func (d *document) tell(severity discovery.Severity, id, at, message, remedy string) {
+	line, subject := 0, filepath.Base(d.path)
+	if at != "" && d.lines != nil {
+		line = d.lines.Line(at)
+		if name := d.deviceAt(at); name != "" {
+			subject = name
+		}
+	}
+	d.findings = append(d.findings, discovery.Finding{
+		Severity: severity, ID: id, Subject: subject, File: d.path, Line: line, Message: message, Remedy: remedy,
+	})
+}
+
+// deviceAt is the device that a path such as devices.3.containerEdits leads into.
+func (d *document) deviceAt(at string) string {
+	rest, ok := strings.CutPrefix(at, "devices.")
+	number, _, _ := strings.Cut(rest, ".")
+	i, err := strconv.Atoi(number)
+	if !ok || err != nil || d.spec == nil || i >= len(d.spec.Devices) {
+		return ""
+	}
+	return d.spec.Devices[i].Name
+}
+
+// read reads a file as runtimes do, and more strictly: spec is set if the CDI library takes it.
+func (v *Validator) read(path string) *document {
+	d := &document{path: path}
+	data, err := readBounded(path)
+	if err != nil {
+		d.add("spec-unreadable", "", err.Error(), "make it a readable file, or remove it")
+		return d
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&0o004 == 0 {
+		d.warn("spec-mode", "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
+	}
+	var strict specs.Spec
+	lines, faults := strictyaml.Decode(data, &strict)
+	d.lines = lines
+	for _, f := range faults {
+		d.fault(f)
+	}
+	// The library says what counts; what it does not take is no spec, whatever else was found.
+	spec, err := cdi.ReadSpec(path, 0)
+	if err != nil {
+		if !slices.ContainsFunc(d.findings, func(f discovery.Finding) bool { return f.Severity == discovery.SeverityError }) {
+			d.refused(&strict, err)
+		}
+		return d
+	}
+	d.spec = spec.Spec
+	return d
+}
+
+func (d *document) fault(f strictyaml.Fault) {
+	finding := discovery.Finding{
+		Severity: discovery.SeverityError, ID: "spec-syntax", Subject: filepath.Base(d.path), File: d.path, Line: f.Line, Message: f.Message, Remedy: f.Remedy,
+	}
+	switch f.Kind {
+	case strictyaml.Unknown:
+		finding.ID = "spec-unknown-key"
+		finding.Message += ": runtimes refuse the whole file"
+	case strictyaml.Second:
+		finding.ID, finding.Severity = "spec-second-document", discovery.SeverityWarning
+		finding.Message += ", which runtimes do not read"
+	case strictyaml.Duplicate, strictyaml.Syntax, strictyaml.Type:
+	}
+	d.findings = append(d.findings, finding)
+}
+
+// refused explains what the library does not take.
+func (d *document) refused(spec *specs.Spec, err error) {
+	lowest, versionErr := specs.MinimumRequiredVersion(spec)
+	switch {
+	case versionErr == nil && olderThan(spec.Version, lowest) && specs.ValidateVersion(spec) != nil:
+		d.add("spec-version", "cdiVersion", fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest), "write cdiVersion "+lowest)
+	case specs.ValidateVersion(spec) != nil:
+		d.add("spec-version", "cdiVersion", fmt.Sprintf("cdiVersion %q is not known", spec.Version), "write cdiVersion "+lowest)
+	default:
+		d.add("spec-refused", d.place(spec), err.Error(), "correct it: runtimes refuse the whole file")
+	}
+}
+
+// place finds the first device that makes the library refuse a spec.
+func (d *document) place(spec *specs.Spec) string {
+	seen := map[string]bool{}
+	for i, device := range spec.Devices {
+		edits := cdi.ContainerEdits{ContainerEdits: &device.ContainerEdits}
+		if seen[device.Name] || edits.Validate() != nil {
+			return "devices." + strconv.Itoa(i)
+		}
+		seen[device.Name] = true
+	}
+	return ""
+}
+
+// readBounded reads a regular file that is not larger than a spec can be.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, specMax+1))
+	if err == nil && len(data) > specMax {
+		err = fmt.Errorf("%s: larger than a spec can be (%d bytes)", path, specMax)
+	}
+	return data, err
+}

@@ -1,0 +1,152 @@
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+// checkHost holds a file against the machine: what it names must be there, and be what it says.
+func (v *Validator) checkHost(d *document) {
+	v.checkHostEdits(d, "containerEdits", &d.spec.ContainerEdits)
+	for i := range d.spec.Devices {
+		v.checkHostEdits(d, fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
+	}
+	if v.Inventory != nil && d.spec.Kind == v.Kind {
+		v.checkHardware(d)
+	}
+	d.mergeRepeated()
+}
+
+func (v *Validator) checkHostEdits(d *document, at string, e *specs.ContainerEdits) {
+	for i, n := range e.DeviceNodes {
+		path := n.HostPath
+		if path == "" {
+			path = n.Path
+		}
+		v.checkNode(d, fmt.Sprintf("%s.deviceNodes.%d", at, i), path, n)
+	}
+	for i, m := range e.Mounts {
+		if m.Type != "" && m.Type != "bind" && !slices.Contains(m.Options, "bind") {
+			continue
+		}
+		if _, err := v.stat(m.HostPath); err != nil {
+			d.add("mount-missing", fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, plain(err)), "install what provides it, or lpuctl cdi refresh")
+		}
+	}
+	for i, h := range e.Hooks {
+		st, err := v.stat(h.Path)
+		switch where := fmt.Sprintf("%s.hooks.%d", at, i); {
+		case err != nil:
+			d.add("hook-missing", where, fmt.Sprintf("%s: %v: the container does not start", h.Path, plain(err)), "install the program, or remove the hook")
+		case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
+			d.add("hook-missing", where, h.Path+" is no program that can be run: the container does not start", "install the program, or remove the hook")
+		}
+	}
+}
+
+// checkNode looks at a device node and does not open it.
+func (v *Validator) checkNode(d *document, at, path string, n *specs.DeviceNode) {
+	if !v.seesDev() {
+		return
+	}
+	st, err := v.stat(path)
+	if err != nil {
+		d.add("node-missing", at, fmt.Sprintf("%s: %v: the container does not start", path, plain(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		return
+	}
+	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
+	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+	switch {
+	case kind == "":
+		d.add("node-not-device", at, path+" is not a device node", "lpuctl cdi refresh; see what made it")
+	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
+		d.add("node-numbers", at, fmt.Sprintf("it says %s is %d:%d, and it is %d:%d: the container gets another device, or none", path, n.Major, n.Minor, major, minor), "leave major and minor out: runtimes look them up")
+	case n.Type != "" && n.Type != kind && n.Type != "u":
+		d.add("node-numbers", at, fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind), "leave the type out: runtimes look it up")
+	}
+}
+
+// checkHardware holds devices of ours against what a spec made now would say.
+func (v *Validator) checkHardware(d *document) {
+	now, _, err := Spec(v.Inventory, v.Own)
+	want := map[string][]string{}
+	if err == nil {
+		for _, device := range now.Devices {
+			want[device.Name] = nodePaths(device)
+		}
+	}
+	var stale []string
+	firstStale := ""
+	for i, device := range d.spec.Devices {
+		at := fmt.Sprintf("devices.%d", i)
+		nodes, known := want[device.Name]
+		switch {
+		case known && !slices.Equal(nodes, nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
+			d.add("node-wrong", at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), strings.Join(nodePaths(device), ", ")), "lpuctl cdi refresh")
+		case !known && ourName(device.Name):
+			if stale = append(stale, device.Name); firstStale == "" {
+				firstStale = at
+			}
+		}
+	}
+	if len(stale) > 0 {
+		d.warn("stale-device", firstStale, "a spec made now would not have "+some(stale), "lpuctl cdi refresh; lpuctl list says how the LPUs are")
+	}
+}
+
+// ourName tells whether a name is of one of our families.
+func ourName(name string) bool {
+	return strings.HasPrefix(name, "lpu") || strings.HasPrefix(name, "pci-") || name == AllDevice
+}
+
+func (v *Validator) seesDev() bool {
+	st, err := v.stat("/dev")
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+// stat looks at a path of the host, as a runtime would find it: links are followed, within the root.
+func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
+	real, err := securejoin.SecureJoin(v.Root, path)
+	if err != nil {
+		return st, err
+	}
+	if err := unix.Lstat(real, &st); err != nil {
+		return st, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st, nil
+}
+
+// plain is an error without the path, which the message has already.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// mergeRepeated tells once what many devices have in common: eight LPUs share a mount, and sets repeat the nodes of their
+// LPUs.
+func (d *document) mergeRepeated() {
+	times := map[string]int{}
+	kept := d.findings[:0]
+	for _, f := range d.findings {
+		key := f.ID + f.Message
+		if times[key]++; times[key] == 1 {
+			kept = append(kept, f)
+		}
+	}
+	d.findings = kept
+	for i, f := range d.findings {
+		if n := times[f.ID+f.Message]; n > 1 {
+			d.findings[i].Message += fmt.Sprintf(" (%d times)", n)
+		}
+	}
+}
