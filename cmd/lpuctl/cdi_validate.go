@@ -13,7 +13,7 @@ import (
 
 func newValidateCommand(a *app) *cobra.Command {
 	var f format
-	var targets []string
+	var targets, devices []string
 	cmd := &cobra.Command{
 		Use:   "validate [FILE|DIR]",
 		Short: "Tell whether containers will get what the CDI specs promise",
@@ -25,11 +25,12 @@ read on this node: /etc/cdi and /var/run/cdi. Every finding is explained in docs
 The exit code is 3 if there is an error or a warning.`,
 		Example: `  lpuctl cdi validate
   lpuctl cdi validate ./spec.json
+  lpuctl cdi validate --device hyperaccel.ai/lpu=lpu0     # podman says "unresolvable CDI devices": why?
   lpuctl cdi validate --target podman=4.3.1,containerd=1.7.5
   lpuctl cdi validate -o json | jq -r '.findings[] | .id'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings, err := a.validate(cmd.Context(), args, targets)
+			findings, err := a.validate(cmd.Context(), args, targets, devices)
 			if err != nil {
 				return err
 			}
@@ -37,6 +38,7 @@ The exit code is 3 if there is an error or a warning.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
+	cmd.Flags().StringSliceVar(&devices, "device", nil, "say why a runtime cannot resolve this `DEVICE` (where directories are checked)")
 	complete(cmd, "target", withSuffix(cdi.Consumers(), "=")...)
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
@@ -52,8 +54,8 @@ func withSuffix(words []string, suffix string) []string {
 	return all
 }
 
-func (a *app) validate(ctx context.Context, args, targets []string) ([]discovery.Finding, error) {
-	v := cdi.Validator{Root: a.root}
+func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]discovery.Finding, error) {
+	v := cdi.Validator{Root: a.root, Devices: devices}
 	for _, text := range targets {
 		t, err := cdi.ParseTarget(text)
 		if err != nil {

@@ -2,10 +2,12 @@ package cdi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -33,6 +36,8 @@ type Validator struct {
 	// Own are the options that the spec on this machine is made with.
 	Own     Options
 	Targets []Target
+	// Devices that a container asks for, by qualified name or by that in our kind.
+	Devices []string
 }
 
 // document is one spec file as far as it could be read.
@@ -93,7 +98,38 @@ func (v *Validator) DirsAsTyped(dirs ...string) ([]discovery.Finding, error) {
 			served[name] = d
 		}
 	}
-	return all, nil
+	return append(all, v.checkServed(dirs, served)...), nil
+}
+
+// checkServed looks for what no file defines.
+func (v *Validator) checkServed(dirs []string, served map[string]*document) []discovery.Finding {
+	where := strings.Join(dirs, ", ")
+	if len(served) == 0 {
+		if v.Inventory != nil && len(cardsWithNode(v.Inventory, func(*discovery.LPU) bool { return true })) > 0 || len(v.Devices) > 0 {
+			return []discovery.Finding{{
+				Severity: discovery.SeverityError, ID: "no-spec", Subject: v.Kind, Message: "no file in " + where + " defines devices of this kind: no runtime can resolve one", Remedy: "lpuctl cdi refresh",
+			}}
+		}
+		return nil
+	}
+	var findings []discovery.Finding
+	for _, name := range v.Devices {
+		bare := strings.TrimPrefix(name, v.Kind+"=")
+		if served[bare] == nil {
+			names := slices.Sorted(maps.Keys(served))
+			findings = append(findings, discovery.Finding{
+				Severity: discovery.SeverityError, ID: "device-unknown", Subject: name, Message: "no file defines it; there are " + some(names), Remedy: cmp.Or(didYouMean(bare, names), "lpuctl cdi list shows every name"),
+			})
+		}
+	}
+	return findings
+}
+
+func didYouMean(name string, names []string) string {
+	if meant := nearest.Word(name, names); meant != "" {
+		return "did you mean " + meant + "?"
+	}
+	return ""
 }
 
 // member checks one file of a directory. here are our devices in this directory, served those in directories before it.

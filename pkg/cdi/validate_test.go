@@ -1,0 +1,312 @@
+package cdi_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	library "tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+// machine is a simulated server and a validator for it.
+func machine(t *testing.T) (root string, v *cdi.Validator) {
+	t.Helper()
+	root = filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion"}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root, &cdi.Validator{Root: root, Kind: cdi.DefaultKind, Inventory: inv}
+}
+
+func put(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func idsOf(findings []discovery.Finding) []string {
+	ids := []string{}
+	for _, f := range findings {
+		ids = append(ids, f.ID)
+	}
+	return ids
+}
+
+// examples are the sections of docs/findings.md with their example files, "" where there is none.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/findings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := map[string]string{}
+	for _, section := range strings.Split(string(doc), "\n### ")[1:] {
+		id, body, _ := strings.Cut(section, "\n")
+		examples[id] = ""
+		for line := range strings.SplitSeq(body, "\n") {
+			if code, ok := strings.CutPrefix(line, "    "); ok {
+				examples[id] += code + "\n"
+			}
+		}
+	}
+	return examples
+}
+
+// TestDocumentedExamples: each example of docs/findings.md yields the finding that it stands under, first.
+func TestDocumentedExamples(t *testing.T) {
+	_, v := machine(t)
+	for id, text := range examples(t) {
+		if text == "" {
+			continue
+		}
+		findings := v.File(put(t, filepath.Join(t.TempDir(), "spec.yaml"), text))
+		if len(findings) == 0 || findings[0].ID != id {
+			t.Errorf("%s: found %v", id, findings)
+			continue
+		}
+		f := findings[0]
+		if f.Message == "" || f.Remedy == "" || f.File == "" || f.Line == 0 && id != "spec-refused" {
+			t.Errorf("%s: not all is said: %+v", id, f)
+		}
+	}
+}
+
+// TestEveryFindingIsDocumented reads the ids out of the source.
+func TestEveryFindingIsDocumented(t *testing.T) {
+	documented := examples(t)
+	sources, err := filepath.Glob("validate*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := regexp.MustCompile(`(?:\.(?:add|warn)\(|note\(|tell\([a-zA-Z.]+, |ID(?:, finding\.Severity)? = |ID: )"([a-z-]+)"`)
+	found := 0
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if _, ok := documented[m[1]]; !ok {
+				t.Errorf("%s is not in docs/findings.md", m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d findings in the source: the pattern does not see them", found)
+	}
+}
+
+func TestOwnSpecIsClean(t *testing.T) {
+	root, v := machine(t)
+	spec, _, err := cdi.Spec(v.Inventory, cdi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := cdi.Locate(root, cdi.DefaultSpecDir, cdi.DefaultKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Write(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})
+	if err != nil || len(findings) != 1 || findings[0].ID != "env-collision" || findings[0].Severity != discovery.SeverityNote {
+		t.Errorf("our own spec: %v %v", findings, err)
+	}
+	v.Targets = []cdi.Target{{Consumer: "podman", Release: "4.3.1", Newest: "0.5.0"}}
+	if findings := v.File(file.Path); len(findings) != 1 {
+		t.Errorf("for podman 4.3.1: %v", findings)
+	}
+}
+
+const (
+	good  = `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu", "devices": [{"name": "lpuX", "containerEdits": {"env": ["A=B"]}}]}`
+	gpu   = `{"cdiVersion": "0.3.0", "kind": "example.com/gpu", "devices": [{"name": "0", "containerEdits": {}}]}`
+	newer = `{"cdiVersion": "1.1.0", "kind": "hyperaccel.ai/lpu", "devices": [{"name": "x", "containerEdits": {"env": ["A=B"]}}]}`
+)
+
+func TestBetweenFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"nothing":                {nil, []string{"no-spec"}},
+		"two in one directory":   {map[string]string{"/etc/cdi/a.json": good, "/etc/cdi/b.yaml": good}, []string{"stale-device", "stale-device", "conflict"}},
+		"one above the other":    {map[string]string{"/etc/cdi/a.json": good, "/var/run/cdi/b.json": good}, []string{"stale-device", "stale-device", "shadowed"}},
+		"a file nobody reads":    {map[string]string{"/etc/cdi/a.yml": good}, []string{"spec-yml", "no-spec"}},
+		"of another kind":        {map[string]string{"/etc/cdi/gpu.json": gpu}, []string{"spec-version", "no-spec"}},
+		"not for us":             {map[string]string{"/etc/cdi/README": "hello", "/etc/cdi/.tmp.json.swp": "{"}, []string{"no-spec"}},
+		"ours by name, not JSON": {map[string]string{"/etc/cdi/hyperaccel.ai-lpu.json": "{"}, []string{"spec-syntax", "no-spec"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, v := machine(t)
+			for path, text := range c.files {
+				put(t, filepath.Join(root, path), text)
+			}
+			findings, err := v.Dirs([]string{"/etc/cdi", "/var/run/cdi"})
+			if err != nil || !slices.Equal(idsOf(findings), append([]string{}, c.want...)) {
+				t.Errorf("%v %v", findings, err)
+			}
+			if strings.Contains(name, "another kind") && findings[0].Severity != discovery.SeverityNote {
+				t.Errorf("another vendor's file: %v", findings)
+			}
+		})
+	}
+}
+
+func TestTargets(t *testing.T) {
+	_, v := machine(t)
+	path := put(t, filepath.Join(t.TempDir(), "spec.json"), newer)
+	for text, want := range map[string]string{
+		"podman=4.3.1": "loads cdiVersion 0.5.0 at most, not 1.1.0", "containerd=1.7.5": "0.5.0 at most", "containerd=v1.7.35": "0.8.0 at most",
+		"containerd=2.4.2": "", "containerd=1.6.20": "knows no CDI", "docker=28.2": "1.0.0 at most", "cri-o=1.28.4": "0.6.0 at most", "podman=4.0": "knows no CDI",
+	} {
+		target, err := cdi.ParseTarget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Targets = []cdi.Target{target}
+		got := ""
+		for _, f := range v.File(path) {
+			if f.ID == "target" {
+				got = f.Message
+			}
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	for _, bad := range []string{"", "podman", "podman=", "podman=new", "lxc=1.0", "=1", "containerd=1.-7"} {
+		if _, err := cdi.ParseTarget(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestOddFiles(t *testing.T) {
+	_, v := machine(t)
+	dir := t.TempDir()
+	for name, make := range map[string]func(path string) error{
+		"a directory": func(path string) error { return os.Mkdir(path, 0o755) },
+		"nothing":     func(string) error { return nil },
+		"a dead link": func(path string) error { return os.Symlink("nowhere", path) },
+	} {
+		path := filepath.Join(dir, name)
+		if err := make(path); err != nil {
+			t.Fatal(err)
+		}
+		if findings := v.File(path); len(findings) != 1 || findings[0].ID != "spec-unreadable" {
+			t.Errorf("%s: %v", name, findings)
+		}
+	}
+	for _, text := range []string{"", "\x00", "[]", "null", "devices:", "{", "- -", "a: &a [*a]", strings.Repeat("[", 100000)} {
+		if findings := v.File(put(t, filepath.Join(dir, "odd.json"), text)); !discovery.HasErrors(findings) {
+			t.Errorf("%.20q: %v", text, findings)
+		}
+	}
+}
+
+// TestMutatedSpecs changes specs at random: nothing may crash, and nothing that the library refuses may be called valid.
+func TestMutatedSpecs(t *testing.T) {
+	count := 10_000
+	if testing.Short() {
+		count = 1000
+	}
+	root, v := machine(t)
+	spec, _, err := cdi.Spec(v.Inventory, cdi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Devices = spec.Devices[:3]
+	own, err := cdi.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := [][]byte{own}
+	for _, text := range examples(t) {
+		seeds = append(seeds, []byte(text))
+	}
+	slices.SortFunc(seeds, func(a, b []byte) int { return strings.Compare(string(a), string(b)) })
+	r := rand.New(rand.NewPCG(11, 12))
+	path := filepath.Join(root, "mutated.json")
+	refused := 0
+	for i := range count {
+		data := mutate(r, slices.Clone(seeds[r.IntN(len(seeds))]), seeds)
+		put(t, path, string(data))
+		findings := v.File(path)
+		if _, err := library.ReadSpec(path, 0); err != nil {
+			refused++
+			if !discovery.HasErrors(findings) {
+				t.Fatalf("mutation %d: the library says %v, we say %v, of\n%s", i, err, findings, data)
+			}
+		}
+	}
+	if refused < count/4 || refused == count {
+		t.Errorf("the library refuses %d of %d: the mutations are no test", refused, count)
+	}
+}
+
+// mutate makes one to three changes: a byte, a run of bytes taken out or doubled, a word exchanged, a piece of another.
+func mutate(r *rand.Rand, data []byte, seeds [][]byte) []byte {
+	words := []string{"hostPath", "path", "0.3.0", "1.1.0", "env", "=", "/", "null", "{}", "[]", "-1", "\"", "lpu0", "additionalGids", "annotations", "name", "99999999999999999999", "\n", "  "}
+	for range 1 + r.IntN(3) {
+		if len(data) == 0 {
+			return data
+		}
+		at := r.IntN(len(data))
+		to := min(len(data), at+1+r.IntN(20))
+		switch r.IntN(5) {
+		case 0:
+			data[at] = byte(r.IntN(256))
+		case 1:
+			data = slices.Delete(data, at, to)
+		case 2:
+			data = slices.Insert(data, at, slices.Clone(data[at:to])...)
+		case 3:
+			data = slices.Insert(data, at, []byte(words[r.IntN(len(words))])...)
+		case 4:
+			other := seeds[r.IntN(len(seeds))]
+			if len(other) > 0 {
+				data = slices.Insert(data, at, other[r.IntN(len(other)):]...)
+			}
+		}
+	}
+	return data
+}
+
+func FuzzValidate(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte(newer))
+	f.Add([]byte("cdiVersion: 0.5.0\nkind: a/b\ndevices: [{name: x, containerEdits: {hooks: [{timeout: 0}]}}]\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(dir, fmt.Sprintf("%d.json", os.Getpid()))
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		v := cdi.Validator{Root: dir, Kind: cdi.DefaultKind}
+		findings := v.File(path)
+		if _, err := library.ReadSpec(path, 0); err != nil && !discovery.HasErrors(findings) {
+			t.Fatalf("the library says %v, we say %v", err, findings)
+		}
+	})
+}
