@@ -114,7 +114,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
-	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newCDICommand(a),
+	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newCDICommand(a), newRuntimeCommand(a),
 		newConfigCommand(a),
 		newSimulateCommand(a), newVersionCommand(a))
 	cmd.InitDefaultCompletionCmd("")
