@@ -109,8 +109,12 @@ func (v *verdict) dropIn() string {
 			v.release.text, holder.at("plugins", v.table))
 	case v.enable != nil && v.enable.file != main:
 		return fmt.Sprintf("A drop-in would do only if it is read after %s.", v.enable.file.at())
-	case v.merging == migrated:
-		version = cmp.Or(main.version, 3)
+	case v.merging == migrated: // 2.3 before 2.3.5 wants no version above the first that is stated
+		version = 0
+		for _, f := range v.files {
+			version = cmp.Or(version, f.version)
+		}
+		version = cmp.Or(version, 3)
 	}
 	pattern := absolute(main.path, main.imports[i])
 	name := path.Join(path.Dir(pattern), strings.Replace(path.Base(pattern), "*", "zz-lpuctl", 1))

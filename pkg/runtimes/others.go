@@ -9,8 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-
-	yamlv3 "go.yaml.in/yaml/v3"
+	"strconv"
 )
 
 // toolkit is a runtime that has CDI whenever it is new enough, and whose TOML files say where it looks.
@@ -198,42 +197,31 @@ func (r *Runtime) dockerState(set *daemonJSON, docker release) place {
 	return at
 }
 
-// readDaemonJSON reads Docker's config. The YAML library tells where its keys stand, for JSON is a part of YAML.
+// readDaemonJSON reads Docker's config. After an error the place of cdi is where that is.
 func (c *checker) readDaemonJSON(path string) (*daemonJSON, error) {
-	file := place{file: c.shown(path)}
-	set := &daemonJSON{features: file, cdi: file, cdiSpecDirs: file, there: c.exists(path)}
+	set := &daemonJSON{there: c.exists(path), cdi: place{file: c.shown(path)}}
+	set.features, set.cdiSpecDirs = set.cdi, set.cdi
 	data, err := c.read(path, configMax)
-	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+	if !set.there || len(bytes.TrimSpace(data)) == 0 {
 		if !set.there {
 			err = nil
 		}
 		return set, err
 	}
-	if err := json.Unmarshal(data, set); err != nil {
+	lineAt := func(offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
+	if err = json.Unmarshal(data, set); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			set.cdi.line = 1 + bytes.Count(data[:syntax.Offset], []byte("\n"))
+			set.cdi.line = lineAt(int(syntax.Offset))
 		}
 		return set, err
 	}
-	var root yamlv3.Node
-	if yamlv3.Unmarshal(data, &root) == nil && len(root.Content) > 0 {
-		set.features.line = lineIn(root.Content[0], "features")
-		set.cdi.line = lineIn(root.Content[0], "features", "cdi")
-		set.cdiSpecDirs.line = lineIn(root.Content[0], "cdi-spec-dirs")
-	}
-	return set, nil
-}
-
-// lineIn is the line of a key below a node; 0 if it is not there.
-func lineIn(n *yamlv3.Node, path ...string) int {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		switch {
-		case n.Content[i].Value != path[0]:
-		case len(path) == 1:
-			return n.Content[i].Line
-		default:
-			return lineIn(n.Content[i+1], path[1:]...)
+	for key, at := range map[string]*place{"features": &set.features, "cdi": &set.cdi, "cdi-spec-dirs": &set.cdiSpecDirs} {
+		if i := bytes.Index(data, []byte(strconv.Quote(key))); i >= 0 {
+			at.line = lineAt(i)
 		}
 	}
-	return 0
+	if _, stated := set.Features["cdi"]; !stated {
+		set.cdi.line = 0
+	}
+	return set, nil
 }
