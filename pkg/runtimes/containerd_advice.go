@@ -137,7 +137,8 @@ func (v *verdict) reportLost(r *Runtime) {
 	for _, f := range v.files {
 		for _, table := range []string{tableV1, tableV2, tableV3} {
 			for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
-				if meant := nearest.Word(key, []string{keyEnable, keyDirs}); meant != "" && !strings.EqualFold(key, meant) {
+				meant := nearest.Word(key, []string{keyEnable, keyDirs})
+				if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
 					r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
 				}
 			}

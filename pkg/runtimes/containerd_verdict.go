@@ -141,6 +141,10 @@ func (v *verdict) settle() {
 		v.failure = nil
 	}
 	v.state = map[bool]State{true: On, false: Off}[on && v.criOff == nil]
+	v.lost = slices.DeleteFunc(v.lost, func(s setting) bool { // what is lost and would change nothing
+		dirs, err := list(s.value)
+		return s.value == on || s.key == keyDirs && err == nil && slices.Equal(dirs, v.dirs)
+	})
 }
 
 // wholeVersion is what the whole config is taken to be of: the last version that a file states.

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -47,14 +48,16 @@ func (m machine) read(p string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(err, errors.New("not a regular file"))
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
+	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), limit)+bytes.MinRead))
+	n, err := data.ReadFrom(io.LimitReader(f, limit+1))
+	if err == nil && n > limit {
 		err = fmt.Errorf("larger than such a file can be (%d bytes)", limit)
 	}
-	return data, err
+	return data.Bytes(), err
 }
 
 // reason is an error without the path, which is told beside it.

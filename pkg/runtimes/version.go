@@ -122,7 +122,7 @@ func linked(settings []debug.BuildSetting) release {
 func (m machine) packaged(names []string) release {
 	data, _ := m.read("/var/lib/dpkg/status", databaseMax)
 	for _, name := range names {
-		_, entry, _ := bytes.Cut(append([]byte("\n"), data...), []byte("\nPackage: "+name+"\n"))
+		_, entry, _ := bytes.Cut(data, []byte("Package: "+name+"\n"))
 		entry, _, _ = bytes.Cut(entry, []byte("\n\n"))
 		_, version, ok := bytes.Cut(entry, []byte("\nVersion: "))
 		if ok && bytes.Contains(entry, []byte("Status: install ok installed")) {
