@@ -7,11 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // Where containerd's socket and config are unless it is told otherwise (containerd, defaults/defaults_linux.go).
@@ -115,8 +112,11 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 	if d == nil || d.state == On {
 		return
 	}
-	if f := d.trouble; f != nil && !slices.ContainsFunc(causes, func(c *discovery.Finding) bool { return c.ID == f.ID }) {
+	if f := d.trouble; f != nil && v.criOff == nil {
 		r.add(f)
+		if f.ID == "cri-failed" && v.state == On { // its files do not tell why, and so not whether it would again
+			r.AfterRestart = Unknown
+		}
 		return
 	}
 	switch {

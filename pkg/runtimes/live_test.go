@@ -132,7 +132,8 @@ func TestLive(t *testing.T) {
 		"CRI disabled":   {fakeContainerd{version: "v2.4.2"}, `disabled_plugins = ["cri"]`, "off off 1.1.0", []string{"cri-disabled"}},
 		"CRI enabled since": {fakeContainerd{version: "v2.4.2"}, "", "off on 1.1.0",
 			[]string{"cri-disabled"}},
-		"CRI failed": {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off on 1.1.0", []string{"cri-failed"}},
+		"CRI failed":       {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off unknown 1.1.0", []string{"cri-failed"}},
+		"CRI failed, told": {fakeContainerd{version: "v2.4.2", initErr: "no runtime"}, "version = 3\ndisabled_plugins = [\"io.containerd.cri.v1.runtime\"]\n", "off off 1.1.0", []string{"cri-disabled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
