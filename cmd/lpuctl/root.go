@@ -115,7 +115,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
-		newCDICommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a))
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a))
 	cmd.InitDefaultCompletionCmd("")
 	completion, _, err := cmd.Find([]string{"completion"})
 	if err == nil {

@@ -94,9 +94,7 @@ func (v *Validator) DirsAsTyped(dirs ...string) ([]discovery.Finding, error) {
 				all = append(all, note("spec-yml", path, 0, "runtimes do not read it: only .json and .yaml", "rename it to .yaml if it is meant to be read"))
 			}
 		}
-		for name, d := range here {
-			served[name] = d
-		}
+		maps.Copy(served, here)
 	}
 	return append(all, v.checkServed(dirs, served)...), nil
 }

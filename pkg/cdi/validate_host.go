@@ -125,8 +125,7 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 
 // plain is an error without the path, which the message has already.
 func plain(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
+)
+
+func newRuntimeCheckCommand(a *app) *cobra.Command {
+	var f format
+	var o runtimes.Options
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether CDI is on in each container runtime, and how to turn it on",
+		Long: `check asks a running containerd over its socket, and reads the config files and versions of containerd,
+CRI-O, Docker, podman and nerdctl. Of each it says whether CDI is on now and after a restart, where that is
+written, which directories are read for specs, and up to which cdiVersion. Where CDI is off it prints the
+edit that turns it on. It changes nothing and runs no other program. Ask as root: others may not open the
+socket, and then the files answer.
+
+The exit code is 3 if a runtime that is installed does not hand out LPUs, now or after a restart.`,
+		Example: `  sudo lpuctl runtime check
+  lpuctl runtime check --containerd-address /run/k3s/containerd/containerd.sock
+  lpuctl runtime check --containerd-config ./config.toml      # before it is put in place
+  lpuctl runtime check -o json | jq '.runtimes[] | {name, cdi}'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.loadConfig(); err != nil {
+				return err
+			}
+			if o.ContainerdConfig != "" {
+				if _, err := readSmallFile(o.ContainerdConfig); err != nil {
+					return err
+				}
+			}
+			o.SpecDir = a.config.CDI.SpecDir
+			found := runtimes.Check(cmd.Context(), a.root, o)
+			if err := a.writeRuntimes(found, f); err != nil {
+				return err
+			}
+			return judgeRuntimes(found)
+		},
+	}
+	a.specDirFlag(cmd)
+	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "", "ask the containerd behind `SOCKET` (default /run/containerd/containerd.sock under the root)")
+	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "", "read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
+	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// judgeRuntimes makes the exit code of what was found.
+func judgeRuntimes(all []runtimes.Runtime) error {
+	for _, r := range all {
+		if r.CDI == runtimes.Off || r.CDI == runtimes.Unsupported || discovery.HasErrors(r.Findings) {
+			return found()
+		}
+	}
+	return nil
+}
+
+func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
+	if f != formatTable {
+		return writeDocument(a.out, f, struct {
+			APIVersion string             `json:"apiVersion"`
+			Kind       string             `json:"kind"`
+			Runtimes   []runtimes.Runtime `json:"runtimes"`
+		}{discovery.APIVersion, "RuntimeCheck", all})
+	}
+	if len(all) == 0 {
+		a.say("no container runtime is installed under %s", a.root)
+		return nil
+	}
+	var rows [][]string
+	for _, r := range all {
+		where := ""
+		i := slices.IndexFunc(r.Findings, func(f discovery.Finding) bool { return f.ID == runtimes.SourceID })
+		if i >= 0 && r.Findings[i].Line > 0 {
+			where = fmt.Sprintf("%s:%d", r.Findings[i].File, r.Findings[i].Line)
+		} else if i >= 0 {
+			where = r.Findings[i].File
+		}
+		a.report(slices.DeleteFunc(slices.Clone(r.Findings), func(f discovery.Finding) bool { return f.ID == runtimes.SourceID }))
+		rows = append(rows, []string{r.Name, r.Version, string(r.CDI), string(r.AfterRestart), r.MaxCDIVersion, strings.Join(r.SpecDirs, ","), string(r.Source), where})
+	}
+	return writeTable(a.out, []string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)
+}

@@ -1,0 +1,200 @@
+package runtimes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Where containerd's socket and config are unless it is told otherwise (containerd, defaults/defaults_linux.go).
+const (
+	containerdSocket = "/run/containerd/containerd.sock"
+	containerdConfig = "/etc/containerd/config.toml"
+)
+
+func containerdProduct() product {
+	return product{"containerd", []string{"github.com/containerd/containerd/v2", "github.com/containerd/containerd"}, []string{"containerd.io", "containerd"}}
+}
+
+// containerd asks a running containerd what holds now, and its files what will after a restart.
+func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
+	socket := strings.TrimPrefix(c.ContainerdAddress, "unix://")
+	if socket == "" {
+		socket, _ = c.real(containerdSocket)
+	}
+	d, silence := ask(ctx, socket)
+	use := c.process(d)
+	p, differ := c.find(containerdProduct())
+	next := p.release // what a restart would run
+	switch {
+	case use.onDisk.known():
+		next = use.onDisk
+	case d != nil && !use.replaced:
+		next = d.release
+	}
+	v, err := c.containerdVerdict(use.config, next)
+	if err != nil {
+		r.add(warning("config-unreadable", place{file: c.ContainerdConfig}, err.Error(), "name another file"))
+		return true
+	}
+	if d == nil && p.path == "" && v.missing && !c.exists(containerdSocket) && c.ContainerdAddress == "" {
+		return false
+	}
+	if d != nil {
+		r.fromDaemon(d, v, socket)
+		r.MaxCDIVersion = cmp.Or(use.maxCDI, containerdMaxCDI(d.release))
+	} else {
+		r.fromFiles(v)
+		r.MaxCDIVersion = cmp.Or(p.maxCDI, containerdMaxCDI(next))
+	}
+	r.explain(d, v)
+	c.judgeDirs(r, d, v)
+	v.reportLost(r)
+	if silence != nil {
+		silence.File = cmp.Or(silence.File, socket)
+		r.add(silence)
+	}
+	if v.state == Unknown && !next.known() {
+		r.add(warning("version-unknown", place{}, v.unsure(differ), "run this as root while it runs: it tells its version itself"))
+	}
+	return true
+}
+
+// containerdVerdict judges the config that a restart would read.
+func (c *checker) containerdVerdict(told string, next release) (*verdict, error) {
+	m, main, isTold := c.machine, cmp.Or(told, containerdConfig), told != "" || c.ContainerdConfig != ""
+	if c.ContainerdConfig != "" {
+		var err error
+		if m, main, err = c.typed(c.ContainerdConfig); err != nil {
+			return nil, err
+		}
+	}
+	return m.loadConfig(main, next).judge(next, isTold), nil
+}
+
+// fromDaemon takes the answer of a running daemon.
+func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
+	r.Version, r.CDI, r.SpecDirs = d.release.text, d.state, append(r.SpecDirs, d.dirs...)
+	at := v.decides()
+	if at.line == 0 || v.state != d.state {
+		at = place{file: socket}
+	}
+	r.settle(Live, at, "the running daemon says so", v.state)
+}
+
+// fromFiles takes what the files say, and what holds without them.
+func (r *Runtime) fromFiles(v *verdict) {
+	r.Version, r.CDI, r.SpecDirs = v.release.text, v.state, append(r.SpecDirs, v.dirs...)
+	switch at := v.decides(); {
+	case v.state == Unknown:
+		r.settle(Files, at, "no daemon was asked, and its files do not tell", v.state)
+	case at.line > 0 || v.failure != nil:
+		r.settle(Files, at, "no daemon was asked; its files say so", v.state)
+	default:
+		r.settle(Default, at, "no daemon was asked and its files say nothing, so this is what the release does", v.state)
+	}
+}
+
+// explain says why CDI is off, now or after a restart, and what to do about it.
+func (r *Runtime) explain(d *daemon, v *verdict) {
+	causes := v.causes()
+	for _, f := range causes {
+		if d != nil && d.state == On {
+			f = warning("restart-changes", place{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
+		}
+		r.add(f)
+	}
+	if d == nil || d.state == On {
+		return
+	}
+	if f := d.trouble; f != nil && v.criOff == nil {
+		r.add(f)
+		if f.ID == "cri-failed" && v.state == On { // its files do not tell why, and so not whether it would again
+			r.AfterRestart = Unknown
+		}
+		return
+	}
+	switch {
+	case v.state == On:
+		r.add(fault("restart-needed", v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), restartContainerd))
+	case len(causes) == 0:
+		r.add(fault("cdi-"+string(d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
+			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how"))
+	}
+}
+
+// judgeDirs holds the directories that containerd reads against where lpuctl writes.
+func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
+	at, fix := v.at(), restartContainerd
+	if v.specDirs != nil {
+		at = v.specDirs.place
+	}
+	later := v.state == On && c.readsOurs(v.dirs)
+	if !later {
+		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + restartContainerd
+	}
+	c.checkDirs(r, at, fix)
+	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {
+		r.add(warning("restart-changes", at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))
+	}
+}
+
+// inUse is what a running containerd was started with, as far as it can be seen.
+type inUse struct {
+	config   string  // file on the machine that it was told to read
+	maxCDI   string  // of the program that runs
+	onDisk   release // of the program that a restart would run
+	replaced bool    // the two are not the same
+}
+
+// process finds out what a daemon was started with (proc_pid_cmdline(5), proc_pid_exe(5)), if its process is one that
+// can be seen from here.
+func (c *checker) process(d *daemon) (use inUse) {
+	proc, err := c.real("/proc")
+	if d == nil || err != nil {
+		return use
+	}
+	dir := filepath.Join(proc, strconv.FormatUint(d.pid, 10))
+	namespace, err := os.Readlink(dir + "/ns/pid")
+	if err != nil || namespace != fmt.Sprintf("pid:[%d]", d.pidns) {
+		return use
+	}
+	cmdline, err := os.ReadFile(dir + "/cmdline")
+	args := strings.Split(string(cmdline), "\x00")
+	if err != nil || !strings.Contains(path.Base(args[0]), "containerd") {
+		return use
+	}
+	if use.config = configFlag(args); use.config != "" && !path.IsAbs(use.config) {
+		cwd, err := os.Readlink(dir + "/cwd")
+		if err != nil {
+			return inUse{}
+		}
+		use.config = path.Join(cwd, use.config)
+	}
+	if exe, err := os.Readlink(dir + "/exe"); err == nil {
+		exe, use.replaced = strings.CutSuffix(exe, " (deleted)")
+		use.onDisk = c.inspect(exe, containerdProduct()).release
+		_, use.maxCDI = readBuild(dir+"/exe", nil)
+	}
+	return use
+}
+
+// configFlag is the value of -c or --config; "" without one.
+func configFlag(args []string) string {
+	for i, arg := range args {
+		name, value, joined := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		switch {
+		case name != "-config" && name != "config" && name != "c" && name != "-c" || name == arg:
+		case joined:
+			return value
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}

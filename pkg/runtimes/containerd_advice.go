@@ -1,0 +1,156 @@
+package runtimes
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/nearest"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+const restartContainerd = "systemctl restart containerd"
+
+// causes are all the reasons for which CDI is not on after a restart.
+func (v *verdict) causes() []*discovery.Finding {
+	switch {
+	case v.failure != nil:
+		return []*discovery.Finding{v.failure}
+	case v.state == Unsupported:
+		return []*discovery.Finding{fault("cdi-unsupported", place{}, fmt.Sprintf("containerd %s knows no CDI: it starts containers without the device, and says nothing", v.release.text),
+			"install containerd 1.7 or later")}
+	}
+	var causes []*discovery.Finding
+	if s := v.criOff; s != nil {
+		causes = append(causes, fault("cri-disabled", s.place, criDisabled,
+			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.file.at().file, s.line, s.value, restartContainerd)))
+	}
+	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), restartContainerd, v.dropIn()))
+	switch {
+	case v.state != Off:
+	case v.enable != nil && v.enable.value == false:
+		causes = append(causes, fault("cdi-off", v.enable.place, "CDI is off: enable_cdi = false stands here", turnOn))
+	case v.enable == nil && !v.on:
+		causes = append(causes, fault("cdi-off", v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text), turnOn))
+	}
+	return causes
+}
+
+// criDisabled is what that means, for whom.
+const criDisabled = "its CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it"
+
+// edit says how to set a key so that this release heeds it: file, line and, where it is missing, the table.
+func (v *verdict) edit(decides *setting, key, value string) string {
+	line := key + " = " + value
+	if decides != nil {
+		return decides.change(line)
+	}
+	if len(v.files) == 0 {
+		version, table := 3, tableV3
+		if v.merging == wholeTables {
+			version, table = 2, tableV2
+		}
+		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), version, dotted([]string{"plugins", table}), line)
+	}
+	f := v.lastWith(v.table)
+	if f == nil {
+		f = v.files[0]
+	}
+	return f.insert(v.table, line)
+}
+
+// change says how to replace a setting where it stands.
+func (s *setting) change(line string) string {
+	file, at := s.file.at().file, s.file.spots[spotKey("plugins", s.table, s.key)]
+	if i := strings.LastIndexByte(at.written, '.'); i >= 0 && !at.inline {
+		line = at.written[:i+1] + line
+	}
+	switch {
+	case at.inline:
+		return fmt.Sprintf("in %s on line %d, within the braces, write %s", file, at.line, line)
+	case at.last > at.line:
+		return fmt.Sprintf("in %s change lines %d to %d to: %s", file, at.line, at.last, line)
+	}
+	return fmt.Sprintf("in %s change line %d to: %s", file, at.line, line)
+}
+
+// insert says how to add a line to a table, as that is written in the file, or to add the table.
+func (f *configFile) insert(table, line string) string {
+	file, header := f.at().file, dotted([]string{"plugins", table})
+	at, written := f.spots[spotKey("plugins", table)]
+	switch {
+	case !written:
+		return fmt.Sprintf("append to %s:\n    [%s]\n    %s", file, header, line)
+	case at.header:
+		return fmt.Sprintf("in %s insert after line %d, under [%s]: %s", file, at.line, header, line)
+	case at.braces || at.inline:
+		return fmt.Sprintf("in %s on line %d, within the braces of %s, add %s", file, at.line, at.written, line)
+	}
+	return fmt.Sprintf("in %s insert after line %d: %s.%s", file, at.last, at.written, line)
+}
+
+// dropIn says whether a file of one's own would do as well.
+func (v *verdict) dropIn() string {
+	if len(v.files) == 0 {
+		return ""
+	}
+	main := v.files[0]
+	i := slices.IndexFunc(main.imports, func(i string) bool { return strings.Contains(i, "*") })
+	if i < 0 {
+		return fmt.Sprintf("A drop-in would not be read: %s imports no directory of them.", v.at())
+	}
+	version, holder := v.version, v.lastWith(v.table)
+	switch {
+	case v.merging == wholeTables && holder != nil:
+		return fmt.Sprintf("A drop-in with this alone would do harm: containerd %s takes the whole table from the last file that has it, and what stands at %s would be lost.",
+			v.release.text, holder.at("plugins", v.table))
+	case v.enable != nil && v.enable.file != main:
+		return fmt.Sprintf("A drop-in would do only if it is read after %s.", v.enable.file.at())
+	case v.merging == migrated: // 2.3 before 2.3.5 wants no version above the first that is stated
+		version = 0
+		for _, f := range v.files {
+			version = cmp.Or(version, f.version)
+		}
+		version = cmp.Or(version, 3)
+	}
+	pattern := absolute(main.path, main.imports[i])
+	name := path.Join(path.Dir(pattern), strings.Replace(path.Base(pattern), "*", "zz-lpuctl", 1))
+	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under [%s].",
+		v.shown(name), main.at("imports"), version, dotted([]string{"plugins", v.table}))
+}
+
+// reportLost adds the settings that have no effect, and keys that may have been meant for one.
+func (v *verdict) reportLost(r *Runtime) {
+	if v.failure != nil || !v.supported || !v.release.known() {
+		return
+	}
+	for _, s := range v.lost {
+		f := warning("setting-lost", s.place, fmt.Sprintf("%s = %v: %s", s.key, s.value, s.why), s.fix)
+		if s.replaced {
+			f.Severity = discovery.SeverityNote
+		}
+		r.add(f)
+	}
+	for _, f := range v.files {
+		for _, table := range []string{tableV1, tableV2, tableV3} {
+			for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
+				meant := nearest.Word(key, []string{keyEnable, keyDirs})
+				if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
+					r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
+				}
+			}
+		}
+	}
+}
+
+// unsure says what the files mean to each release line, for when it is not known which one it is.
+func (v *verdict) unsure(differ string) string {
+	var means []string
+	for _, known := range []string{"1.6", "1.7", "2.0", "2.3.5", "2.4"} {
+		means = append(means, fmt.Sprintf("%s in %s", v.judge(parseRelease(known), false).state, known))
+	}
+	return fmt.Sprintf("its version is not known%s; by its files CDI would be %s", differ, strings.Join(means, ", "))
+}

@@ -1,0 +1,168 @@
+package runtimes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// The tables that hold CRI's settings: of config version 1, of version 2, and of versions 3 and 4
+// (containerd, docs/cri/config.md).
+const (
+	tableV1 = "cri"
+	tableV2 = "io.containerd.grpc.v1.cri"
+	tableV3 = "io.containerd.cri.v1.runtime"
+)
+
+const (
+	keyEnable = "enable_cdi"
+	keyDirs   = "cdi_spec_dirs"
+)
+
+// importsMax bounds of how many files a config is read.
+const importsMax = 1000
+
+// config is a containerd config: the main file and all that it imports, in the order of reading.
+type config struct {
+	machine
+	main    string // path on the machine
+	missing bool   // there is no main file
+	files   []*configFile
+	failure *discovery.Finding // why containerd refuses it, or why we cannot read it (a warning)
+}
+
+// configFile is one of the files, with what stands at its top.
+type configFile struct {
+	*document
+	version                     int64
+	imports, disabled, required []string
+	plugins                     map[string]any
+}
+
+// at is the main file as a whole.
+func (c *config) at() place { return place{file: c.shown(c.main)} }
+
+// imported is a file to read, and where it is imported.
+type imported struct {
+	name string
+	by   place
+}
+
+// loadConfig reads a config as containerd does: breadth first, each file once.
+func (m machine) loadConfig(main string, r release) *config {
+	c := &config{machine: m, main: main}
+	for pending := []imported{{name: main}}; len(pending) > 0 && c.failure == nil; pending = pending[1:] {
+		next := pending[0]
+		if slices.ContainsFunc(c.files, func(f *configFile) bool { return f.path == next.name }) {
+			continue
+		}
+		f, err := m.loadFile(next.name)
+		if err != nil {
+			c.fail(next, err)
+			continue
+		}
+		c.files = append(c.files, f)
+		more, err := m.imports(f, r)
+		if err == nil && len(c.files) >= importsMax {
+			err = fmt.Errorf("more than %d files are imported", importsMax)
+		}
+		if err != nil {
+			c.failure = refused(f.at("imports"), err.Error(), "correct the imports")
+		}
+		pending = append(pending, more...)
+	}
+	return c
+}
+
+// refused is a fault for which containerd does not start.
+func refused(at place, message, remedy string) *discovery.Finding {
+	return fault("config-refused", at, "containerd does not start with this: "+message, remedy)
+}
+
+// fail notes why a file could not be loaded. Only the main file may be missing.
+func (c *config) fail(file imported, err error) {
+	at := faultyAt(c.shown(file.name), err)
+	switch absent := errors.Is(err, fs.ErrNotExist); {
+	case errors.As(err, new(*syntaxError)):
+		c.failure = refused(at, err.Error(), "correct it there or just above")
+	case absent && len(c.files) == 0:
+		c.missing = true
+	case absent:
+		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "take it out of imports, or make the file")
+	default:
+		c.failure = warning("config-unreadable", at, "it cannot be read: "+reason(err), "run as root; make it a readable file")
+	}
+}
+
+// absolute is where a path leads that is written in a file.
+func absolute(file, p string) string {
+	if path.IsAbs(p) {
+		return path.Clean(p)
+	}
+	return path.Join(path.Dir(file), p)
+}
+
+// imports is what a file imports. Only * makes a pattern. Before 1.7.17 a pattern was relative to where containerd was
+// started, which is / for a service.
+func (m machine) imports(f *configFile, r release) (files []imported, err error) {
+	for _, i := range f.imports {
+		matches := []string{absolute(f.path, i)}
+		if strings.Contains(i, "*") {
+			if r.known() && r.before(1, 7, 17) {
+				matches[0] = absolute("/", i)
+			}
+			if matches, err = m.glob(matches[0]); err != nil {
+				return nil, err
+			}
+		}
+		for _, name := range matches {
+			files = append(files, imported{name, f.at("imports", i)})
+		}
+	}
+	return files, nil
+}
+
+// loadFile reads one file.
+func (m machine) loadFile(name string) (*configFile, error) {
+	d, err := m.readTOML(name)
+	if err != nil {
+		return nil, err
+	}
+	return newConfigFile(d)
+}
+
+// newConfigFile checks the types of what stands at the top of a file.
+func newConfigFile(d *document) (f *configFile, err error) {
+	f = &configFile{document: d}
+	for i, into := range []*[]string{&f.imports, &f.disabled, &f.required} {
+		key := []string{"imports", "disabled_plugins", "required_plugins"}[i]
+		if *into, err = list(lookup(d.tree, key)); err != nil {
+			return nil, &syntaxError{d.at(key).line, key + " " + err.Error()}
+		}
+	}
+	version, isNumber := lookup(d.tree, "version").(int64)
+	if f.version = version; !isNumber && lookup(d.tree, "version") != nil {
+		return nil, &syntaxError{d.at("version").line, "version must be a whole number"}
+	}
+	var isTable bool
+	if f.plugins, isTable = lookup(d.tree, "plugins").(map[string]any); !isTable && lookup(d.tree, "plugins") != nil {
+		return nil, &syntaxError{d.at("plugins").line, "plugins must be a table"}
+	}
+	for _, name := range []string{tableV1, tableV2, tableV3} {
+		if f.plugins[name] != nil && f.plugin(name) == nil {
+			return nil, &syntaxError{d.at("plugins", name).line, dotted([]string{"plugins", name}) + " must be a table"}
+		}
+	}
+	return f, nil
+}
+
+// plugin is a plugin's table; nil if the file has none.
+func (f *configFile) plugin(name string) map[string]any {
+	t, _ := f.plugins[name].(map[string]any)
+	return t
+}

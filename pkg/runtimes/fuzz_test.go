@@ -1,0 +1,68 @@
+package runtimes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// Whatever a config holds, each release line has a verdict on it, what is found lies within the file, and where CDI is
+// off there is a cause with a remedy.
+func FuzzContainerdConfig(f *testing.F) {
+	archives, err := filepath.Glob("testdata/containerd/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files[:len(archive.Files)-1] {
+			f.Add(file.Data)
+		}
+	}
+	for _, seed := range []string{"a = {b = {c = [{d = \"e\"}]}}\r\n", "[[plugins.cri]]\n[plugins.cri.x]\n", "plugins.cri = {enable_cdi = [\n\n]}", "\"\".\"\" = \"\"\n", "x = '''\n\n'''\ny = [\"\"\"\n\"\"\"]\n"} {
+		f.Add([]byte(seed))
+	}
+	releases := []release{{}}
+	for _, version := range []string{"1.6.20", "1.7.0", "1.7.35", "2.2.9", "2.3.0", "2.3.7", "2.4.2"} {
+		releases = append(releases, parseRelease(version))
+	}
+	c := &checker{machine: machine{os.DevNull}, Options: Options{SpecDir: "/var/run/cdi"}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := parseTOML(data)
+		if err != nil {
+			return
+		}
+		lines := strings.Count(string(data), "\n") + 1
+		for path, s := range d.spots {
+			if s.line < 1 || s.last < s.line || s.last > lines {
+				t.Fatalf("%q stands on lines %d to %d of %d", path, s.line, s.last, lines)
+			}
+		}
+		file, err := newConfigFile(d)
+		if err != nil {
+			return
+		}
+		for _, r := range releases {
+			v := (&config{main: containerdConfig, files: []*configFile{file}}).judge(r, false)
+			runtime := newRuntime("containerd")
+			runtime.fromFiles(v)
+			runtime.explain(nil, v)
+			c.judgeDirs(runtime, nil, v)
+			v.reportLost(runtime)
+			for _, f := range runtime.Findings {
+				if f.Line < 0 || f.Line > lines || f.Message == "" || f.Remedy == "" {
+					t.Errorf("containerd %s: %+v", r.text, f)
+				}
+			}
+			if (runtime.CDI == Off || runtime.CDI == Unsupported) && len(findings(runtime)) == 0 {
+				t.Errorf("containerd %s: CDI is %s and nothing says why", r.text, runtime.CDI)
+			}
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package runtimes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	introspection "github.com/containerd/containerd/api/services/introspection/v1"
+	versions "github.com/containerd/containerd/api/services/version/v1"
+	"github.com/containerd/containerd/v2/pkg/dialer"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// daemon is what a running containerd says of itself.
+type daemon struct {
+	release    release
+	state      State
+	dirs       []string
+	pid, pidns uint64             // its process, and that one's pid namespace; 0 before 1.7
+	trouble    *discovery.Finding // why the state is unknown, or CRI and with it CDI off
+}
+
+// ask asks the containerd behind a socket, or says why there is no answer.
+func ask(ctx context.Context, socket string) (*daemon, *discovery.Finding) {
+	if _, err := os.Stat(socket); err != nil { // the dialer would wait for it to appear
+		return nil, unheard(err)
+	}
+	raw, err := dialer.ContextDialer(ctx, dialer.DialAddress(socket))
+	if err != nil {
+		return nil, unheard(err)
+	}
+	once := make(chan net.Conn, 1)
+	once <- raw
+	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-once:
+				return c, nil
+			default:
+				return nil, errors.New("the connection was closed")
+			}
+		}))
+	if err != nil {
+		return nil, unheard(err)
+	}
+	defer func() { _ = errors.Join(conn.Close(), raw.Close()) }()
+	return interview(ctx, conn)
+}
+
+// interview asks who is there, and CRI for its config.
+func interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.Finding) {
+	version, err := versions.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})
+	if err != nil {
+		return nil, unheard(err)
+	}
+	d := &daemon{release: parseRelease(version.GetVersion()), state: Unknown}
+	inside := introspection.NewIntrospectionClient(conn)
+	if server, err := inside.Server(ctx, &emptypb.Empty{}); err == nil {
+		d.pid, d.pidns = server.GetPid(), server.GetPidns()
+	}
+	answer, err := cri.NewRuntimeServiceClient(conn).Status(ctx, &cri.StatusRequest{Verbose: true})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		d.state, d.trouble = Off, noCRI(ctx, inside)
+	case err != nil:
+		d.trouble = warning("cri-silent", place{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()), "ask again when it has started; else see journalctl -u containerd")
+	default:
+		if d.state, d.dirs = parseStatus(answer.GetInfo()["config"]); d.state == Unknown {
+			d.trouble = warning("cri-silent", place{}, "its CRI does not tell its config", "see containerd config dump")
+		}
+	}
+	return d, nil
+}
+
+// noCRI tells CRI that is disabled from CRI that failed to start.
+func noCRI(ctx context.Context, inside introspection.IntrospectionClient) *discovery.Finding {
+	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
+	if err == nil {
+		for _, p := range answer.GetPlugins() {
+			if p.GetInitErr() != nil {
+				return fault("cri-failed", place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see journalctl -u containerd")
+			}
+		}
+	}
+	return fault("cri-disabled", place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+restartContainerd)
+}
+
+// parseStatus reads the config that CRI tells (containerd, internal/cri/config/config.go). Where enableCDI is not told,
+// CDI is always on, or not known at all, and then there are no directories either.
+func parseStatus(text string) (State, []string) {
+	var config map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &config) != nil || config == nil {
+		return Unknown, nil
+	}
+	var dirs []string
+	written, hasDirs := config["cdiSpecDirs"]
+	if hasDirs && json.Unmarshal(written, &dirs) != nil {
+		return Unknown, nil
+	}
+	for i := range dirs {
+		dirs[i] = strings.Trim(strconv.Quote(dirs[i]), `"`) // a socket may tell anything
+	}
+	switch enable := string(config["enableCDI"]); {
+	case enable == "true", hasDirs && (enable == "" || enable == "null"):
+		return On, dirs
+	case enable == "false":
+		return Off, dirs
+	case enable == "":
+		return Unsupported, nil
+	}
+	return Unknown, nil
+}
+
+// unheard says in words why there was no answer.
+func unheard(err error) *discovery.Finding {
+	const start = "systemctl start containerd"
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f := warning("socket-missing", place{}, "it does not run: its socket is not there", start+", if it is meant to run")
+		f.Severity = discovery.SeverityNote
+		return f
+	case errors.Is(err, unix.ECONNREFUSED):
+		return warning("socket-refused", place{}, "it does not run: nobody listens on its socket", start)
+	case errors.Is(err, fs.ErrPermission):
+		return warning("socket-denied", place{}, "it was not asked: its socket may not be opened", "run as root to ask it")
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN), strings.HasSuffix(err.Error(), ": timeout"),
+		status.Code(err) == codes.DeadlineExceeded:
+		return warning("socket-mute", place{}, "what listens on its socket does not answer", "see what hangs: journalctl -u containerd")
+	case status.Code(err) == codes.Unimplemented:
+		return warning("socket-foreign", place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
+	}
+	return warning("socket-foreign", place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", reason(err)), "see who listens there: ss -xlp")
+}

@@ -1,0 +1,201 @@
+package runtimes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// State is what a runtime does with CDI devices.
+type State string
+
+// The states. Unknown is never a guess: the answer cannot be had from here.
+const (
+	On          State = "on"
+	Off         State = "off"         // containers start without the device, or not at all
+	Unsupported State = "unsupported" // it is too old to know CDI
+	Unknown     State = "unknown"
+)
+
+// Source is who answered.
+type Source string
+
+// The sources. Default is what the release does where no file says anything.
+const (
+	Live    Source = "live"
+	Files   Source = "files"
+	Default Source = "default"
+)
+
+// SourceID is the id of the one finding of each runtime that says who answered, and where that is written.
+const SourceID = "cdi-source"
+
+// DefaultTimeout is how long a runtime has to answer; a healthy one takes milliseconds.
+const DefaultTimeout = 3 * time.Second
+
+// Runtime is one container runtime of a machine, and what becomes of a CDI device that it is asked for.
+type Runtime struct {
+	Name          string              `json:"name"`
+	Version       string              `json:"version,omitempty"`
+	CDI           State               `json:"cdi"`
+	SpecDirs      []string            `json:"specDirs"`                // where it looks for specs, the highest priority last
+	MaxCDIVersion string              `json:"maxCdiVersion,omitempty"` // the highest cdiVersion it loads
+	Source        Source              `json:"source"`
+	AfterRestart  State               `json:"afterRestart"` // what its files say, which a restart brings into force
+	Findings      []discovery.Finding `json:"findings"`
+}
+
+// Options say where to look, and what for.
+type Options struct {
+	SpecDir           string        // where lpuctl writes the spec, below the root
+	ContainerdAddress string        // socket, as typed; "": the usual one below the root
+	ContainerdConfig  string        // config file, as typed; "": the one in use, or the usual one below the root
+	Timeout           time.Duration // for each runtime; 0: DefaultTimeout
+}
+
+// checker looks at the runtimes of one machine.
+type checker struct {
+	machine
+	Options
+}
+
+// Check returns what is installed of containerd, CRI-O, Docker, podman and nerdctl on the machine under root. One
+// that does not answer in time costs its own answer only.
+func Check(ctx context.Context, root string, o Options) []Runtime {
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	c := &checker{machine{root}, o}
+	names := []string{"containerd", "cri-o", "docker", "podman", "nerdctl"}
+	probes := []func(context.Context, *Runtime) bool{c.containerd, c.crio, c.docker, c.podman, c.nerdctl}
+	answers := make([]chan *Runtime, len(probes))
+	for i, probe := range probes {
+		answers[i] = make(chan *Runtime, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+			defer cancel()
+			r := newRuntime(names[i])
+			if !probe(ctx, r) {
+				r = nil
+			}
+			answers[i] <- r
+		}()
+	}
+	// Reading a file may hang for ever, and then the probe that does so is left behind.
+	late, cancel := context.WithTimeout(ctx, o.Timeout+o.Timeout/2)
+	defer cancel()
+	found := []Runtime{}
+	for i, answer := range answers {
+		r, ok := receive(answer, late.Done())
+		if !ok {
+			r = newRuntime(names[i])
+			r.add(warning("no-answer", place{}, fmt.Sprintf("its files cannot be read within %v", o.Timeout), "look for a file system that hangs (dmesg, mount)"))
+		}
+		if r != nil {
+			found = append(found, *r)
+		}
+	}
+	return found
+}
+
+// receive waits for an answer until it is late; one that is there already counts all the same.
+func receive(answer <-chan *Runtime, late <-chan struct{}) (r *Runtime, ok bool) {
+	select {
+	case r = <-answer:
+		return r, true
+	case <-late:
+	}
+	select {
+	case r = <-answer:
+		return r, true
+	default:
+		return nil, false
+	}
+}
+
+func newRuntime(name string) *Runtime {
+	return &Runtime{Name: name, CDI: Unknown, AfterRestart: Unknown, Source: Default, SpecDirs: []string{}, Findings: []discovery.Finding{}}
+}
+
+// place is where something is written: a file, and a line if one can be told. The zero value is nowhere.
+type place struct {
+	file string
+	line int
+}
+
+func (p place) String() string {
+	if p.line == 0 {
+		return p.file
+	}
+	return fmt.Sprintf("%s:%d", p.file, p.line)
+}
+
+func fault(id string, at place, message, remedy string) *discovery.Finding {
+	return &discovery.Finding{Severity: discovery.SeverityError, ID: id, File: at.file, Line: at.line, Message: message, Remedy: remedy}
+}
+
+func warning(id string, at place, message, remedy string) *discovery.Finding {
+	f := fault(id, at, message, remedy)
+	f.Severity = discovery.SeverityWarning
+	return f
+}
+
+func (r *Runtime) add(f *discovery.Finding) {
+	f.Subject = r.Name
+	r.Findings = append(r.Findings, *f)
+}
+
+// settle fills in who answered, and what a restart would bring.
+func (r *Runtime) settle(s Source, at place, message string, afterRestart State) {
+	r.Source, r.AfterRestart = s, afterRestart
+	if afterRestart == Unsupported {
+		r.AfterRestart = Off
+	}
+	f := warning(SourceID, at, message, "none is needed")
+	f.Severity = discovery.SeverityNote
+	r.add(f)
+}
+
+// checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
+func (c *checker) checkDirs(r *Runtime, at place, fix string) {
+	if r.CDI != On || c.readsOurs(r.SpecDirs) {
+		return
+	}
+	message := "CDI is on, but no directory is read for specs"
+	if len(r.SpecDirs) > 0 {
+		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(r.SpecDirs, ", "), c.SpecDir)
+		fix += fmt.Sprintf("; or lpuctl cdi refresh --spec-dir %s", r.SpecDirs[len(r.SpecDirs)-1])
+	}
+	r.add(fault("spec-dir-not-read", at, message, fix))
+}
+
+// readsOurs tells whether lpuctl's directory is among some, also by way of links such as /var/run.
+func (c *checker) readsOurs(dirs []string) bool {
+	same := func(p string) string {
+		p = path.Clean(p)
+		if rest, ok := strings.CutPrefix(p, "/var/run/"); ok {
+			p = "/run/" + rest
+		}
+		if real, err := c.real(p); err == nil {
+			return real
+		}
+		return p
+	}
+	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return same(dir) == same(c.SpecDir) })
+}
+
+// withOurs writes directories with lpuctl's among them as a list in TOML, which JSON reads alike.
+func (c *checker) withOurs(dirs []string) string {
+	var parts []string
+	for _, dir := range append(slices.Clone(dirs), c.SpecDir) {
+		if q := strconv.Quote(dir); !slices.Contains(parts, q) {
+			parts = append(parts, q)
+		}
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}

@@ -1,0 +1,134 @@
+package runtimes
+
+import (
+	"bytes"
+	"cmp"
+	"debug/buildinfo"
+	"fmt"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// release is a version, as far as behaviour depends on it. The zero value is an unknown one.
+type release struct {
+	number [3]int
+	text   string
+}
+
+// parseRelease reads v2.2.9, 1.6.20~ds1-1+deb12u1 and 5:28.2.2-1~debian alike.
+func parseRelease(text string) release {
+	m := regexp.MustCompile(`^(?:[0-9]+:)?v?(([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?[0-9A-Za-z.+~_-]{0,60})$`).FindStringSubmatch(text)
+	if m == nil {
+		return release{}
+	}
+	r := release{text: m[1]}
+	for i := range r.number {
+		r.number[i], _ = strconv.Atoi(m[i+2])
+	}
+	return r
+}
+
+func (r release) known() bool { return r.text != "" }
+
+func (r release) before(number ...int) bool { return slices.Compare(r.number[:], number) < 0 }
+
+// program is what can be known of an installed program without running it.
+type program struct {
+	path    string // on the machine; "": it is not there
+	release release
+	maxCDI  string // the highest cdiVersion its CDI library loads
+}
+
+// product is how a program is named: its file, its Go modules, its Debian packages.
+type product struct {
+	binary   string
+	modules  []string
+	packages []string
+}
+
+// find looks for a program where programs lie. Two of different versions leave the version unknown, and are named.
+func (m machine) find(k product) (p program, differ string) {
+	for _, dir := range []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"} {
+		if !m.exists(dir + k.binary) {
+			continue
+		}
+		q := m.inspect(dir+k.binary, k)
+		if p.path != "" && q.release != p.release {
+			differ = fmt.Sprintf(": %s is %s, %s is %s", m.shown(p.path), cmp.Or(p.release.text, "unknown"), m.shown(q.path), cmp.Or(q.release.text, "unknown"))
+		}
+		if p.path == "" {
+			p = q
+		}
+	}
+	if differ != "" {
+		p.release, p.maxCDI = release{}, ""
+	}
+	return p, differ
+}
+
+// inspect reads what the Go linker wrote into a program (runtime/debug.BuildInfo), else what the package database
+// says of it.
+func (m machine) inspect(path string, k product) program {
+	p := program{path: path}
+	real, err := m.real(path)
+	if err != nil {
+		return p
+	}
+	p.release, p.maxCDI = readBuild(real, k.modules)
+	if !p.release.known() && !strings.HasPrefix(path, "/usr/local/") {
+		p.release = m.packaged(k.packages)
+	}
+	return p
+}
+
+// readBuild finds the version of a Go program and the CDI library in it, which knows cdiVersions up to its own.
+func readBuild(file string, modules []string) (r release, maxCDI string) {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return release{}, ""
+	}
+	for _, module := range append(info.Deps, &info.Main) {
+		if slices.Contains(modules, module.Path) {
+			r = parseRelease(module.Version)
+		}
+		if strings.HasSuffix(module.Path, "/container-device-interface") {
+			library := parseRelease(module.Version)
+			maxCDI = fmt.Sprintf("%d.%d.0", library.number[0], library.number[1])
+		}
+	}
+	if r.before(0, 1) { // (devel), or a commit that no tag leads to
+		r = linked(info.Settings)
+	}
+	return r, maxCDI
+}
+
+// linked finds -X .../version.Version=v1.2.3 among the linker's flags, which are kept unless -trimpath was given.
+func linked(settings []debug.BuildSetting) release {
+	i := slices.IndexFunc(settings, func(s debug.BuildSetting) bool { return s.Key == "-ldflags" })
+	if i < 0 {
+		return release{}
+	}
+	m := regexp.MustCompile(`ersion\.Version=['"]?([^'"\s]+)`).FindStringSubmatch(settings[i].Value)
+	if m == nil {
+		return release{}
+	}
+	return parseRelease(m[1])
+}
+
+// packaged is the version of the first of some packages that is installed (dpkg-query(1), /var/lib/dpkg/status).
+func (m machine) packaged(names []string) release {
+	data, _ := m.read("/var/lib/dpkg/status", databaseMax)
+	for _, name := range names {
+		_, entry, _ := bytes.Cut(data, []byte("Package: "+name+"\n"))
+		entry, _, _ = bytes.Cut(entry, []byte("\n\n"))
+		_, version, ok := bytes.Cut(entry, []byte("\nVersion: "))
+		if ok && bytes.Contains(entry, []byte("Status: install ok installed")) {
+			version, _, _ = bytes.Cut(version, []byte("\n"))
+			return parseRelease(string(version))
+		}
+	}
+	return release{}
+}
