@@ -34,7 +34,7 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 		Name: c.name, Index: c.index, Model: c.model.Name, Address: c.address,
 		Vendor: c.ids[idVendor], Device: c.ids[idDevice], Subvendor: c.ids[idSubvendor], Subdevice: c.ids[idSubdevice],
 		Nodes: []Node{}, Reasons: []Finding{}, Mounts: c.model.present, Env: c.model.Env,
-		Usable: true, Health: Healthy,
+		Usable: true, Health: Healthy, Serial: s.known[c.address],
 	}
 	for what, read := range []func(LPU) LPU{
 		func(l LPU) LPU { return s.readKernel(l, c, managements) },

@@ -51,7 +51,7 @@ func (r attributes) xocl(t *tree) {
 		return
 	}
 	r.shell(t, names)
-	if !known || ready != 0 {
+	if r.lpu.Serial == "" && (!known || ready != 0) {
 		r.lpu.Serial = r.subdevice(t, names, "xmc.u.", "serial_num")
 	}
 }

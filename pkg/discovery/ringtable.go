@@ -161,7 +161,7 @@ func addAbsent(lpus []candidate, table *ring.Table) []candidate {
 
 // addKnown puts the cards that an earlier scan saw among those that are here.
 func (s *scan) addKnown(lpus []candidate) []candidate {
-	for _, a := range s.known {
+	for a := range s.known {
 		if !slices.ContainsFunc(lpus, func(c candidate) bool { return c.address == a }) {
 			lpus = append(lpus, candidate{function: function{address: a, err: s.unread[a]}, known: true})
 		}
@@ -191,7 +191,7 @@ func missingLPU(c candidate) LPU {
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 	cards := inv.RingCards()
 	for i := range cards {
-		if slices.Contains(s.known, inv.LPUs[i].Address) { // an index in the table meant it when it was here
+		if _, known := s.known[inv.LPUs[i].Address]; known { // an index in the table meant it when it was here
 			cards[i].Absent = false
 		}
 	}

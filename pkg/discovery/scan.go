@@ -35,7 +35,9 @@ type Options struct {
 	// are looked for, and no other table is read.
 	Expect *ring.Table
 
-	known   []Address // cards that an earlier scan saw: they are missing when they are gone, and keep their index
+	// known are the cards that earlier scans saw, with their serial numbers: they are missing when they are gone, keep
+	// their index, and are not asked for the number again, which may take the card's management side long to tell.
+	known   map[Address]string
 	readers *readers  // what hangs since an earlier scan
 }
 
@@ -74,7 +76,7 @@ type scan struct {
 	ringTables []string  // asked for by the caller; none: search
 	table      *TableRef // that was read
 	expect     *ring.Table
-	known      []Address
+	known      map[Address]string
 	unread     map[Address]error // functions of which it cannot be told what they are
 	readers    *readers
 }

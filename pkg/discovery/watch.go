@@ -30,9 +30,9 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 			failed(err)
 		default:
 			health.smooth(inv, time.Now())
-			options.known = options.known[:0:0]
+			options.known = make(map[Address]string, len(inv.LPUs))
 			for i := range inv.LPUs {
-				options.known = append(options.known, inv.LPUs[i].Address)
+				options.known[inv.LPUs[i].Address] = inv.LPUs[i].Serial // "" of one that is gone: another may come
 			}
 			changes.follow(inv)
 			deliver(inv)

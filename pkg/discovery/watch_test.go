@@ -77,3 +77,24 @@ func TestWatchSeesNodesAtOnce(t *testing.T) {
 	next(t, inventories, "LPU 4 has no node", func(inv *discovery.Inventory) bool { return inv.LPUs[4].Health == discovery.Unhealthy })
 	t.Logf("seen after %v", time.Since(start))
 }
+
+// TestWatchAsksForTheSerialOnce: the number goes through the card's management side, and does not change.
+func TestWatchAsksForTheSerialOnce(t *testing.T) {
+	root := simulated(t, simulate.Node{Profile: "orion"})
+	inventories := watched(t, root, 10*time.Millisecond)
+	inv := next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 8 })
+	serial := inv.LPUs[0].Serial
+	files, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/0000:43:00.1/xmc.u.*/serial_num"))
+	if err != nil || len(files) != 1 || serial == "" {
+		t.Fatal(files, serial, err)
+	}
+	if err := os.WriteFile(files[0], []byte("ANOTHER\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		inv = <-inventories
+	}
+	if inv.LPUs[0].Serial != serial {
+		t.Errorf("the serial number was read again: %s", inv.LPUs[0].Serial)
+	}
+}
