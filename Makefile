@@ -8,8 +8,9 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lpuctl-e2e
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
-SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run)
+SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version packaging/check 'packaging/deb/p*')
 FUZZTIME ?= 20s
+BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 # The race detector needs a C compiler; without one the tests run all the same.
 RACE := $(if $(shell command -v $(or $(CC),cc) gcc),-race)
 
@@ -21,7 +22,7 @@ help: ## list the targets
 build: bin/lpuctl ## build bin/lpuctl, the static binary that is shipped
 
 bin/lpuctl: $(GO_FILES)
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/lpuctl
+	$(BUILD) -o $@ ./cmd/lpuctl
 
 .PHONY: demo
 demo: build ## the main job on a simulated Orion server: no hardware, no root
@@ -63,4 +64,6 @@ fmt: ## format the Go files
 
 .PHONY: clean
 clean: ## remove what was built here (not the cache of tools)
-	rm -rf bin
+	rm -rf bin dist
+
+include packaging/package.mk
