@@ -8,7 +8,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lpuctl-e2e
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
-SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version packaging/check 'packaging/deb/p*')
+SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version 'packaging/check/*' 'packaging/deb/p*')
 FUZZTIME ?= 20s
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 # The race detector needs a C compiler; without one the tests run all the same.

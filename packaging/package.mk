@@ -64,8 +64,16 @@ $(ARCHES:%=package-%): package-%: dist/%/lpuctl dist/nfpm.yaml dist/completion $
 RPM_ARCH_amd64 := x86_64
 RPM_ARCH_arm64 := aarch64
 
-dist/%/lpuctl: $(GO_FILES)
+# Always, because the version is in it; the compiler has a cache.
+dist/%/lpuctl: FORCE
 	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/lpuctl
+
+.PHONY: FORCE
+FORCE:
 
 $(NFPM):
 	GOBIN=$(dir $@) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+
+.PHONY: package-check
+package-check: package ## check the packages: 23 rows, each passes or says why not (needs root and Debian's tools)
+	packaging/check/run dist
