@@ -14,8 +14,9 @@ CONTAINERD_OLD := $(CACHE)/containerd-v1.7.35
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(addprefix $(dir)/,containerd containerd-shim-runc-v2 ctr))
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
-SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/run))
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
+BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
 MEMORY := $(shell d=$$(mktemp -d /dev/shm/lpuctl.XXXXXX 2>/dev/null) && cp /bin/true $$d/true 2>/dev/null && $$d/true && echo /dev/shm; rm -rf "$$d")
 # The race detector needs a C compiler; without one the tests run all the same.
@@ -31,7 +32,7 @@ help: ## list the targets
 build: bin/lpuctl ## build bin/lpuctl, the static binary that is shipped
 
 bin/lpuctl: $(GO_FILES)
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/lpuctl
+	$(BUILD) -o $@ ./cmd/lpuctl
 
 .PHONY: image
 image: build ## an OCI image in dist/, without a daemon
@@ -107,3 +108,5 @@ fmt: ## format the Go files
 .PHONY: clean
 clean: ## remove what was built here (not the cache of tools)
 	rm -rf bin dist
+
+include packaging/package.mk

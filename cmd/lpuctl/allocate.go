@@ -256,13 +256,3 @@ func arcNames(arcs [][]string) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-// completeLPUList offers one more LPU for a list with commas.
-func (a *app) completeLPUList(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	names, directive := a.completeLPUs(cmd, nil, "")
-	before := typed[:strings.LastIndexByte(typed, ',')+1]
-	for i := range names {
-		names[i] = before + names[i]
-	}
-	return names, directive | cobra.ShellCompDirectiveNoSpace
-}

@@ -116,7 +116,8 @@ func newConfigCheckCommand(a *app) *cobra.Command {
 The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read or is not YAML.`,
 		Example: `  lpuctl config check
   lpuctl config check ./config.yaml -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := a.at(defaultConfigFile)
 			if len(args) > 0 {

@@ -27,7 +27,7 @@ if it is not, its place in the PCI tree, and what pci.ids and its vital product 
   lpuctl describe 0000:b1:00.1
   lpuctl describe 3 -o yaml`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeLPUs,
+		ValidArgsFunction: a.completeLPU,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
@@ -137,18 +137,39 @@ func pathText(path []discovery.Address) string {
 	return strings.Join(names, " > ")
 }
 
-// completeLPUs offers the names of this node's LPUs, with what tells them apart.
-func (a *app) completeLPUs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || a.prepare(cmd) != nil {
+// completeLPU offers the names of this node's LPUs for a command's one argument.
+func (a *app) completeLPU(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeLPUFlag offers them for a flag.
+func (a *app) completeLPUFlag(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeLPUList offers them for a flag that takes several, separated by commas: those that are not yet there.
+func (a *app) completeLPUList(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	given := typed[:strings.LastIndex(typed, ",")+1]
+	return a.lpuNames(cmd, given), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// lpuNames are the names of this node's LPUs, each after what was given of a list, with what tells them apart.
+func (a *app) lpuNames(cmd *cobra.Command, given string) []string {
+	if a.prepare(cmd) != nil {
+		return nil
 	}
 	inv, err := a.scan(cmd.Context(), discovery.Options{})
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	var names []string
 	for _, l := range inv.LPUs {
-		names = append(names, fmt.Sprintf("%s\t%s %s", l.Name, l.Address, l.Health))
+		if !strings.Contains(","+given, ","+l.Name+",") {
+			names = append(names, fmt.Sprintf("%s%s\t%s %s", given, l.Name, l.Address, healthText(&l)))
+		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }

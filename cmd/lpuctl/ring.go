@@ -143,7 +143,8 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		Example: `  lpuctl ring check
   lpuctl ring check table.json
   lpuctl ring check --bind --strict table.json -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := a.checkTable(cmd.Context(), args, bind)
 			if err != nil {
@@ -204,7 +205,8 @@ func newRingShowCommand(a *app) *cobra.Command {
 		Short: "Print the rings of this node's table, or of FILE held against this node",
 		Example: `  lpuctl ring show
   lpuctl ring show table.json`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := a.usableTable(cmd.Context(), args)
 			if err != nil {
@@ -236,7 +238,8 @@ in lpuctl's own form, keyed by PCI address (lpuctl). With --lpus it is the table
 just these LPUs: there they are numbered from 0, in the order of their PCI addresses.`,
 		Example: `  lpuctl ring convert --to lpuctl > ring.yaml
   lpuctl ring convert --to hyperdex --lpus lpu2,lpu3 > table.json`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := a.usableTable(cmd.Context(), args)
 			if err != nil {
@@ -254,7 +257,7 @@ just these LPUs: there they are numbered from 0, in the order of their PCI addre
 	cmd.Flags().StringVar(&to, "to", "hyperdex", "write as `FORMAT`: hyperdex or lpuctl")
 	cmd.Flags().StringSliceVar(&lpus, "lpus", nil, "only these `LPUS`, renumbered as a container sees them")
 	complete(cmd, "to", "hyperdex", "lpuctl")
-	_ = cmd.RegisterFlagCompletionFunc("lpus", a.completeLPUs)
+	_ = cmd.RegisterFlagCompletionFunc("lpus", a.completeLPUList)
 	return cmd
 }
 
@@ -301,8 +304,9 @@ func newRingInstallCommand(a *app) *cobra.Command {
 		Long: `install reads a ring table in either format, checks it, holds it against the LPUs of this node, and writes
 it keyed by PCI address to ` + discovery.InstalledRingTable + `. From then on the table is also the list of cards that
 should be here: an LPU that is missing keeps its index. A table with an error is not installed.`,
-		Example: `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
-		Args:    cobra.ExactArgs(1),
+		Example:           `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := a.usableTable(cmd.Context(), args)
 			if err != nil {

@@ -109,13 +109,15 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	f.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say only what is wrong")
 	f.VisitAll(fromEnvironment)
+	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	complete(cmd, "log-format", "text", "json")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a))
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a),
+		newHelpTreeCommand(a))
 	cmd.InitDefaultCompletionCmd("")
 	completion, _, err := cmd.Find([]string{"completion"})
 	if err == nil {
@@ -147,6 +149,14 @@ func fromEnvironment(f *pflag.Flag) {
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	// The only error is an unknown flag, which the completion test would show.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeFile offers files for a command's one argument.
+func completeFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // checkArguments makes wrong arguments, and unknown commands below a group, usage errors (exit 2).

@@ -50,7 +50,10 @@ Faults, each with the index of an LPU (in order of PCI addresses, before the fau
 			a.tellSimulated(args[0], node.Profile, result)
 			return nil
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
@@ -62,6 +65,9 @@ Faults, each with the index of an LPU (in order of PCI addresses, before the fau
 	f.StringVar(&numbers, "numbers", "", "give every LPU node these device numbers, `MAJOR:MINOR`; 10:229 (fuse) can really be opened")
 	complete(cmd, "profile", profileNames()...)
 	complete(cmd, "fault", faultNames()...)
+	for _, number := range []string{"lpus", "functions", "numbers"} {
+		complete(cmd, number)
+	}
 	return cmd
 }
 

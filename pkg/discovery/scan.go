@@ -38,7 +38,7 @@ type Options struct {
 	// known are the cards that earlier scans saw, with their serial numbers: they are missing when they are gone, keep
 	// their index, and are not asked for the number again, which may take the card's management side long to tell.
 	known   map[Address]string
-	readers *readers  // what hangs since an earlier scan
+	readers *readers // what hangs since an earlier scan
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or does not answer

@@ -1,0 +1,79 @@
+# Installation and packages. Included by the Makefile at the top.
+ARCHES := amd64 arm64
+MAINTAINER := lpuctl maintainers <lpuctl@hyperaccel.ai>
+# Later releases need modules that the Go module proxy does not have.
+NFPM_VERSION := v2.45.2
+NFPM := $(CACHE)/nfpm-$(NFPM_VERSION)/nfpm
+# Everything that is dated has the date of the source, so that the same source makes the same packages.
+export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+PACKAGE_VERSION := $(shell SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/version '$(VERSION)')
+# Units that start containers, which are ordered after the refresh.
+ENGINES := containerd crio docker k3s k3s-agent kubelet podman podman-auto-update podman-kube@ podman-restart \
+	rke2-agent rke2-server
+LPUCTL := bin/lpuctl
+
+dist/man: bin/lpuctl $(wildcard packaging/man/*)
+	rm -rf $@ && mkdir -p $@
+	bin/lpuctl help-tree | go run ./packaging/man $@ packaging/man/*.[58]
+	gzip -9n $@/*
+
+dist/nfpm.yaml: packaging/nfpm.yaml dist/man
+	for page in dist/man/*; do number=$${page%.gz}; number=$${number##*.}; \
+	  echo "  - {src: $$page, dst: /usr/share/man/man$$number/$${page##*/}, type: doc, packager: rpm, file_info: {mode: 0644}}"; \
+	done | sed -e '/# MANUAL PAGES/{r /dev/stdin' -e 'd}' packaging/nfpm.yaml > $@
+
+dist/completion: bin/lpuctl
+	rm -rf $@ && mkdir -p $@
+	for shell in bash fish zsh; do bin/lpuctl completion $$shell > $@/$$shell; done
+
+.PHONY: install
+install: $(LPUCTL) dist/man dist/completion ## install into DESTDIR: program, units, manual pages, completions
+	install -D -m 0755 $(LPUCTL) $(DESTDIR)/usr/bin/lpuctl
+	install -D -m 0644 -t $(DESTDIR)/usr/lib/systemd/system systemd/*.service systemd/*.path
+	for unit in $(ENGINES); do \
+	  install -D -m 0644 systemd/after-lpuctl.conf $(DESTDIR)/usr/lib/systemd/system/$$unit.service.d/10-lpuctl.conf; done
+	install -D -m 0644 systemd/lpuctl.preset $(DESTDIR)/usr/lib/systemd/system-preset/50-lpuctl.preset
+	install -D -m 0644 systemd/lpuctl.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/lpuctl.conf
+	install -D -m 0644 -t $(DESTDIR)/usr/lib/udev/rules.d systemd/90-lpuctl.rules
+	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man5 dist/man/*.5.gz
+	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man8 dist/man/*.8.gz
+	install -D -m 0644 dist/completion/bash $(DESTDIR)/usr/share/bash-completion/completions/lpuctl
+	install -D -m 0644 dist/completion/fish $(DESTDIR)/usr/share/fish/vendor_completions.d/lpuctl.fish
+	install -D -m 0644 dist/completion/zsh $(DESTDIR)/usr/share/zsh/site-functions/_lpuctl
+	[ -e $(DESTDIR)/etc/lpuctl/config.yaml ] || install -D -m 0644 packaging/config.yaml $(DESTDIR)/etc/lpuctl/config.yaml
+
+.PHONY: package
+package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of materials and checksums, in dist
+	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
+
+.PHONY: $(ARCHES:%=package-%)
+$(ARCHES:%=package-%): package-%: dist/%/lpuctl dist/nfpm.yaml dist/completion $(NFPM)
+	rm -rf dist/$*/root dist/$*/deb dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm dist/*_$*.cdx.json
+	$(MAKE) --no-print-directory install LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
+	go run ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
+	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
+	install -D -m 0644 packaging/deb/copyright dist/$*/deb/copyright
+	gzip -9nc CHANGELOG.md > dist/$*/deb/changelog.gz
+	sed 's/@VERSION@/$(PACKAGE_VERSION)-1/; s/@MAINTAINER@/$(MAINTAINER)/; s/@DATE@/$(shell date -R -u -d @$(SOURCE_DATE_EPOCH))/' \
+	  packaging/deb/changelog.in | gzip -9n > dist/$*/deb/changelog.Debian.gz
+	gzip -9nc dist/$*/third-party-licenses.txt > dist/$*/deb/third-party-licenses.gz
+	chmod -R go=u,go-w dist/$*/root dist/$*/deb dist/$*/third-party-licenses.txt
+	for packager in deb rpm; do \
+	  ROOT=dist/$*/root ARCH=$* PACKAGE_VERSION='$(PACKAGE_VERSION)' MAINTAINER='$(MAINTAINER)' \
+	  $(NFPM) package -f dist/nfpm.yaml -p $$packager -t dist/; done
+RPM_ARCH_amd64 := x86_64
+RPM_ARCH_arm64 := aarch64
+
+# Always, because the version is in it; the compiler has a cache.
+dist/%/lpuctl: FORCE
+	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/lpuctl
+
+.PHONY: FORCE
+FORCE:
+
+$(NFPM):
+	GOBIN=$(dir $@) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+
+.PHONY: package-check
+package-check: package ## check the packages: 23 rows, each passes or says why not (needs root and Debian's tools)
+	packaging/check/run dist
