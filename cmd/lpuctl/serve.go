@@ -21,26 +21,6 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
-// ServeConfig says how `lpuctl serve` hands out LPUs.
-type ServeConfig struct {
-	Resource           string `json:"resource"`
-	PluginDir          string `json:"pluginDir"` // path under the root
-	DeviceListStrategy string `json:"deviceListStrategy"`
-	RequireConnected   bool   `json:"requireConnected"`
-	NUMA               string `json:"numa"`
-	PreStartCheck      bool   `json:"preStartCheck"`
-	Overlap            bool   `json:"overlap"`
-	Interval           string `json:"interval"`
-	Listen             string `json:"listen"` // address of /healthz and /readyz; "": none
-}
-
-func defaultServe() ServeConfig {
-	return ServeConfig{
-		Resource: plugin.DefaultResource, PluginDir: "/var/lib/kubelet/device-plugins", DeviceListStrategy: string(plugin.CDI),
-		NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
-	}
-}
-
 func newServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -67,97 +47,6 @@ asking which are connected, so it is off by default; auto does it only where no 
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
 	return cmd
-}
-
-// serveFlags are the flags that stand for a key of serve in the config file. Their defaults are shown and not used: a
-// flag that is not given leaves the file's value.
-func serveFlags(cmd *cobra.Command) {
-	f, d := cmd.Flags(), defaultServe()
-	f.String("resource", d.Resource, "extended `RESOURCE` that pods ask for")
-	f.String("plugin-dir", d.PluginDir, "`DIR` under the root with the sockets of the kubelet and its plugins")
-	f.String("device-list-strategy", d.DeviceListStrategy, "how containers get LPUs: cdi-cri or device-specs")
-	f.Bool("require-connected", d.RequireConnected, "refuse a pod rather than give it LPUs that are not connected")
-	f.String("numa", d.NUMA, "tell the kubelet NUMA nodes: off, on or auto")
-	f.Bool("pre-start-check", d.PreStartCheck, "check the LPUs again before each start of a container")
-	f.Bool("overlap", d.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
-	f.String("interval", d.Interval, "how often the LPUs are looked at")
-	f.String("listen", d.Listen, "`ADDRESS` of /healthz and /readyz; empty: none")
-	for name := range serveKeys(&d) {
-		fromEnvironment(f.Lookup(name))
-	}
-	complete(cmd, "device-list-strategy", string(plugin.CDI), string(plugin.DeviceSpecs))
-	complete(cmd, "numa", string(plugin.NUMAOff), string(plugin.NUMAOn), string(plugin.NUMAAuto))
-	_ = cmd.MarkFlagDirname("plugin-dir")
-}
-
-// serveKeys are the values of c by the flags that set them, and their keys in the config file.
-func serveKeys(c *ServeConfig) map[string]serveKey {
-	return map[string]serveKey{
-		"resource": {"resource", &c.Resource, nil}, "plugin-dir": {"pluginDir", &c.PluginDir, nil},
-		"device-list-strategy": {"deviceListStrategy", &c.DeviceListStrategy, nil}, "numa": {"numa", &c.NUMA, nil},
-		"interval": {"interval", &c.Interval, nil}, "listen": {"listen", &c.Listen, nil},
-		"require-connected": {"requireConnected", nil, &c.RequireConnected}, "pre-start-check": {"preStartCheck", nil, &c.PreStartCheck},
-		"overlap": {"overlap", nil, &c.Overlap},
-	}
-}
-
-type serveKey struct {
-	key  string
-	text *string
-	flag *bool
-}
-
-// serveConfig is the configuration with the flags that were given laid over it.
-func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, error) {
-	c := a.config.Serve
-	for name, key := range serveKeys(&c) {
-		f := cmd.Flags().Lookup(name)
-		switch {
-		case !f.Changed:
-		case key.text != nil:
-			*key.text = f.Value.String()
-		default:
-			*key.flag = f.Value.String() == "true"
-		}
-	}
-	if faults := c.check(); len(faults) > 0 {
-		return c, usage("serve.%s: %s", faults[0].key, faults[0].message)
-	}
-	return c, nil
-}
-
-// serveFault is a value that does not do.
-type serveFault struct{ key, message, remedy string }
-
-func (c *ServeConfig) check() []serveFault {
-	var faults []serveFault
-	options := plugin.Options{Strategy: plugin.Strategy(c.DeviceListStrategy), NUMA: plugin.NUMA(c.NUMA)}
-	if err := options.Validate(); err != nil {
-		key := "numa"
-		if c.NUMA == string(plugin.NUMAOff) || c.NUMA == string(plugin.NUMAOn) || c.NUMA == string(plugin.NUMAAuto) {
-			key = "deviceListStrategy"
-		}
-		faults = append(faults, serveFault{key, err.Error(), "write one of these"})
-	}
-	if err := plugin.ValidateResource(c.Resource); err != nil {
-		faults = append(faults, serveFault{"resource", err.Error(), "write " + plugin.DefaultResource})
-	}
-	if d, err := time.ParseDuration(c.Interval); err != nil || d < 100*time.Millisecond || d > 10*time.Second {
-		faults = append(faults, serveFault{"interval", fmt.Sprintf("%q is not a time between 100ms and 10s", c.Interval), "write 1s"})
-	}
-	if !isAbsolute(c.PluginDir) {
-		faults = append(faults, serveFault{"pluginDir", fmt.Sprintf("%q is not an absolute path", c.PluginDir), "write " + defaultServe().PluginDir})
-	}
-	return faults
-}
-
-// pluginOptions is what the plugin needs of a configuration.
-func (a *app) pluginOptions(c ServeConfig) (plugin.Options, error) {
-	file, err := a.locateSpec()
-	return plugin.Options{
-		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Spec: file,
-		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
-	}, err
 }
 
 func (a *app) serve(cmd *cobra.Command) error {

@@ -44,15 +44,20 @@ const (
 	NUMAAuto NUMA = "auto" // on where no ring crosses NUMA nodes
 )
 
-// Validate tells which option is none of those there are.
-func (o *Options) Validate() error {
-	switch {
-	case o.Strategy != CDI && o.Strategy != DeviceSpecs:
-		return fmt.Errorf("device list strategy %q: expected %s or %s", o.Strategy, CDI, DeviceSpecs)
-	case o.NUMA != NUMAOff && o.NUMA != NUMAOn && o.NUMA != NUMAAuto:
-		return fmt.Errorf("numa %q: expected %s, %s or %s", o.NUMA, NUMAOff, NUMAOn, NUMAAuto)
+// ParseStrategy reads the name of a strategy.
+func ParseStrategy(text string) (Strategy, error) {
+	if s := Strategy(text); s == CDI || s == DeviceSpecs {
+		return s, nil
 	}
-	return nil
+	return "", fmt.Errorf("device list strategy %q: expected %s or %s", text, CDI, DeviceSpecs)
+}
+
+// ParseNUMA reads the name of a setting.
+func ParseNUMA(text string) (NUMA, error) {
+	if n := NUMA(text); n == NUMAOff || n == NUMAOn || n == NUMAAuto {
+		return n, nil
+	}
+	return "", fmt.Errorf("numa %q: expected %s, %s or %s", text, NUMAOff, NUMAOn, NUMAAuto)
 }
 
 // ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,

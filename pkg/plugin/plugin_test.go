@@ -580,10 +580,10 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := (&Options{Strategy: "volume", NUMA: NUMAOff}).Validate(); err == nil {
+	if _, err := ParseStrategy("volume"); err == nil {
 		t.Error("an unknown strategy is taken")
 	}
-	if err := (&Options{Strategy: CDI, NUMA: "maybe"}).Validate(); err == nil {
+	if _, err := ParseNUMA("maybe"); err == nil {
 		t.Error("an unknown setting of NUMA is taken")
 	}
 }
