@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
 			devices, findings, err := cdi.Resolve(ctx, a.root, a.specDirs(), a.config.CDI.Kind)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return &exitError{code: exitFailed, err: err, hint: "lpuctl cdi validate names the file"}
+			}
 			if err != nil {
 				return err
 			}

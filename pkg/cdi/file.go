@@ -180,10 +180,7 @@ func (f File) refuseConflict(spec *specs.Spec) error {
 		if ext := filepath.Ext(name); name == f.Path || ext != ".json" && ext != ".yaml" {
 			continue
 		}
-		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		data, err := os.ReadFile(name)
+		data, err := readBounded(name)
 		if err != nil || !bytes.Contains(data, []byte(f.kind)) {
 			continue
 		}

@@ -137,7 +137,9 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 		ours := strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(v.Kind, "/", "-")+".") || d.spec == nil && mentions(path, v.Kind)
 		if !ours {
 			for i := range d.findings {
-				d.findings[i].Severity = discovery.SeverityNote
+				if d.findings[i].ID != "spec-hangs" {
+					d.findings[i].Severity = discovery.SeverityNote
+				}
 			}
 		}
 		return d.findings
@@ -218,6 +220,10 @@ func (d *document) deviceAt(at string) string {
 // read reads a file as runtimes do, and more strictly: spec is set if the CDI library takes it.
 func (v *Validator) read(path string) *document {
 	d := &document{path: path}
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		d.add("spec-hangs", "", "it is a FIFO: every runtime that reads this directory waits for somebody to write into it", "remove it")
+		return d
+	}
 	data, err := readBounded(path)
 	if err != nil {
 		d.add("spec-unreadable", "", err.Error(), "make it a readable file, or remove it")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	library "tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -199,6 +200,20 @@ func TestTargets(t *testing.T) {
 		if _, err := cdi.ParseTarget(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+func TestFIFO(t *testing.T) {
+	root, v := machine(t)
+	if err := os.MkdirAll(filepath.Join(root, "etc/cdi"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(root, "etc/cdi/other.json"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := v.Dirs([]string{"/etc/cdi"})
+	if err != nil || len(findings) == 0 || findings[0].ID != "spec-hangs" || findings[0].Severity != discovery.SeverityError {
+		t.Errorf("%v %v", findings, err)
 	}
 }
 
