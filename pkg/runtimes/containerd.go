@@ -80,6 +80,9 @@ func (c *checker) containerdVerdict(told string, next release) (*verdict, error)
 // fromDaemon takes the answer of a running daemon.
 func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
 	r.Version, r.CDI, r.SpecDirs = d.release.text, d.state, append(r.SpecDirs, d.dirs...)
+	if d.state == On {
+		r.SpecDirs = lineOf(d.release).orDefault(r.SpecDirs)
+	}
 	at := v.decides()
 	if at.line == 0 || v.state != d.state {
 		at = place{file: socket}
