@@ -94,7 +94,7 @@ $(CONTAINERDS) $(CONTAINERD_MORE): TAG = $(patsubst containerd-%,%,$(notdir $(@D
 $(CONTAINERDS) $(CONTAINERD_MORE): MODULE = github.com/containerd/containerd$(if $(filter v2.%,$(TAG)),/v2)
 $(CONTAINERDS) $(CONTAINERD_MORE):
 	@go mod download $(MODULE)@$(TAG)
-	cd "$$(go env GOMODCACHE)/$(MODULE)@$(TAG)" && $(TOOL_BUILD) -tags no_btrfs -ldflags '-s -w -X $(MODULE)/version.Version=$(TAG)' ./cmd/$(@F)
+	cd "$$(go env GOMODCACHE)/$(MODULE)@$(TAG)" && $(TOOL_BUILD) -mod=readonly -tags 'no_btrfs no_aufs' -ldflags '-s -w -X $(MODULE)/version.Version=$(TAG)' ./cmd/$(@F)
 
 .PHONY: e2e-containerd
 e2e-containerd: build ## tests of runtime check and of specs on real containerds (needs root and e2e-containerd-tools)

@@ -194,7 +194,9 @@ func need(t *testing.T, programs ...string) {
 }
 
 // tool is the path of a program that make e2e-containerd-tools builds.
-func tool(parts ...string) string { return filepath.Join(append([]string{os.Getenv("TOOLS")}, parts...)...) }
+func tool(parts ...string) string {
+	return filepath.Join(append([]string{os.Getenv("TOOLS")}, parts...)...)
+}
 
 // binary is the lpuctl under test.
 func binary(t *testing.T) string {
