@@ -141,6 +141,9 @@ func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
 	if !later {
 		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + restartContainerd
 	}
+	if r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off) { // these are read once CDI is on
+		c.mustRead(r, v.dirs, at, fix)
+	}
 	c.checkDirs(r, at, fix)
 	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {
 		r.add(warning("restart-changes", at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))

@@ -123,6 +123,8 @@ func TestLive(t *testing.T) {
 		"2.4":                   {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "", "on on 1.1.0", nil},
 		"dirs none":             {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":true,"cdiSpecDirs":[]}`}, "", "on on 1.1.0", []string{"spec-dir-not-read"}},
 		"dirs none, 2.4":        {fakeContainerd{version: "v2.4.2", config: `{"cdiSpecDirs":[]}`}, "", "on on 1.1.0", nil},
+		"off, and dirs none": {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":false,"cdiSpecDirs":[]}`}, on + "cdi_spec_dirs = []\n", "off on 1.1.0",
+			[]string{"restart-needed", "spec-dir-not-read"}},
 		"dirs after restart": {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\ncdi_spec_dirs = [\"/x\"]\n", "on on 1.1.0",
 			[]string{"restart-changes"}},
 		"config strange": {fakeContainerd{version: "v2.4.2", config: `[]`}, "", "unknown on 1.1.0", []string{"cri-silent"}},
