@@ -135,7 +135,9 @@ func TestLive(t *testing.T) {
 		"CRI disabled":   {fakeContainerd{version: "v2.4.2"}, `disabled_plugins = ["cri"]`, "off off 1.1.0", []string{"cri-disabled"}},
 		"CRI enabled since": {fakeContainerd{version: "v2.4.2"}, "", "off on 1.1.0",
 			[]string{"cri-disabled"}},
-		"CRI failed":       {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off unknown 1.1.0", []string{"cri-failed"}},
+		"CRI failed": {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off unknown 1.1.0", []string{"cri-failed"}},
+		"a plugin of CRI enabled since": {fakeContainerd{version: "v2.4.2", initErr: "unable to load CRI runtime service plugin dependency: no plugins registered for io.containerd.cri.v1.runtime: plugin: not found"}, "",
+			"off on 1.1.0", []string{"cri-disabled"}},
 		"CRI failed, told": {fakeContainerd{version: "v2.4.2", initErr: "no runtime"}, "version = 3\ndisabled_plugins = [\"io.containerd.cri.v1.runtime\"]\n", "off off 1.1.0", []string{"cri-disabled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
