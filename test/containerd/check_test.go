@@ -90,7 +90,7 @@ func configurations() []configuration {
 		{"version 4", []string{"version = 4\n{3}\nenable_cdi = false"}, "2.2 refused, 2.4 yes"},
 		{"the table of 1 in version 2", []string{"version = 2\n{1}\nenable_cdi = false"}, "1.7 refused, 2.2 yes"},
 		{"the table of 3 in version 2", []string{"version = 2\n{3}\nenable_cdi = true"}, "1.7 no"},
-		{"the table of 2 in version 3", []string{"version = 3\n{2}\nenable_cdi = false\ncdi_spec_dirs = []"}, "2.2 yes, 2.4 no"},
+		{"the table of 2 in version 3", []string{"version = 3\n{2}\nenable_cdi = false\ncdi_spec_dirs = [\"/etc/cdi\"]"}, "2.2 yes, 2.4 no"},
 		{"a subtable only", []string{"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"overlayfs\""}, "1.7 no"},
 		{"dotted keys", []string{"version = 2\nplugins.\"io.containerd.grpc.v1.cri\".enable_cdi = false"}, "1.7 no, 2.2 no"},
 		{"no TOML", []string{"version = 2\n[plugins"}, "1.6 refused, 1.7 refused, 2.4 refused"},
@@ -99,7 +99,7 @@ func configurations() []configuration {
 		{"misspelt, off", []string{"version = 3\n{3}\nenabel_cdi = false"}, "2.2 yes"},
 		{"in another case", []string{"version = 2\n{2}\nenable_CDI = true"}, "1.7 no"},
 		{"in another case, off", []string{"version = 3\n{3}\nEnable_CDI = false"}, "2.2 no"},
-		{"no directories", []string{"version = 2\n{2}\nenable_cdi = true\ncdi_spec_dirs = []"}, "1.7 no, 2.2 no, 2.4 no"},
+		{"no directories", []string{"version = 2\n{2}\nenable_cdi = true\ncdi_spec_dirs = []"}, "1.7 no, 2.2 no, 2.4 yes"},
 		{"another directory", []string{"version = 2\n{2}\nenable_cdi = true\ncdi_spec_dirs = [\n\"/etc/cdi\", # ours is not here\n]"}, "1.7 no, 2.4 no"},
 		{"off, and another directory", []string{"version = 2\n{2}\nenable_cdi = false\ncdi_spec_dirs = [\"/etc/cdi\"]"}, "1.7 no, 2.2 no"},
 		// Imports.
@@ -118,7 +118,7 @@ func configurations() []configuration {
 		// Versions mixed.
 		{"version 2 off, drop-in of 3", []string{"version = 2\n{imports}\n{2}\nenable_cdi = false", "version = 3\n{3}\nmax_container_log_line_size = 100"}, "2.2 yes, 2.4 yes"},
 		{"version 3 off, drop-in of 2 on", []string{"version = 3\n{imports}\n{3}\nenable_cdi = false", "version = 2\n{2}\nenable_cdi = true"}, "2.2 no, 2.4 yes"},
-		{"version 3, drop-in of 2 with no directories", []string{"version = 3\n{imports}\n{3}\ncdi_spec_dirs = [\"/var/run/cdi\"]", "version = 2\n{2}\ncdi_spec_dirs = []"}, "2.2 yes, 2.4 no"},
+		{"version 3, drop-in of 2 with other directories", []string{"version = 3\n{imports}\n{3}\ncdi_spec_dirs = [\"/var/run/cdi\"]", "version = 2\n{2}\ncdi_spec_dirs = [\"/etc/cdi\"]"}, "2.2 yes, 2.4 no"},
 		// CRI disabled.
 		{"CRI disabled", []string{"version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n{2}\nenable_cdi = true"}, "1.6 never, 1.7 no, 2.2 no, 2.4 no"},
 		{"CRI disabled, and off", []string{"version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.tracing.processor.v1.otlp\"]"}, "1.7 no"},

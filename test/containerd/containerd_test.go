@@ -222,9 +222,9 @@ func (e *engine) run(device string) (got string, err error) {
 // truth tells whether a container that asks the running daemon for LPU 0 really gets it.
 func (e *engine) truth() string {
 	e.t.Helper()
-	got, err := e.run("lpu0")
+	got, err := e.run(one)
 	switch {
-	case err == nil && got == gets["lpu0"]:
+	case err == nil && got == gets(one):
 		return "yes"
 	case err == nil && got == "", status.Code(err) == codes.Unimplemented, err != nil && strings.Contains(err.Error(), "unresolvable CDI devices"):
 		return "no"
