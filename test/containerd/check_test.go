@@ -274,6 +274,26 @@ func edit(t *testing.T, remedy string) bool {
 	return false
 }
 
+// TestUpgraded: a program that was replaced since its daemon started says what a restart brings, and the daemon what is.
+func TestUpgraded(t *testing.T) {
+	next := &engine{t: t, release: "2.2.9", socket: socket}
+	need(t, next.programs()...)
+	e := newEngine(t, "1.7.35")
+	simulate(t)
+	if truth := e.fresh(); truth != "no" {
+		t.Fatalf("truth %s", truth)
+	}
+	next.install()
+	if a := check(t); a.verdict() != "no" || a.AfterRestart != "on" || a.Version != e.release || !a.has("restart-needed") {
+		t.Errorf("after the upgrade of the program: %+v", a)
+	}
+	e.stop()
+	next.takeImage()
+	if truth, a := next.fresh(), check(t); truth != "yes" || a.verdict() != "yes" || a.Version != next.release {
+		t.Errorf("truth %s, and after the restart: %+v", truth, a)
+	}
+}
+
 // splice puts a line in place of some.
 func splice(lines []string, from, to, line string) []string {
 	first, _ := strconv.Atoi(from)

@@ -42,12 +42,11 @@ done
 exec %s "$@"
 `
 
-// newEngine installs a release and gives it the image, also as what it takes for pause.
+// newEngine installs a release, gives it the image and no config.
 func newEngine(t *testing.T, release string) *engine {
 	t.Helper()
-	programs := []string{tool("containerd-v"+release, "containerd"), tool("containerd-v"+release, "containerd-shim-runc-v2"), tool("containerd-v"+release, "ctr")}
-	need(t, programs...)
 	e := &engine{t: t, release: release, socket: socket}
+	need(t, e.programs()...)
 	for _, dir := range []string{"/var/lib/containerd", "/run/containerd"} {
 		mount(t, "tmpfs", dir, "tmpfs", 0)
 	}
@@ -60,27 +59,52 @@ func newEngine(t *testing.T, release string) *engine {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", wrappers+":/usr/bin:"+os.Getenv("PATH")) // a shim must be of its daemon's release
-	install(t, "/usr/bin", programs...)
-	e.know(true)
-	t.Cleanup(func() {
-		for _, p := range programs {
-			_ = os.Remove("/usr/bin/" + filepath.Base(p))
-		}
-	})
-	pause := regexp.MustCompile(`sandbox(?:_image)? = ['"]([^'"]+)`).FindStringSubmatch(output(t, "containerd", "config", "default"))
-	if pause == nil {
-		t.Fatal("its default config names no image for pause")
-	}
-	writeImage(t, "/run/image.tar", image, pause[1])
+	e.install()
 	e.configure(nil)
+	e.takeImage()
+	return e
+}
+
+// install puts the release's programs in place of those that are there, and into the package database.
+func (e *engine) install() {
+	e.t.Helper()
+	for _, p := range e.programs() {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		here := filepath.Join("/usr/bin", filepath.Base(p))
+		_ = os.Remove(here)
+		if err := os.WriteFile(here, data, 0o755); err != nil {
+			e.t.Fatal(err)
+		}
+		e.t.Cleanup(func() { _ = os.Remove(here) })
+	}
+	e.know(true)
+}
+
+func (e *engine) programs() (paths []string) {
+	for _, p := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		paths = append(paths, tool("containerd-v"+e.release, p))
+	}
+	return paths
+}
+
+// takeImage gives it the image, also as what it takes for pause.
+func (e *engine) takeImage() {
+	e.t.Helper()
+	pause := regexp.MustCompile(`sandbox(?:_image)? = ['"]([^'"]+)`).FindStringSubmatch(output(e.t, "containerd", "config", "default"))
+	if pause == nil {
+		e.t.Fatal("its default config names no image for pause")
+	}
+	writeImage(e.t, "/run/image.tar", image, pause[1])
 	if err := e.start(); err != nil {
-		t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, namespace := range []string{"k8s.io", "default"} {
-		output(t, "ctr", "-n", namespace, "images", "import", "/run/image.tar")
+		output(e.t, "ctr", "-n", namespace, "images", "import", "/run/image.tar")
 	}
 	e.stop()
-	return e
 }
 
 // know tells or hides which release is installed, as the package database would.

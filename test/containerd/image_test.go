@@ -4,11 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -26,74 +26,53 @@ func layer(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return archive(t, func(w *tar.Writer) {
-		addFile(t, w, "bin/busybox", program)
+	return archive(t, func(w *tar.Writer) error {
 		for _, applet := range []string{"sh", "cat", "env", "sleep", "sort", "stat", "touch"} {
 			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"}); err != nil {
-				t.Fatal(err)
+				return err
 			}
 		}
+		return addFile(w, "bin/busybox", program)
 	})
 }
 
-// writeImage writes an OCI archive of one layer, under several names.
+// writeImage writes an archive of an image as docker save does (moby, image/spec/spec.md), under several names.
 func writeImage(t *testing.T, path string, names ...string) {
 	t.Helper()
 	layer := layer(t)
-	data := archive(t, func(w *tar.Writer) {
-		blob := func(kind string, data []byte) map[string]any {
-			digest := fmt.Sprintf("%x", sha256.Sum256(data))
-			addFile(t, w, "blobs/sha256/"+digest, data)
-			return map[string]any{"mediaType": "application/vnd.oci.image." + kind, "digest": "sha256:" + digest, "size": len(data)}
+	data := archive(t, func(w *tar.Writer) error {
+		for name, data := range map[string]string{
+			"layer.tar": string(layer),
+			"config.json": fmt.Sprintf(`{"architecture": %q, "os": "linux", "config": {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
+				"rootfs": {"type": "layers", "diff_ids": ["sha256:%x"]}}`, runtime.GOARCH, sha256.Sum256(layer)),
+			"manifest.json": fmt.Sprintf(`[{"Config": "config.json", "Layers": ["layer.tar"], "RepoTags": ["%s"]}]`, strings.Join(names, `", "`)),
+		} {
+			if err := addFile(w, name, []byte(data)); err != nil {
+				return err
+			}
 		}
-		layerBlob := blob("layer.v1.tar", layer)
-		config := blob("config.v1+json", toJSON(t, map[string]any{
-			"architecture": runtime.GOARCH, "os": "linux",
-			"config": map[string]any{"Entrypoint": []string{}, "Cmd": []string{"/bin/sleep", "1000000"}, "Env": []string{"PATH=/bin"}},
-			"rootfs": map[string]any{"type": "layers", "diff_ids": []any{layerBlob["digest"]}},
-		}))
-		manifest := blob("manifest.v1+json", toJSON(t, map[string]any{"schemaVersion": 2, "config": config, "layers": []any{layerBlob}}))
-		var manifests []any
-		for _, name := range names {
-			manifests = append(manifests, map[string]any{
-				"mediaType": manifest["mediaType"], "digest": manifest["digest"], "size": manifest["size"],
-				"annotations": map[string]string{"io.containerd.image.name": name},
-			})
-		}
-		addFile(t, w, "index.json", toJSON(t, map[string]any{"schemaVersion": 2, "manifests": manifests}))
-		addFile(t, w, "oci-layout", []byte(`{"imageLayoutVersion": "1.0.0"}`))
+		return nil
 	})
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, string(data))
 }
 
-func toJSON(t *testing.T, v any) []byte {
-	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-func archive(t *testing.T, fill func(*tar.Writer)) []byte {
+func archive(t *testing.T, fill func(*tar.Writer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	fill(w)
+	if err := fill(w); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-func addFile(t *testing.T, w *tar.Writer, name string, data []byte) {
-	t.Helper()
+func addFile(w *tar.Writer, name string, data []byte) error {
 	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data))}); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Write(data)
+	return err
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -250,22 +249,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// install copies programs to a directory, in place of those that are there.
-func install(t *testing.T, dir string, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		to := filepath.Join(dir, filepath.Base(p))
-		_ = os.Remove(to)
-		if err := os.WriteFile(to, data, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // output runs a command to its end, wants success, and returns what it printed.
 func output(t *testing.T, command ...string) string {
 	t.Helper()
@@ -277,20 +260,4 @@ func output(t *testing.T, command ...string) string {
 		t.Fatalf("%v: %v\n%s%s", command, err, out, errOut.String())
 	}
 	return string(out)
-}
-
-// eventually tries until there is no error.
-func eventually(t *testing.T, limit time.Duration, what string, try func() error) {
-	t.Helper()
-	start := time.Now()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Since(start) > limit {
-			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
