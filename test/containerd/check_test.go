@@ -245,19 +245,20 @@ func edit(t *testing.T, remedy string) bool {
 	t.Helper()
 	remedy, _, _ = strings.Cut(remedy, "then systemctl restart containerd")
 	remedy = strings.TrimRight(remedy, "; \n")
-	for pattern, change := range map[string]func(m []string, lines []string) []string{
-		`^(?s)(?:append to|write) (?P<file>\S+):\n(.*)$`: func(m, lines []string) []string { return append(lines, strings.Split(m[2], "\n")...) },
-		`^in (\S+) change line (\d+) to: (.*)$`:          func(m, lines []string) []string { return splice(lines, m[2], m[2], m[3]) },
-		`^in (\S+) change lines (\d+) to (\d+) to: (.*)$`: func(m, lines []string) []string {
-			return splice(lines, m[2], m[3], m[4])
+	number := func(text string) int {
+		n, _ := strconv.Atoi(text) // the patterns below find digits, or nothing
+		return n
+	}
+	for pattern, change := range map[string]func(lines, m []string) []string{
+		`^(?s)(?:append to|write) (\S+):\n(.*)$`:                       func(lines, m []string) []string { return append(lines, m[2]) },
+		`^in (\S+) insert after line (\d+)(?:, under \[.*?\])?: (.*)$`: func(lines, m []string) []string { return slices.Insert(lines, number(m[2]), m[3]) },
+		`^in (\S+) change lines? (\d+)(?: to (\d+))? to: (.*)$`: func(lines, m []string) []string {
+			return slices.Replace(lines, number(m[2])-1, max(number(m[2]), number(m[3])), m[4])
 		},
-		`^in (\S+) insert after line (\d+)(?:, under \[.*?\])?: (.*)$`: func(m, lines []string) []string {
-			n, _ := strconv.Atoi(m[2])
-			return slices.Insert(lines, n, m[3])
-		},
-		`^in (\S+) on line (\d+), take ("[^"]*") out of disabled_plugins$`: func(m, lines []string) []string {
-			n, _ := strconv.Atoi(m[2])
-			return splice(lines, m[2], m[2], regexp.MustCompile(regexp.QuoteMeta(m[3])+`,?\s*`).ReplaceAllString(lines[n-1], ""))
+		`^in (\S+) on line (\d+), take ("[^"]*") out of disabled_plugins$`: func(lines, m []string) []string {
+			line := &lines[number(m[2])-1]
+			*line = regexp.MustCompile(regexp.QuoteMeta(m[3])+`,?\s*`).ReplaceAllString(*line, "")
+			return lines
 		},
 	} {
 		m := regexp.MustCompile(pattern).FindStringSubmatch(remedy)
@@ -268,7 +269,8 @@ func edit(t *testing.T, remedy string) bool {
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		write(t, m[1], strings.Join(change(m, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")), "\n")+"\n")
+		lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+		write(t, m[1], strings.Join(change(lines, m), "\n")+"\n")
 		return true
 	}
 	return false
@@ -292,13 +294,6 @@ func TestUpgraded(t *testing.T) {
 	if truth, a := next.fresh(), check(t); truth != "yes" || a.verdict() != "yes" || a.Version != next.release {
 		t.Errorf("truth %s, and after the restart: %+v", truth, a)
 	}
-}
-
-// splice puts a line in place of some.
-func splice(lines []string, from, to, line string) []string {
-	first, _ := strconv.Atoi(from)
-	last, _ := strconv.Atoi(to)
-	return slices.Replace(lines, first-1, last, line)
 }
 
 // TestElsewhere: a daemon that was told of another config, by a relative path, and serves another socket.

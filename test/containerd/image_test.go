@@ -4,11 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
 )
 
@@ -39,13 +39,17 @@ func layer(t *testing.T) []byte {
 // writeImage writes an archive of an image as docker save does (moby, image/spec/spec.md), under several names.
 func writeImage(t *testing.T, path string, names ...string) {
 	t.Helper()
+	tags, err := json.Marshal(names)
+	if err != nil {
+		t.Fatal(err)
+	}
 	layer := layer(t)
 	data := archive(t, func(w *tar.Writer) error {
 		for name, data := range map[string]string{
 			"layer.tar": string(layer),
 			"config.json": fmt.Sprintf(`{"architecture": %q, "os": "linux", "config": {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
 				"rootfs": {"type": "layers", "diff_ids": ["sha256:%x"]}}`, runtime.GOARCH, sha256.Sum256(layer)),
-			"manifest.json": fmt.Sprintf(`[{"Config": "config.json", "Layers": ["layer.tar"], "RepoTags": ["%s"]}]`, strings.Join(names, `", "`)),
+			"manifest.json": fmt.Sprintf(`[{"Config": "config.json", "Layers": ["layer.tar"], "RepoTags": %s}]`, tags),
 		} {
 			if err := addFile(w, name, []byte(data)); err != nil {
 				return err

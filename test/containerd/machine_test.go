@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,10 +65,9 @@ func runInNamespaces() (int, error) {
 		Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
 	}
 	err := cmd.Run()
-	for dir := range cgroups() {
-		if !before[dir] {
-			_ = os.Remove(dir + "/conmon") // one that is in use stays
-			_ = os.Remove(dir)
+	for _, dir := range cgroups() {
+		if !slices.Contains(before, dir) {
+			_ = os.Remove(dir) // one that is in use stays
 		}
 	}
 	if cmd.ProcessState == nil {
@@ -77,17 +77,13 @@ func runInNamespaces() (int, error) {
 }
 
 // cgroups are those that runtimes keep their containers in; no namespace hides them.
-func cgroups() map[string]bool {
-	there := map[string]bool{}
-	for _, name := range []string{"k8s.io", "default", "libpod_parent"} {
-		for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-			found, _ := filepath.Glob(pattern + name) // fails on a bad pattern only
-			for _, dir := range found {
-				there[dir] = true
-			}
-		}
+func cgroups() (dirs []string) {
+	for _, name := range []string{"k8s.io", "default", "libpod_parent/conmon", "libpod_parent"} {
+		one, _ := filepath.Glob("/sys/fs/cgroup/" + name) // fails on a bad pattern only
+		each, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
+		dirs = slices.Concat(dirs, one, each)
 	}
-	return there
+	return dirs
 }
 
 // privateMachine makes the namespaces usable: own mounts, own processes, own devices, loopback.
