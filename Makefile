@@ -11,7 +11,11 @@ KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' test/
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)
 CONTAINERD := $(CACHE)/containerd-v2.4.2
 CONTAINERD_OLD := $(CACHE)/containerd-v1.7.35
-CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(addprefix $(dir)/,containerd containerd-shim-runc-v2 ctr))
+CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
+CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
+CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(call CONTAINERD_PROGRAMS,$(dir)))
+NERDCTL_VERSION := v2.2.1
+NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
 SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
@@ -59,6 +63,7 @@ lint: $(GOLANGCI) ## golangci-lint, shellcheck, formatting
 	$(GOLANGCI) run ./...
 	cd test/e2e && $(GOLANGCI) run --config ../../.golangci.yml ./...
 	cd test/kubelet && $(GOLANGCI) run --config ../../.golangci.yml ./...
+	cd test/containerd && $(GOLANGCI) run --config ../../.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then shellcheck $(SHELL_FILES); else echo "lint: shellcheck is missing (apt-get install shellcheck)"; exit 1; fi
 
 $(GOLANGCI):
@@ -86,11 +91,27 @@ $(KUBERNETES)/%:
 	cd test/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' k8s.io/kubernetes/cmd/$*
 
 # containerd is built in its own module, with its own go.sum.
-$(CONTAINERDS): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))
-$(CONTAINERDS): MODULE = github.com/containerd/containerd$(if $(filter v2.%,$(TAG)),/v2)
-$(CONTAINERDS):
+$(CONTAINERDS) $(CONTAINERD_MORE): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))
+$(CONTAINERDS) $(CONTAINERD_MORE): MODULE = github.com/containerd/containerd$(if $(filter v2.%,$(TAG)),/v2)
+$(CONTAINERDS) $(CONTAINERD_MORE):
 	@go mod download $(MODULE)@$(TAG)
-	cd "$$(go env GOMODCACHE)/$(MODULE)@$(TAG)" && $(TOOL_BUILD) -tags no_btrfs -ldflags '-s -w -X $(MODULE)/version.Version=$(TAG)' ./cmd/$(@F)
+	cd "$$(go env GOMODCACHE)/$(MODULE)@$(TAG)" && $(TOOL_BUILD) -mod=readonly -tags 'no_btrfs no_aufs' -ldflags '-s -w -X $(MODULE)/version.Version=$(TAG)' ./cmd/$(@F)
+
+.PHONY: e2e-containerd
+e2e-containerd: build ## tests of runtime check and of specs on real containerds (needs root and e2e-containerd-tools)
+	LPUCTL=$(CURDIR)/bin/lpuctl TOOLS=$(CACHE) go test -C test/containerd -json -count=1 -timeout 15m ./... | go run ./test/report
+
+.PHONY: e2e-containerd-tools
+e2e-containerd-tools: ## build what test/containerd runs: containerd in four releases, nerdctl (once, 10 minutes)
+e2e-containerd-tools: $(CONTAINERDS) $(CONTAINERD_MORE) $(NERDCTL)
+
+# nerdctl's programs import helpers for tests from a module that is nowhere published, so it is built from a copy without those.
+$(NERDCTL): MODULE = github.com/containerd/nerdctl/v2@$(NERDCTL_VERSION)
+$(NERDCTL):
+	@go mod download $(MODULE)
+	mkdir -p $(@D) && rm -rf $(@D)/source && cp -r "$$(go env GOMODCACHE)/$(MODULE)" $(@D)/source && chmod -R u+w $(@D)/source
+	cd $(@D)/source && rm -rf pkg/testutil mod cmd/nerdctl/helpers/testing*.go && find . -name '*_test.go' -delete && sed -i /tigron/d go.mod
+	cd $(@D)/source && $(TOOL_BUILD) -mod=mod -ldflags '-s -w' ./cmd/nerdctl && rm -rf $(@D)/source
 
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci

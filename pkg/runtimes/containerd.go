@@ -80,6 +80,9 @@ func (c *checker) containerdVerdict(told string, next release) (*verdict, error)
 // fromDaemon takes the answer of a running daemon.
 func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
 	r.Version, r.CDI, r.SpecDirs = d.release.text, d.state, append(r.SpecDirs, d.dirs...)
+	if d.state == On {
+		r.SpecDirs = lineOf(d.release).orDefault(r.SpecDirs)
+	}
 	at := v.decides()
 	if at.line == 0 || v.state != d.state {
 		at = place{file: socket}
@@ -137,6 +140,9 @@ func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
 	later := v.state == On && c.readsOurs(v.dirs)
 	if !later {
 		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + restartContainerd
+	}
+	if r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off) { // these are read once CDI is on
+		c.mustRead(r, v.dirs, at, fix)
 	}
 	c.checkDirs(r, at, fix)
 	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {

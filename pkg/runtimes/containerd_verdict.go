@@ -120,7 +120,7 @@ func (c *config) judge(r release, told bool) *verdict {
 // settle finds the settings that decide.
 func (v *verdict) settle() {
 	v.enable, v.specDirs, v.criOff = v.winner(keyEnable), v.winner(keyDirs), v.disabledCRI()
-	v.dirs = []string{"/etc/cdi", "/var/run/cdi"}
+	v.dirs = defaultDirs()
 	on := v.on
 	if s := v.enable; s != nil && v.always {
 		s.why, s.fix, s.replaced = "it has no effect since containerd 2.4, where CDI is always on", "remove it", true
@@ -136,6 +136,9 @@ func (v *verdict) settle() {
 		if v.dirs, err = list(s.value); err != nil {
 			v.failure = refused(s.place, s.key+" "+err.Error(), "write a list of strings")
 		}
+		if err == nil {
+			v.dirs = v.orDefault(v.dirs)
+		}
 	}
 	if v.criOff != nil && v.criOff.value == v.table { // then nobody reads the table
 		v.failure = nil
@@ -145,6 +148,18 @@ func (v *verdict) settle() {
 		dirs, err := list(s.value)
 		return s.value == on || s.key == keyDirs && err == nil && slices.Equal(dirs, v.dirs)
 	})
+}
+
+// defaultDirs are those that the CDI library reads.
+func defaultDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
+
+// orDefault are the directories that are read where a config lists some: since 2.4, whose CDI library is 1.1.1, no
+// directories are the default ones.
+func (l line) orDefault(dirs []string) []string {
+	if len(dirs) == 0 && l.always {
+		return defaultDirs()
+	}
+	return dirs
 }
 
 // wholeVersion is what the whole config is taken to be of: the last version that a file states.

@@ -86,12 +86,12 @@ func interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.
 	return d, nil
 }
 
-// noCRI tells CRI that is disabled from CRI that failed to start.
+// noCRI tells CRI that is disabled, or without a plugin that is, from CRI that failed to start.
 func noCRI(ctx context.Context, inside introspection.IntrospectionClient) *discovery.Finding {
 	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
 	if err == nil {
 		for _, p := range answer.GetPlugins() {
-			if p.GetInitErr() != nil {
+			if p.GetInitErr() != nil && !strings.Contains(p.GetInitErr().GetMessage(), "no plugins registered for io.containerd.cri.") {
 				return fault("cri-failed", place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see journalctl -u containerd")
 			}
 		}

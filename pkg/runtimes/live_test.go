@@ -121,7 +121,10 @@ func TestLive(t *testing.T) {
 		"off, nobody knows why": {fakeContainerd{version: "strange", config: `{"enableCDI":false,` + dirs + `}`}, "", "off unknown ", []string{"cdi-off", "version-unknown"}},
 		"2.3 null":              {fakeContainerd{version: "v2.3.7", config: `{"enableCDI":null,` + dirs + `}`}, "", "on on 1.1.0", nil},
 		"2.4":                   {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "", "on on 1.1.0", nil},
-		"dirs none":             {fakeContainerd{version: "v2.4.2", config: `{"cdiSpecDirs":[]}`}, "", "on on 1.1.0", []string{"spec-dir-not-read"}},
+		"dirs none":             {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":true,"cdiSpecDirs":[]}`}, "", "on on 1.1.0", []string{"spec-dir-not-read"}},
+		"dirs none, 2.4":        {fakeContainerd{version: "v2.4.2", config: `{"cdiSpecDirs":[]}`}, "", "on on 1.1.0", nil},
+		"off, and dirs none": {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":false,"cdiSpecDirs":[]}`}, on + "cdi_spec_dirs = []\n", "off on 1.1.0",
+			[]string{"restart-needed", "spec-dir-not-read"}},
 		"dirs after restart": {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\ncdi_spec_dirs = [\"/x\"]\n", "on on 1.1.0",
 			[]string{"restart-changes"}},
 		"config strange": {fakeContainerd{version: "v2.4.2", config: `[]`}, "", "unknown on 1.1.0", []string{"cri-silent"}},
@@ -132,7 +135,9 @@ func TestLive(t *testing.T) {
 		"CRI disabled":   {fakeContainerd{version: "v2.4.2"}, `disabled_plugins = ["cri"]`, "off off 1.1.0", []string{"cri-disabled"}},
 		"CRI enabled since": {fakeContainerd{version: "v2.4.2"}, "", "off on 1.1.0",
 			[]string{"cri-disabled"}},
-		"CRI failed":       {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off unknown 1.1.0", []string{"cri-failed"}},
+		"CRI failed": {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off unknown 1.1.0", []string{"cri-failed"}},
+		"a plugin of CRI enabled since": {fakeContainerd{version: "v2.4.2", initErr: "unable to load CRI runtime service plugin dependency: no plugins registered for io.containerd.cri.v1.runtime: plugin: not found"}, "",
+			"off on 1.1.0", []string{"cri-disabled"}},
 		"CRI failed, told": {fakeContainerd{version: "v2.4.2", initErr: "no runtime"}, "version = 3\ndisabled_plugins = [\"io.containerd.cri.v1.runtime\"]\n", "off off 1.1.0", []string{"cri-disabled"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -163,13 +163,20 @@ func (r *Runtime) settle(s Source, at place, message string, afterRestart State)
 
 // checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
 func (c *checker) checkDirs(r *Runtime, at place, fix string) {
-	if r.CDI != On || c.readsOurs(r.SpecDirs) {
+	if r.CDI == On {
+		c.mustRead(r, r.SpecDirs, at, fix)
+	}
+}
+
+// mustRead adds a fault if lpuctl's directory is not among those that a runtime reads, or would with CDI on.
+func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
+	if c.readsOurs(dirs) {
 		return
 	}
-	message := "CDI is on, but no directory is read for specs"
-	if len(r.SpecDirs) > 0 {
-		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(r.SpecDirs, ", "), c.SpecDir)
-		fix += fmt.Sprintf("; or lpuctl cdi refresh --spec-dir %s", r.SpecDirs[len(r.SpecDirs)-1])
+	message := map[bool]string{true: "CDI is on, but no directory is read for specs", false: "with CDI on no directory would be read for specs"}[r.CDI == On]
+	if len(dirs) > 0 {
+		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(dirs, ", "), c.SpecDir)
+		fix += fmt.Sprintf("; or lpuctl cdi refresh --spec-dir %s", dirs[len(dirs)-1])
 	}
 	r.add(fault("spec-dir-not-read", at, message, fix))
 }

@@ -1,0 +1,145 @@
+package containerd
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The devices that containers ask for: an LPU, a set of neighbours on the ring, all.
+const one, set, all = "lpu0", "lpu0-1", "all"
+
+// gets is what inspect says in a container that asked for a device.
+func gets(device string) string {
+	some := func(n int, order string) string {
+		return "env LPU_CONNECTED=true\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_RING_ORDER=" + order + "\nenv LPU_VISIBLE_DEVICES=" + order + fmt.Sprintf("\nenv NUM_LPU_DEVICES=%d\n", n) + nodes(n)
+	}
+	return map[string]string{
+		one: "env LPU_DEVICE_INDEX=0\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_VISIBLE_DEVICES=0\n" + nodes(1),
+		set: some(2, "0,1"),
+		all: some(4, "0,1,2,3"),
+	}[device]
+}
+
+// nodes is what inspect says of the first n LPUs, and of the software.
+func nodes(n int) (text string) {
+	for i := range n {
+		text += fmt.Sprintf("node /dev/lpu%d a:e5\nopens /dev/lpu%[1]d\n", i)
+	}
+	return text + "lib 1.0.0\n"
+}
+
+// compare runs inspect in a container of each device.
+func compare(t *testing.T, run func(device string) (string, error)) {
+	t.Helper()
+	for _, device := range []string{one, set, all} {
+		if got, err := run(device); err != nil || got != gets(device) {
+			t.Errorf("%s: %v\n%swant:\n%s", device, err, got, gets(device))
+		}
+	}
+}
+
+// said is what a command prints, and what it complains of if it fails.
+func said(command ...string) (string, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	var errOut strings.Builder
+	cmd.Stderr = &errOut
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%v: %w: %s", command, err, errOut.String())
+	}
+	return string(out), err
+}
+
+// TestDevices: the same spec gives the same to containers of CRI, ctr and nerdctl.
+func TestDevices(t *testing.T) {
+	nerdctl := tool("nerdctl-v2.2.1", "nerdctl")
+	need(t, nerdctl)
+	e := newEngine(t, "2.4.2")
+	simulate(t)
+	if err := e.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("CRI", func(t *testing.T) { compare(t, e.run) })
+	t.Run("ctr", func(t *testing.T) {
+		compare(t, func(device string) (string, error) {
+			return said("ctr", "run", "--rm", "--device", "hyperaccel.ai/lpu="+device, image, "by-ctr-"+device, "sh", "-c", inspect)
+		})
+	})
+	t.Run("nerdctl", func(t *testing.T) {
+		compare(t, func(device string) (string, error) {
+			return said(nerdctl, "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network", "host",
+				"--device", "hyperaccel.ai/lpu="+device, image, "sh", "-c", inspect)
+		})
+	})
+}
+
+// TestPodman: and to root's containers of podman.
+func TestPodman(t *testing.T) {
+	need(t, "podman")
+	simulate(t)
+	store := t.TempDir()
+	podman := []string{
+		"podman", "--root", store + "/root", "--runroot", store + "/run", "--tmpdir", store + "/tmp", "--storage-driver", "vfs",
+		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error",
+	}
+	t.Cleanup(func() { _ = unix.Unmount(store+"/root/vfs", unix.MNT_DETACH) })
+	if err := os.WriteFile(store+"/image.tar", layer(t), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	output(t, append(slices.Clone(podman), "import", "--quiet", store+"/image.tar", image)...)
+	compare(t, func(device string) (string, error) {
+		return said(append(slices.Clone(podman), "run", "--rm", "--network", "host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", // more may be forbidden
+			"--device", "hyperaccel.ai/lpu="+device, image, "sh", "-c", inspect)...)
+	})
+}
+
+// TestRenumbered: containerd keeps the numbers that a node had when a container first got it, until the spec is
+// written anew.
+func TestRenumbered(t *testing.T) {
+	for _, release := range []string{"1.7.35", "2.2.9", "2.4.2"} {
+		t.Run(release, func(t *testing.T) {
+			e := newEngine(t, release)
+			simulate(t)
+			e.configure(map[string]string{"config.toml": tables.Replace("version = 2\n{2}\nenable_cdi = true\n")})
+			if truth := e.fresh(); truth != "yes" {
+				t.Fatalf("truth %s", truth)
+			}
+			numbers := func() string {
+				got, err := e.run(one)
+				_, after, _ := strings.Cut(got, "node /dev/lpu0 ")
+				number, _, _ := strings.Cut(after, "\n")
+				if err != nil {
+					number = err.Error()
+				}
+				return number
+			}
+			renumber(t)
+			before := numbers()
+			output(t, binary(t), "--quiet", "--root", nodeRoot, "cdi", "refresh")
+			if after := numbers(); before != "a:e5" || after != "1:7" {
+				t.Errorf("the node is 1:7 now; a container got %s, and after a refresh %s", before, after)
+			}
+		})
+	}
+}
+
+// renumber gives LPU 0 other numbers, as when its driver is loaded again after others.
+func renumber(t *testing.T) {
+	t.Helper()
+	write(t, nodeRoot+"/sys/class/lpu/lpu0/dev", "1:7\n")
+	write(t, nodeRoot+"/sys/class/lpu/lpu0/uevent", "MAJOR=1\nMINOR=7\nDEVNAME=lpu0\n")
+	for _, node := range []string{"/dev/lpu0", nodeRoot + "/dev/lpu0"} {
+		if err := os.Remove(node); err != nil {
+			t.Fatal(err)
+		}
+		if err := makeNode(node, 1, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
