@@ -144,7 +144,7 @@ func synopsis(p page) string {
 		arguments = rest
 		b.WriteString(".Op Ar options\n")
 	}
-	for _, a := range strings.Fields(arguments) {
+	for a := range strings.FieldsSeq(arguments) {
 		if optional := strings.Trim(a, "[]"); optional != a {
 			fmt.Fprintf(&b, ".Op Ar %s\n", optional)
 		} else {
