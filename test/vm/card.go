@@ -127,8 +127,8 @@ func (f *function) plug() (*os.File, error) {
 		return nil, err
 	}
 	go func() {
-		defer ours.Close()
 		_ = f.serve(ours) // ends when QEMU goes or takes the card away
+		_ = ours.Close()
 	}()
 	return theirs, nil
 }

@@ -44,7 +44,7 @@ const (
 	guest     = "test/vm/guest"
 	mkroot    = "test/vm/mkroot.sh"
 	logs      = "dist/vm"
-	bootLimit = 4 * time.Minute
+	bootLimit = 8 * time.Minute
 )
 
 func main() {

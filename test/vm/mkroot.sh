@@ -35,6 +35,6 @@ chroot "$root" systemctl enable vm-test.service
 
 cp "$root"/boot/vmlinuz-* "$dir/vmlinuz"
 cp "$root"/boot/initrd.img-* "$dir/initrd.img"
-rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/boot/*
+chroot "$root" apt-get clean
 mkfs.ext4 -q -d "$root" "$dir/root.img" 2G
 rm -rf "$root"
