@@ -18,6 +18,7 @@ import (
 type answer struct {
 	Name, Version, CDI, Source, AfterRestart string
 	Findings                                 []finding
+	code                                     int // of exit
 }
 
 type finding struct{ Severity, ID, File, Message, Remedy string }
@@ -55,6 +56,7 @@ func check(t *testing.T, flags ...string) answer {
 	}
 	for _, a := range document.Runtimes {
 		if a.Name == "containerd" {
+			a.code = cmd.ProcessState.ExitCode()
 			return a
 		}
 	}
@@ -91,6 +93,8 @@ func configurations() []configuration {
 		{"the table of 2 in version 3", []string{"version = 3\n{2}\nenable_cdi = false\ncdi_spec_dirs = [\"/etc/cdi\"]"}, "2.2 yes, 2.4 no"},
 		{"a subtable only", []string{"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"overlayfs\""}, "1.7 no"},
 		{"dotted keys", []string{"version = 2\nplugins.\"io.containerd.grpc.v1.cri\".enable_cdi = false"}, "1.7 no, 2.2 no"},
+		{"braces", []string{"version = 2\n[plugins]\n\"io.containerd.grpc.v1.cri\" = {enable_cdi = false, cdi_spec_dirs = [\"/etc/cdi\"]}"}, "1.7 no, 2.2 no"},
+		{"braces without it", []string{"version = 2\n[plugins]\n\"io.containerd.grpc.v1.cri\" = {max_container_log_line_size = 100}"}, "1.7 no"},
 		{"no TOML", []string{"version = 2\n[plugins"}, "1.6 refused, 1.7 refused, 2.4 refused"},
 		// Keys.
 		{"misspelt", []string{"version = 2\n{2}\nenabel_cdi = true"}, "1.7 no"},
@@ -189,7 +193,7 @@ func (e *engine) prove(c configuration, want string) {
 	if truth == "refused" {
 		return
 	}
-	if live.verdict() != truth || live.Source != "live" || live.Version != e.release || live.AfterRestart != files.AfterRestart {
+	if live.verdict() != truth || live.Source != "live" || live.Version != e.release || live.AfterRestart != files.AfterRestart || truth == "no" && live.code != 3 {
 		t.Errorf("%s on %s: truth %s, files say %s, the daemon says %+v", c.name, e.release, truth, files.AfterRestart, live)
 	}
 	if want != "no" {
@@ -258,6 +262,16 @@ func edit(t *testing.T, remedy string) bool {
 		`^in (\S+) on line (\d+), take ("[^"]*") out of disabled_plugins$`: func(lines, m []string) []string {
 			line := &lines[number(m[2])-1]
 			*line = regexp.MustCompile(regexp.QuoteMeta(m[3])+`,?\s*`).ReplaceAllString(*line, "")
+			return lines
+		},
+		`^in (\S+) on line (\d+), within the braces, write ((\S+) = .*)$`: func(lines, m []string) []string {
+			line := &lines[number(m[2])-1]
+			*line = regexp.MustCompile(`\b`+m[4]+`\s*=\s*(true|false|\[[^]]*\])`).ReplaceAllString(*line, m[3])
+			return lines
+		},
+		`^in (\S+) on line (\d+), within the braces of \S+, add (.*)$`: func(lines, m []string) []string {
+			line := &lines[number(m[2])-1]
+			*line = strings.Replace(*line, "}", ", "+m[3]+"}", 1)
 			return lines
 		},
 	} {

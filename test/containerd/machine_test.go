@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,7 +49,6 @@ func TestMain(m *testing.M) {
 
 // runInNamespaces runs this program once more, in namespaces of its own.
 func runInNamespaces() (int, error) {
-	before := cgroups()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = []string{"LC_ALL=C", "CONTAINERS_CONF=/dev/null", inNamespace + "=1"}
@@ -65,25 +63,21 @@ func runInNamespaces() (int, error) {
 		Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
 	}
 	err := cmd.Run()
-	for _, dir := range cgroups() {
-		if !slices.Contains(before, dir) {
-			_ = os.Remove(dir) // one that is in use stays
-		}
-	}
+	removeCgroups()
 	if cmd.ProcessState == nil {
 		return 0, err
 	}
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// cgroups are those that runtimes keep their containers in; no namespace hides them.
-func cgroups() (dirs []string) {
+// removeCgroups removes the empty cgroups that runtimes leave; no namespace hides them. One that is in use stays.
+func removeCgroups() {
 	for _, name := range []string{"k8s.io", "default", "libpod_parent/conmon", "libpod_parent"} {
-		one, _ := filepath.Glob("/sys/fs/cgroup/" + name) // fails on a bad pattern only
-		each, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
-		dirs = slices.Concat(dirs, one, each)
+		each, _ := filepath.Glob("/sys/fs/cgroup/*/" + name) // fails on a bad pattern only
+		for _, dir := range append(each, "/sys/fs/cgroup/"+name) {
+			_ = os.Remove(dir)
+		}
 	}
-	return dirs
 }
 
 // privateMachine makes the namespaces usable: own mounts, own processes, own devices, loopback.
