@@ -147,6 +147,9 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 	v.checkContent(d)
 	v.checkHost(d)
 	d.collisions()
+	if own := strings.ReplaceAll(v.Kind, "/", "-"); strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) != own {
+		d.warn("other-file", "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "remove it if it is a leftover")
+	}
 	var conflicts, shadows []string
 	var with, over string
 	for _, device := range d.spec.Devices {

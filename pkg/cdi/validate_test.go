@@ -151,8 +151,8 @@ func TestBetweenFiles(t *testing.T) {
 		want  []string
 	}{
 		"nothing":                {nil, []string{"no-spec"}},
-		"two in one directory":   {map[string]string{"/etc/cdi/a.json": good, "/etc/cdi/b.yaml": good}, []string{"stale-device", "stale-device", "conflict"}},
-		"one above the other":    {map[string]string{"/etc/cdi/a.json": good, "/var/run/cdi/b.json": good}, []string{"stale-device", "stale-device", "shadowed"}},
+		"two in one directory":   {map[string]string{"/etc/cdi/a.json": good, "/etc/cdi/b.yaml": good}, []string{"stale-device", "other-file", "stale-device", "other-file", "conflict"}},
+		"one above the other":    {map[string]string{"/etc/cdi/a.json": good, "/var/run/cdi/b.json": good}, []string{"stale-device", "other-file", "stale-device", "other-file", "shadowed"}},
 		"a file nobody reads":    {map[string]string{"/etc/cdi/a.yml": good}, []string{"spec-yml", "no-spec"}},
 		"of another kind":        {map[string]string{"/etc/cdi/gpu.json": gpu}, []string{"spec-version", "no-spec"}},
 		"not for us":             {map[string]string{"/etc/cdi/README": "hello", "/etc/cdi/.tmp.json.swp": "{"}, []string{"no-spec"}},

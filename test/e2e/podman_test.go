@@ -191,6 +191,7 @@ func TestRootlessPodman(t *testing.T) {
 		withLine(t, file, line)
 	}
 	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", fuseNumbers)
+	installRing(t, root, "[0, 1]")
 	lpuctl(t, "--root", root, "cdi", "refresh")
 	install(t, root)
 	home, err := os.MkdirTemp("/tmp", "lpuctl-e2e-home-") //nolint:usetesting // a user's home: every directory above is open to him
@@ -208,10 +209,14 @@ func TestRootlessPodman(t *testing.T) {
 		"--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error",
 	}
 	p.importImage(t)
-	r := p.run(t, inspect, device("lpu0")...)
-	want := lines("env LPU_DEVICE_INDEX=0", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_VISIBLE_DEVICES=0", lpu(0), "lib 1.0.0")
-	if r.code != 0 || r.stdout != want {
-		t.Errorf("exit code %d\n%sin the container:\n%swant:\n%s", r.code, r.stderr, r.stdout, want)
+	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
+	both := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER=0,1", "env LPU_VISIBLE_DEVICES=0,1", "env NUM_LPU_DEVICES=2", lpu(0), lpu(1), lib)
+	for name, want := range map[string]string{
+		"lpu0": lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(0), lib), "lpu0-1": both, "all": both,
+	} {
+		if r := p.run(t, inspect, device(name)...); r.code != 0 || r.stdout != want {
+			t.Errorf("%s: exit code %d\n%sin the container:\n%swant:\n%s", name, r.code, r.stderr, r.stdout, want)
+		}
 	}
 }
 
@@ -233,17 +238,23 @@ func withLine(t *testing.T, file, line string) {
 	mount(t, duplicate, file, "", unix.MS_BIND, "")
 }
 
+// installRing makes a ring of LPUs, by index, the node's table.
+func installRing(t *testing.T, root, ring string) {
+	t.Helper()
+	table := filepath.Join(t.TempDir(), "ring.yaml")
+	text := "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [" + ring + "]\n"
+	if err := os.WriteFile(table, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lpuctl(t, "--root", root, "ring", "install", table)
+}
+
 // TestPodmanWithSets gives a container four LPUs that are cabled one to the next, once across the end of the
 // address order.
 func TestPodmanWithSets(t *testing.T) {
 	p := newPodman(t)
 	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", fuseNumbers)
-	table := filepath.Join(t.TempDir(), "ring.yaml")
-	text := "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[0, 1, 2, 3, 4, 5, 6, 7]]\n"
-	if err := os.WriteFile(table, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	lpuctl(t, "--root", root, "ring", "install", table)
+	installRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
 	lpuctl(t, "--root", root, "cdi", "refresh")
 	install(t, root)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
