@@ -53,6 +53,10 @@ $(GOLANGCI):
 e2e: build ## tests on real consumers (needs root; names what is missing)
 	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -json -count=1 -timeout 15m ./... | go run ./test/report
 
+.PHONY: vm
+vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)
+	LPUCTL_DEB="$$(echo dist/*_amd64.deb)" go run ./test/vm $(BOOTS)
+
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci
 	go test -run '^$$' -bench . -benchmem ./pkg/...
