@@ -113,6 +113,10 @@ $(NERDCTL):
 	cd $(@D)/source && rm -rf pkg/testutil mod cmd/nerdctl/helpers/testing*.go && find . -name '*_test.go' -delete && sed -i /tigron/d go.mod
 	cd $(@D)/source && $(TOOL_BUILD) -mod=mod -ldflags '-s -w' ./cmd/nerdctl && rm -rf $(@D)/source
 
+.PHONY: vm
+vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)
+	LPUCTL_DEB="$$(echo dist/*_amd64.deb)" go run ./test/vm $(BOOTS)
+
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci
 	go test -run '^$$' -bench . -benchmem ./pkg/...

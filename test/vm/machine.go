@@ -13,8 +13,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
+
+// proxy is the device whose configuration space another process serves.
+const proxy = "x-pci-proxy-dev"
 
 // slots is how many cards a machine takes: four behind each of two switches, on two NUMA nodes.
 const slots = 8
@@ -67,7 +71,7 @@ func newMachine(n, sick int) (*machine, error) {
 			if err != nil {
 				return nil, err
 			}
-			m.add("x-pci-proxy-dev,fd=%d,id=%s,bus=dp%d,addr=0.%d,multifunction=%s", m.inherit(end), functionID(k, fn), k, fn, onOff(fn == 0))
+			m.add(proxy+",fd=%d,id=%s,bus=dp%d,addr=0.%d,multifunction=%s", m.inherit(end), functionID(k, fn), k, fn, onOff(fn == 0))
 		}
 	}
 	return m, nil
@@ -186,13 +190,31 @@ func (m *machine) obey(command []string) error {
 			f.setLink(n[1], n[2])
 		}
 	case "unplug":
-		m.cards[k] = nil
-		// Function 0 takes the other one along.
-		return m.call("device_del", map[string]any{"id": functionID(k, 0)}, nil)
+		return m.unplug(k)
 	case "plug":
 		return m.plug(k)
 	default:
 		return fmt.Errorf("what is %s?", command[0])
+	}
+	return nil
+}
+
+// unplug takes card k out of its slot, and returns when the guest has let it go.
+func (m *machine) unplug(k int) error {
+	m.cards[k] = nil
+	// Function 0 takes the other one along.
+	if err := m.call("device_del", map[string]any{"id": functionID(k, 0)}, nil); err != nil {
+		return err
+	}
+	// The slot is free when both are gone: of a card that is put in earlier, QEMU would take away a part.
+	for left := len(card{}); left > 0; {
+		said, err := m.next()
+		if err != nil {
+			return err
+		}
+		if said.Event == "DEVICE_DELETED" && said.Data.Device != "" {
+			left--
+		}
 	}
 	return nil
 }
@@ -207,16 +229,11 @@ func (m *machine) plug(k int) error {
 		}
 		id := functionID(k, fn)
 		device := map[string]any{
-			"driver": "x-pci-proxy-dev", "fd": id, "id": id, "bus": fmt.Sprintf("dp%d", k), "addr": fmt.Sprintf("0.%d", fn), "multifunction": fn == 0,
+			"driver": proxy, "fd": id, "id": id, "bus": fmt.Sprintf("dp%d", k), "addr": fmt.Sprintf("0.%d", fn), "multifunction": fn == 0,
 		}
 		err = m.call("getfd", map[string]any{"fdname": id}, end)
 		if err == nil {
-			// A card that was there is gone for the guest a second before it is for QEMU.
-			for end := time.Now().Add(5 * time.Second); ; time.Sleep(200 * time.Millisecond) {
-				if err = m.call("device_add", device, nil); err == nil || time.Now().After(end) {
-					break
-				}
-			}
+			err = m.call("device_add", device, nil)
 		}
 		end.Close()
 		if err != nil {
@@ -229,47 +246,57 @@ func (m *machine) plug(k int) error {
 
 // greet begins the conversation with QEMU.
 func (m *machine) greet() error {
-	_ = m.qmp.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := m.events.ReadBytes('\n'); err != nil {
+	if _, err := m.next(); err != nil {
 		return fmt.Errorf("QEMU does not greet: %w", err)
 	}
-	_ = m.qmp.SetDeadline(time.Time{})
 	return m.call("qmp_capabilities", nil, nil)
+}
+
+// message is what QEMU says: the answer to a command, or an event.
+type message struct {
+	Return json.RawMessage
+	Error  *struct{ Desc string }
+	Event  string
+	Data   struct{ Device string }
+}
+
+func (m *machine) next() (message, error) {
+	var said message
+	_ = m.qmp.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	line, err := m.events.ReadBytes('\n')
+	if err != nil {
+		return said, err
+	}
+	err = json.Unmarshal(line, &said)
+	return said, err
 }
 
 // call gives QEMU a command, with a file or without.
 func (m *machine) call(command string, arguments map[string]any, file *os.File) error {
-	text, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
+	text, err := json.Marshal(struct {
+		Execute   string         `json:"execute"`
+		Arguments map[string]any `json:"arguments,omitempty"`
+	}{command, arguments})
 	if err != nil {
 		return err
 	}
-	if arguments == nil {
-		text = []byte(`{"execute": "` + command + `"}`)
-	}
 	var rights []byte
 	if file != nil {
-		rights = unixRights(file)
+		rights = syscall.UnixRights(int(file.Fd()))
 	}
 	if _, _, err := m.qmp.WriteMsgUnix(append(text, '\n'), rights, nil); err != nil {
 		return err
 	}
 	for {
-		line, err := m.events.ReadBytes('\n')
+		said, err := m.next()
 		if err != nil {
 			return err
 		}
-		var reply struct {
-			Return json.RawMessage
-			Error  *struct{ Desc string }
+		if said.Error != nil {
+			return fmt.Errorf("%s: %s", command, said.Error.Desc)
 		}
-		if err := json.Unmarshal(line, &reply); err != nil {
-			return err
-		}
-		if reply.Error != nil {
-			return fmt.Errorf("%s: %s", command, reply.Error.Desc)
-		}
-		if reply.Return != nil {
+		if said.Return != nil {
 			return nil
-		} // else it is an event
+		}
 	}
 }

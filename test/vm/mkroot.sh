@@ -27,7 +27,7 @@ cat >"$root/etc/systemd/system/vm-test.service" <<'UNIT'
 Description=What the second disk has to run
 [Service]
 ExecStartPre=/bin/mount -o ro /dev/vdb /mnt
-ExecStart=/mnt/run
+ExecStart=/mnt/run.sh
 [Install]
 WantedBy=multi-user.target
 UNIT

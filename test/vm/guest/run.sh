@@ -60,6 +60,13 @@ in_spec() { grep -cE '"name": "lpu[0-9]+"' "${1:-$spec}"; }
 state() { systemctl show -P "$2" "$1"; }
 failed() { systemctl --failed --no-legend --plain; }
 drivers() { find $driver/ -name '0000:*' | wc -l; }
+# How long the last refresh took, with the wait for udev.
+lasted() {
+	local from to
+	from=$(state lpuctl-cdi-refresh.service InactiveExitTimestampMonotonic)
+	to=$(state lpuctl-cdi-refresh.service InactiveEnterTimestampMonotonic)
+	echo $(((to - from) / 1000))
+}
 exit_code() { state lpuctl-cdi-refresh.service ExecMainStatus; }
 run_with() { podman run --rm --network none --device "hyperaccel.ai/lpu=$1" --rootfs $container true; }
 
@@ -69,11 +76,11 @@ booted() { # LPUS-IN-SPEC
 	expect "no unit failed" is "" failed
 	expect "the hierarchy is cgroup v2" is cgroup2fs stat -f -c %T /sys/fs/cgroup
 	expect "the refresh succeeded" is success state lpuctl-cdi-refresh.service Result
-	say "note $(journalctl -b -u lpuctl-cdi-refresh.service | grep -c Finished) refreshes during the boot"
+	say "note $(journalctl -b -u lpuctl-cdi-refresh.service | grep -c Finished) refresh(es) during the boot, the last one took $(lasted) ms"
 	expect "changes are watched for" is active state lpuctl-cdi-refresh.path ActiveState
 	expect "containerd runs" is active state containerd.service ActiveState
 	[ "$1" != 0 ] || return
-	expect "the spec has $1 LPUs" within 20 is "$1" in_spec
+	expect "the spec has $1 LPUs" within 60 is "$1" in_spec
 	for unit in $engines; do
 		expect "$unit is ordered after the refresh" grep -qw lpuctl-cdi-refresh.service <(state "$unit.service" After)
 		expect "$unit found a spec of $1 LPUs when it started" is "$1" in_spec "/run/seen-by-$unit"
@@ -91,20 +98,22 @@ has() { # NAME ADDRESS
 
 install() {
 	expect "no unit failed before the package came" is "" failed
-	cp /mnt/lpu-driver.conf /etc/modprobe.d/
+	command install /mnt/driver.sh /usr/local/sbin/vm-lpu-driver
+	command install -m 644 /mnt/driver.conf /etc/modprobe.d/
 	modprobe vm_lpu
-	expect "eight LPUs have their driver" within 10 is 8 drivers
+	expect "eight LPUs have their driver" within 60 is 8 drivers
 	expect "installs under a running systemd" dpkg -i /mnt/lpuctl.deb
 	expect "and refreshes at once: the driver is another one than these cards want" is 3 exit_code
 	cp /mnt/config.yaml /etc/lpuctl/
-	expect "a configuration with this driver makes a spec of eight LPUs" within 20 is 8 in_spec
+	expect "a configuration with this driver makes a spec of eight LPUs" within 60 is 8 in_spec
 
 	for unit in $engines; do command install -D -m 644 /mnt/seen.conf "/etc/systemd/system/$unit.service.d/seen.conf"; done
 	mkdir -p $container/{bin,dev,proc,sys,tmp,run,etc}
 	cp /bin/busybox $container/bin/
 	for applet in sh env grep sort stat mknod rm sleep true; do ln -s busybox $container/bin/$applet; done
-	cp /mnt/job $container/
+	cp /mnt/job.sh $container/
 	cp /mnt/lpu-job.service /etc/systemd/system/
+	command install -D -m 644 /mnt/patient.conf /etc/systemd/system/lpuctl-cdi-refresh.service.d/patient.conf
 	systemctl daemon-reload
 	expect "a unit with a container starts" systemctl enable --now lpu-job.service
 	expect "podman makes a container that starts with the machine" \
@@ -119,28 +128,28 @@ eight() {
 
 	local start=$EPOCHREALTIME
 	echo $first >$driver/unbind
-	expect "unbinding the driver takes the LPU from the spec" within 20 is 7 in_spec
+	expect "unbinding the driver takes the LPU from the spec" within 60 is 7 in_spec
 	say "note $(since "$start") ms from unbinding to the spec"
 	expect "and from podman" not run_with lpu0
 	start=$EPOCHREALTIME
 	echo $first >$driver/bind
-	expect "binding it again brings it back" within 20 is 8 in_spec
+	expect "binding it again brings it back" within 60 is 8 in_spec
 	say "note $(since "$start") ms from binding to the spec"
 	expect "and podman hands it out" run_with lpu0
 
 	expect "the host takes a card out" ask unplug 7
-	expect "which takes it from the spec" within 30 is 7 in_spec
+	expect "which takes it from the spec" within 60 is 7 in_spec
 	expect "the host puts a card in" ask plug 7
-	expect "which brings it into the spec" within 30 is 8 in_spec
+	expect "which brings it into the spec" within 60 is 8 in_spec
 
 	local address
 	for address in $(cd $driver && echo 0000:*); do echo "$address" >$driver/unbind; done
-	expect "without any driver the spec goes" within 20 not test -e $spec
-	expect "which is no failure" within 10 is 3 exit_code
+	expect "without any driver the spec goes" within 60 not test -e $spec
+	expect "which is no failure" within 60 is 3 exit_code
 	for address in /sys/bus/pci/devices/*; do
 		[ "$(cat "$address/device")" != 0x505d ] || echo "${address##*/}" >$driver/bind
 	done
-	expect "and eight at once come back" within 20 is 8 in_spec
+	expect "and eight at once come back" within 60 is 8 in_spec
 	expect "no unit failed in all this" is "" failed
 	measure
 }
@@ -152,9 +161,8 @@ sick() {
 	expect "and the journal says why" grep -q 'lpu3: left out of the spec: no driver' <(journalctl -b -u lpuctl-cdi-refresh.service)
 	expect "podman does not hand it out" not run_with lpu3
 	expect "a card falls off the bus" ask gone 5 1
-	expect "a link loses lanes" ask link 6 1 4
-	lpuctl list >&3
-	expect "a refresh runs all the same" systemctl start lpuctl-cdi-refresh.service
+	expect "and is unhealthy" grep -q '^lpu5 .* unhealthy ' <(lpuctl list 2>/dev/null)
+	expect "the refresh runs all the same" systemctl start lpuctl-cdi-refresh.service
 	expect "no unit failed in all this" is "" failed
 }
 
@@ -164,7 +172,18 @@ none() {
 	expect "the refresh says so" is 4 exit_code
 	expect "a unit that wants an LPU is left out" is inactive state lpu-job.service ActiveState
 	expect "the host puts a card in" ask plug 0
-	expect "which makes a spec" within 30 is 1 in_spec
+	expect "which makes a spec" within 60 is 1 in_spec
+	expect "and the unit can start" systemctl start lpu-job.service
+	expect "its container has the LPU" diff <(has lpu0 $first) /run/lpu-job
+	expect "no unit failed in all this" is "" failed
+}
+
+late() {
+	booted 0
+	expect "the refresh did not wait for the drivers" is 3 exit_code
+	expect "nor for longer than it may" test "$(lasted)" -lt 60000
+	expect "a unit that wants an LPU is left out" is inactive state lpu-job.service ActiveState
+	expect "the spec comes with the drivers" within 150 is 8 in_spec
 	expect "and the unit can start" systemctl start lpu-job.service
 	expect "its container has the LPU" diff <(has lpu0 $first) /run/lpu-job
 	expect "no unit failed in all this" is "" failed
