@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -96,25 +95,7 @@ func (a *app) override(c *Config) {
 }
 
 // readSmallFile reads a regular file of bounded size: a config file or a ring table.
-func readSmallFile(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", name)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, smallFileMax+1))
-	if err == nil && len(data) > smallFileMax {
-		err = fmt.Errorf("%s: larger than such a file can be (%d bytes)", name, smallFileMax)
-	}
-	return data, err
-}
+func readSmallFile(name string) ([]byte, error) { return wholefile.Read(name, smallFileMax) }
 
 // parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
 func parseConfig(file string, data []byte) (*Config, []discovery.Finding) {

@@ -1,9 +1,10 @@
-// Package wholefile replaces files as a whole.
+// Package wholefile replaces and reads files as a whole.
 package wholefile
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,4 +48,25 @@ func Refuse(path string) error {
 		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", path, info.Mode().Type())
 	}
 	return nil
+}
+
+// Read reads a regular file of at most most bytes. It never waits: a FIFO is refused.
+func Read(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s: larger than such a file can be (%d bytes)", path, most)
+	}
+	return data, err
 }

@@ -180,7 +180,7 @@ func (f File) refuseConflict(spec *specs.Spec) error {
 		if ext := filepath.Ext(name); name == f.Path || ext != ".json" && ext != ".yaml" {
 			continue
 		}
-		data, err := readBounded(name)
+		data, err := wholefile.Read(name, specMax)
 		if err != nil || !bytes.Contains(data, []byte(f.kind)) {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,12 +14,12 @@ import (
 	"strings"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
-	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -171,7 +170,7 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 }
 
 func mentions(path, kind string) bool {
-	data, err := readBounded(path)
+	data, err := wholefile.Read(path, specMax)
 	return err == nil && bytes.Contains(data, []byte(kind))
 }
 
@@ -227,7 +226,7 @@ func (v *Validator) read(path string) *document {
 		d.add("spec-hangs", "", "it is a FIFO: every runtime that reads this directory waits for somebody to write into it", "remove it")
 		return d
 	}
-	data, err := readBounded(path)
+	data, err := wholefile.Read(path, specMax)
 	if err != nil {
 		d.add("spec-unreadable", "", err.Error(), "make it a readable file, or remove it")
 		return d
@@ -293,25 +292,4 @@ func (d *document) place(spec *specs.Spec) string {
 		seen[device.Name] = true
 	}
 	return ""
-}
-
-// readBounded reads a regular file that is not larger than a spec can be.
-func readBounded(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, specMax+1))
-	if err == nil && len(data) > specMax {
-		err = fmt.Errorf("%s: larger than a spec can be (%d bytes)", path, specMax)
-	}
-	return data, err
 }
