@@ -267,7 +267,8 @@ func (m *machine) next() (message, error) {
 	if err != nil {
 		return said, err
 	}
-	return said, json.Unmarshal(line, &said)
+	err = json.Unmarshal(line, &said)
+	return said, err
 }
 
 // call gives QEMU a command, with a file or without.
