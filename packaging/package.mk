@@ -12,7 +12,8 @@ ENGINES := containerd crio docker k3s k3s-agent kubelet podman podman-auto-updat
 	rke2-agent rke2-server
 LPUCTL := bin/lpuctl
 
-dist/man: bin/lpuctl $(wildcard packaging/man/*)
+# Always, because the date is in them.
+dist/man: bin/lpuctl FORCE
 	rm -rf $@ && mkdir -p $@
 	bin/lpuctl help-tree | go run ./packaging/man $@ packaging/man/*.[58]
 	gzip -9n $@/*
@@ -26,8 +27,9 @@ dist/completion: bin/lpuctl
 	rm -rf $@ && mkdir -p $@
 	for shell in bash fish zsh; do bin/lpuctl completion $$shell > $@/$$shell; done
 
-.PHONY: install
-install: $(LPUCTL) dist/man dist/completion ## install into DESTDIR: program, units, manual pages, completions
+.PHONY: install install-files
+install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, manual pages, completions
+install-files:
 	install -D -m 0755 $(LPUCTL) $(DESTDIR)/usr/bin/lpuctl
 	install -D -m 0644 -t $(DESTDIR)/usr/lib/systemd/system systemd/*.service systemd/*.path
 	for unit in $(ENGINES); do \
@@ -49,7 +51,7 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 .PHONY: $(ARCHES:%=package-%)
 $(ARCHES:%=package-%): package-%: dist/%/lpuctl dist/nfpm.yaml dist/completion $(NFPM)
 	rm -rf dist/$*/root dist/$*/deb dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm dist/*_$*.cdx.json
-	$(MAKE) --no-print-directory install LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
+	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
 	go run ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
 	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
 	install -D -m 0644 packaging/deb/copyright dist/$*/deb/copyright
