@@ -219,8 +219,16 @@ func (m *machine) unplug(k int) error {
 	return nil
 }
 
-// plug puts a new card into slot k.
+// plug puts a new card into slot k. Meanwhile the guest stands still: QEMU takes the power from both functions, one after
+// the other, and lets the guest run while it waits for us; a guest that gave them power in between lost a function.
 func (m *machine) plug(k int) error {
+	if err := m.call("stop", nil, nil); err != nil {
+		return err
+	}
+	return errors.Join(m.addCard(k), m.call("cont", nil, nil))
+}
+
+func (m *machine) addCard(k int) error {
 	c := newCard(false)
 	for _, fn := range []int{1, 0} { // the slot comes up when function 0 arrives
 		end, err := c[fn].plug()
