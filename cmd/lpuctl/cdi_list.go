@@ -35,20 +35,14 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
 			devices, findings, err := cdi.Resolve(ctx, a.root, a.specDirs(), a.config.CDI.Kind)
-			if errors.Is(err, context.DeadlineExceeded) {
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
 				return &exitError{code: exitFailed, err: err, hint: "lpuctl cdi validate names the file"}
 			}
 			if err != nil {
 				return err
 			}
 			a.report(findings)
-			if err := a.writeResolved(devices, findings, f); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
-				return found()
-			}
-			return nil
+			return first(a.writeResolved(devices, findings, f), foundIn(findings))
 		},
 	}
 	a.specDirFlag(cmd)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -102,11 +101,9 @@ func (a *app) writeFindings(findings []discovery.Finding, f format, kind, nothin
 	} else {
 		a.report(findings)
 	}
-	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
-		return found()
-	}
-	if f == formatTable {
+	result := foundIn(findings)
+	if result == nil && f == formatTable {
 		a.say("%s", nothing)
 	}
-	return nil
+	return result
 }

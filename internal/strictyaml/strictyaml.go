@@ -27,6 +27,7 @@ const (
 	Duplicate Kind = "duplicate-key"
 	Second    Kind = "second-document"
 	Type      Kind = "type"
+	Null      Kind = "null" // an item of a list that would be a nil pointer
 )
 
 // Fault is one thing that does not fit.
@@ -123,7 +124,12 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 		w.walkMap(n, t.Elem(), path)
 	case t.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
 		for i, child := range n.Content {
-			w.walk(child, t.Elem(), join(path, strconv.Itoa(i)))
+			item := join(path, strconv.Itoa(i))
+			if t.Elem().Kind() == reflect.Pointer && child.ShortTag() == "!!null" {
+				w.fault(Null, child, item, item+" is empty", "take it out, or write what is meant")
+				continue
+			}
+			w.walk(child, t.Elem(), item)
 		}
 	case n.Kind != yamlv3.ScalarNode || !scalarFits(n, t):
 		w.mismatch(n, t, path)

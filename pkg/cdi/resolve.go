@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,22 +35,36 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 		}
 		dirs[i] = dir
 	}
-	type answer struct {
-		devices  []Resolved
-		findings []discovery.Finding
-	}
-	done := make(chan answer, 1)
+	var cache *cdi.Cache
+	done := make(chan error, 1)
 	go func() {
-		// NewCache fails on options only.
-		cache, _ := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
-		done <- answer{resolved(cache, kind), cacheFindings(cache, kind)}
+		done <- survive(func() (err error) {
+			cache, err = cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+			return err
+		})
 	}()
 	select {
-	case a := <-done:
-		return a.devices, a.findings, nil
+	case err := <-done:
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", strings.Join(dirs, ", "), err)
+		}
+		return resolved(cache, kind), cacheFindings(cache, kind), nil
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
 	}
+}
+
+// ErrCrash says that a spec file makes the CDI library crash, and with it every runtime that reads its directory.
+var ErrCrash = errors.New("a spec file makes the CDI library crash, and so every runtime that reads it")
+
+// survive calls the CDI library, which up to 1.1.1 crashes on an empty item in a list of nodes, mounts or hooks.
+func survive(read func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = ErrCrash
+		}
+	}()
+	return read()
 }
 
 func resolved(cache *cdi.Cache, kind string) []Resolved {

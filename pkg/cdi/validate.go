@@ -136,7 +136,7 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 		ours := strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(v.Kind, "/", "-")+".") || d.spec == nil && mentions(path, v.Kind)
 		if !ours {
 			for i := range d.findings {
-				if d.findings[i].ID != "spec-hangs" {
+				if id := d.findings[i].ID; id != "spec-hangs" && id != "spec-crashes" {
 					d.findings[i].Severity = discovery.SeverityNote
 				}
 			}
@@ -228,11 +228,15 @@ func (v *Validator) read(path string) *document {
 	}
 	data, err := wholefile.Read(path, specMax)
 	if err != nil {
-		d.add("spec-unreadable", "", err.Error(), "make it a readable file, or remove it")
+		d.add("spec-unreadable", "", plain(err).Error(), "make it a readable file, or remove it")
 		return d
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&0o004 == 0 {
 		d.warn("spec-mode", "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		d.add("spec-refused", "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")
+		return d
 	}
 	var strict specs.Spec
 	lines, faults := strictyaml.Decode(data, &strict)
@@ -241,14 +245,20 @@ func (v *Validator) read(path string) *document {
 		d.fault(f)
 	}
 	// The library says what counts; what it does not take is no spec, whatever else was found.
-	spec, err := cdi.ReadSpec(path, 0)
-	if err != nil {
-		if !slices.ContainsFunc(d.findings, func(f discovery.Finding) bool { return f.Severity == discovery.SeverityError }) {
-			d.refused(&strict, err)
+	err = survive(func() error {
+		spec, err := cdi.ReadSpec(path, 0)
+		if err == nil {
+			d.spec = spec.Spec
 		}
-		return d
+		return err
+	})
+	switch {
+	case discovery.HasErrors(d.findings):
+	case errors.Is(err, ErrCrash):
+		d.add("spec-crashes", "", err.Error(), "remove it")
+	case err != nil:
+		d.refused(&strict, err)
 	}
-	d.spec = spec.Spec
 	return d
 }
 
@@ -263,6 +273,9 @@ func (d *document) fault(f strictyaml.Fault) {
 	case strictyaml.Second:
 		finding.ID, finding.Severity = "spec-second-document", discovery.SeverityWarning
 		finding.Message += ", which runtimes do not read"
+	case strictyaml.Null:
+		finding.ID = "spec-crashes"
+		finding.Message += ": every runtime that reads the file crashes"
 	case strictyaml.Duplicate, strictyaml.Syntax, strictyaml.Type:
 	}
 	d.findings = append(d.findings, finding)
@@ -272,6 +285,8 @@ func (d *document) fault(f strictyaml.Fault) {
 func (d *document) refused(spec *specs.Spec, err error) {
 	lowest, versionErr := specs.MinimumRequiredVersion(spec)
 	switch {
+	case spec.Version == "":
+		d.add("spec-version", "", "it states no cdiVersion: runtimes refuse the whole file", "write cdiVersion "+lowest)
 	case versionErr == nil && olderThan(spec.Version, lowest) && specs.ValidateVersion(spec) != nil:
 		d.add("spec-version", "cdiVersion", fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest), "write cdiVersion "+lowest)
 	case specs.ValidateVersion(spec) != nil:

@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,7 +90,7 @@ func (v *Validator) checkHardware(d *document) {
 		nodes, known := want[device.Name]
 		switch {
 		case known && !slices.Equal(nodes, nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
-			d.add("node-wrong", at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), strings.Join(nodePaths(device), ", ")), "lpuctl cdi refresh")
+			d.add("node-wrong", at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), cmp.Or(strings.Join(nodePaths(device), ", "), "no node")), "lpuctl cdi refresh")
 		case !known && ourName(device.Name):
 			if stale = append(stale, device.Name); firstStale == "" {
 				firstStale = at

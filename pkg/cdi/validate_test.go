@@ -155,6 +155,7 @@ func TestBetweenFiles(t *testing.T) {
 		"one above the other":    {map[string]string{"/etc/cdi/a.json": good, "/var/run/cdi/b.json": good}, []string{"stale-device", "other-file", "stale-device", "other-file", "shadowed"}},
 		"a file nobody reads":    {map[string]string{"/etc/cdi/a.yml": good}, []string{"spec-yml", "no-spec"}},
 		"of another kind":        {map[string]string{"/etc/cdi/gpu.json": gpu}, []string{"spec-version", "no-spec"}},
+		"a crash":                {map[string]string{"/etc/cdi/gpu.json": strings.Replace(gpu, `{}}`, `{"mounts": [null]}}`, 1)}, []string{"spec-crashes", "no-spec"}},
 		"not for us":             {map[string]string{"/etc/cdi/README": "hello", "/etc/cdi/.tmp.json.swp": "{"}, []string{"no-spec"}},
 		"ours by name, not JSON": {map[string]string{"/etc/cdi/hyperaccel.ai-lpu.json": "{"}, []string{"spec-syntax", "no-spec"}},
 	} {
@@ -169,6 +170,9 @@ func TestBetweenFiles(t *testing.T) {
 			}
 			if strings.Contains(name, "another kind") && findings[0].Severity != discovery.SeverityNote {
 				t.Errorf("another vendor's file: %v", findings)
+			}
+			if name == "a crash" && findings[0].Severity != discovery.SeverityError {
+				t.Errorf("it takes everybody's devices away: %v", findings)
 			}
 		})
 	}
@@ -233,6 +237,9 @@ func TestOddFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, findings)
 		}
 	}
+	if findings := v.File(put(t, filepath.Join(dir, "empty.json"), " \n")); len(findings) != 1 || !strings.Contains(findings[0].Message, "empty") {
+		t.Errorf("an empty file: %v", findings)
+	}
 	for _, text := range []string{"", "\x00", "[]", "null", "devices:", "{", "- -", "a: &a [*a]", strings.Repeat("[", 100000)} {
 		if findings := v.File(put(t, filepath.Join(dir, "odd.json"), text)); !discovery.HasErrors(findings) {
 			t.Errorf("%.20q: %v", text, findings)
@@ -268,16 +275,27 @@ func TestMutatedSpecs(t *testing.T) {
 		data := mutate(r, slices.Clone(seeds[r.IntN(len(seeds))]), seeds)
 		put(t, path, string(data))
 		findings := v.File(path)
-		if _, err := library.ReadSpec(path, 0); err != nil {
+		if refuses(path) != nil {
 			refused++
 			if !discovery.HasErrors(findings) {
-				t.Fatalf("mutation %d: the library says %v, we say %v, of\n%s", i, err, findings, data)
+				t.Fatalf("mutation %d: the library says %v, we say %v, of\n%s", i, refuses(path), findings, data)
 			}
 		}
 	}
 	if refused < count/4 || refused == count {
 		t.Errorf("the library refuses %d of %d: the mutations are no test", refused, count)
 	}
+}
+
+// refuses is why the library does not take a file.
+func refuses(path string) (err error) {
+	defer func() {
+		if crash := recover(); crash != nil {
+			err = fmt.Errorf("it crashes: %v", crash)
+		}
+	}()
+	_, err = library.ReadSpec(path, 0)
+	return err
 }
 
 // mutate makes one to three changes: a byte, a run of bytes taken out or doubled, a word exchanged, a piece of another.
@@ -320,7 +338,7 @@ func FuzzValidate(f *testing.F) {
 		}
 		v := cdi.Validator{Root: dir, Kind: cdi.DefaultKind}
 		findings := v.File(path)
-		if _, err := library.ReadSpec(path, 0); err != nil && !discovery.HasErrors(findings) {
+		if err := refuses(path); err != nil && !discovery.HasErrors(findings) {
 			t.Fatalf("the library says %v, we say %v", err, findings)
 		}
 	})
