@@ -76,6 +76,9 @@ func (a *app) loadConfig() error {
 		return configError(findings)
 	}
 	a.override(c)
+	if dir := c.CDI.SpecDir; !isAbsolute(dir) {
+		return usage("%s: %q is not an absolute path; it lies under the root", c.origin("cdi.specDir"), dir)
+	}
 	a.config = c
 	return nil
 }
