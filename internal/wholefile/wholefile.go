@@ -2,6 +2,7 @@
 package wholefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -64,9 +65,10 @@ func Read(path string, most int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
+	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), most)+bytes.MinRead))
+	n, err := data.ReadFrom(io.LimitReader(f, most+1))
+	if err == nil && n > most {
 		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than such a file can be (%d bytes)", most)}
 	}
-	return data, err
+	return data.Bytes(), err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,13 +65,13 @@ type checker struct {
 	Options
 }
 
-// Check returns what is installed of containerd, CRI-O, Docker, podman and nerdctl on the machine under root. One
+// Check returns what is installed of containerd, that of k3s or rke2, CRI-O, Docker, podman and nerdctl on the machine under root. One
 // that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine{root}, o}
-	names := []string{"containerd", "cri-o", "docker", "podman", "nerdctl"}
-	probes := []func(context.Context, *Runtime) bool{c.containerd, c.crio, c.docker, c.podman, c.nerdctl}
+	names := []string{"containerd", "k3s", "cri-o", "docker", "podman", "nerdctl"}
+	probes := []func(context.Context, *Runtime) bool{c.containerd, c.rancher, c.crio, c.docker, c.podman, c.nerdctl}
 	answers := make([]chan *Runtime, len(probes))
 	for i, probe := range probes {
 		answers[i] = make(chan *Runtime, 1)
@@ -181,19 +180,9 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 	r.add(fault("spec-dir-not-read", at, message, fix))
 }
 
-// readsOurs tells whether lpuctl's directory is among some, also by way of links such as /var/run.
+// readsOurs tells whether lpuctl's directory is among some.
 func (c *checker) readsOurs(dirs []string) bool {
-	same := func(p string) string {
-		p = path.Clean(p)
-		if rest, ok := strings.CutPrefix(p, "/var/run/"); ok {
-			p = "/run/" + rest
-		}
-		if real, err := c.real(p); err == nil {
-			return real
-		}
-		return p
-	}
-	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return same(dir) == same(c.SpecDir) })
+	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return c.same(dir, c.SpecDir) })
 }
 
 // withOurs writes directories with lpuctl's among them as a list in TOML, which JSON reads alike.
