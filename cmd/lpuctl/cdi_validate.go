@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newValidateCommand(a *app) *cobra.Command {
@@ -38,7 +40,7 @@ The exit code is 3 if there is an error or a warning.`,
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
 	cmd.Flags().StringSliceVar(&devices, "device", nil, "say why a runtime cannot resolve this `DEVICE` (where directories are checked)")
-	complete(cmd, "target", withSuffix(cdi.Consumers(), "=")...)
+	complete(cmd, "target", withSuffix(runtimes.Consumers(), "=")...)
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
@@ -56,11 +58,12 @@ func withSuffix(words []string, suffix string) []string {
 func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]discovery.Finding, error) {
 	v := cdi.Validator{Root: a.root, Devices: devices}
 	for _, text := range targets {
-		t, err := cdi.ParseTarget(text)
+		consumer, version, _ := strings.Cut(text, "=")
+		newest, err := runtimes.MaxCDI(consumer, version)
 		if err != nil {
-			return nil, usage("--target: %v", err)
+			return nil, usage("--target %s: %v", text, err)
 		}
-		v.Targets = append(v.Targets, t)
+		v.Targets = append(v.Targets, cdi.Target{Consumer: consumer, Release: version, Newest: newest})
 	}
 	if err := a.loadConfig(); err != nil {
 		return nil, err

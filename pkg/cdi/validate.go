@@ -39,6 +39,21 @@ type Validator struct {
 	Devices []string
 }
 
+// Target is a consumer of specs at a version: podman 4.3.1.
+type Target struct {
+	Consumer, Release string
+	// Newest is the highest cdiVersion it loads; "": it knows no CDI.
+	Newest string
+}
+
+// olderThan compares two cdiVersions.
+func olderThan(a, b string) bool {
+	var x, y [3]int
+	_, _ = fmt.Sscanf(a, "%d.%d.%d", &x[0], &x[1], &x[2])
+	_, _ = fmt.Sscanf(b, "%d.%d.%d", &y[0], &y[1], &y[2])
+	return slices.Compare(x[:], y[:]) < 0
+}
+
 // document is one spec file as far as it could be read.
 type document struct {
 	path     string

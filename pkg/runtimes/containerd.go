@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // home is where a containerd lives, and how it is run.
@@ -69,9 +67,7 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 	socket, by := c.kubeletSocket()
 	if path.Base(socket) == "containerd.sock" && !c.same(socket, h.socket) && !c.same(socket, k3s().socket) {
 		h.socket, told = socket, true
-		f := warning("kubelet-socket", place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed")
-		f.Severity = discovery.SeverityNote
-		r.add(f)
+		r.add(note("kubelet-socket", place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
 	}
 	socket, err := c.real(h.socket)
 	return err == nil && c.judge(ctx, r, h, socket, told)
@@ -111,10 +107,10 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 	}
 	if d != nil {
 		r.fromDaemon(d, v, socket)
-		r.MaxCDIVersion = cmp.Or(use.maxCDI, containerdMaxCDI(d.release))
+		r.MaxCDIVersion = cmp.Or(use.maxCDI, d.release.maxCDI("containerd"))
 	} else {
 		r.fromFiles(v)
-		r.MaxCDIVersion = cmp.Or(p.maxCDI, containerdMaxCDI(next))
+		r.MaxCDIVersion = cmp.Or(p.maxCDI, next.maxCDI("containerd"))
 	}
 	r.explain(d, v)
 	c.judgeDirs(r, d, v)
@@ -150,7 +146,7 @@ func (c *checker) containerdVerdict(h home, told string, next release) (*verdict
 func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
 	r.Version, r.CDI, r.SpecDirs = d.release.text, d.state, append(r.SpecDirs, d.dirs...)
 	if d.state == On {
-		r.SpecDirs = lineOf(d.release).orDefault(r.SpecDirs)
+		r.SpecDirs = orDefault(d.release, r.SpecDirs)
 	}
 	at := v.decides()
 	if at.line == 0 || v.state != d.state {

@@ -131,9 +131,7 @@ func (h home) unheard(err error) *discovery.Finding {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f := warning("socket-missing", place{}, "it does not run: its socket is not there", start+", if it is meant to run")
-		f.Severity = discovery.SeverityNote
-		return f
+		return note("socket-missing", place{}, "it does not run: its socket is not there", start+", if it is meant to run")
 	case errors.Is(err, unix.ECONNREFUSED):
 		return warning("socket-refused", place{}, "it does not run: nobody listens on its socket", start)
 	case errors.Is(err, fs.ErrPermission):

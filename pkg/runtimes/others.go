@@ -23,6 +23,7 @@ type toolkit struct {
 	then     string                   // what to do after a change
 }
 
+// bothDirs are the directories that the CDI library reads unless it is told others.
 func bothDirs(release) []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 
 // crio reads CRI-O's files (crio.conf(5), crio.conf.d(5)).

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,6 +145,12 @@ func warning(id string, at place, message, remedy string) *discovery.Finding {
 	return f
 }
 
+func note(id string, at place, message, remedy string) *discovery.Finding {
+	f := fault(id, at, message, remedy)
+	f.Severity = discovery.SeverityNote
+	return f
+}
+
 func (r *Runtime) add(f *discovery.Finding) {
 	f.Subject = r.Name
 	r.Findings = append(r.Findings, *f)
@@ -155,9 +162,7 @@ func (r *Runtime) settle(s Source, at place, message string, afterRestart State)
 	if afterRestart == Unsupported {
 		r.AfterRestart = Off
 	}
-	f := warning(SourceID, at, message, "none is needed")
-	f.Severity = discovery.SeverityNote
-	r.add(f)
+	r.add(note(SourceID, at, message, "none is needed"))
 }
 
 // checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
@@ -175,7 +180,9 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 	message := map[bool]string{true: "CDI is on, but no directory is read for specs", false: "with CDI on no directory would be read for specs"}[r.CDI == On]
 	if len(dirs) > 0 {
 		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(dirs, ", "), c.SpecDir)
-		fix += fmt.Sprintf("; or lpuctl cdi refresh --spec-dir %s", dirs[len(dirs)-1])
+	}
+	if i := len(dirs) - 1; i >= 0 && path.IsAbs(dirs[i]) {
+		fix += "; or lpuctl cdi refresh --spec-dir " + dirs[i]
 	}
 	r.add(fault("spec-dir-not-read", at, message, fix))
 }
