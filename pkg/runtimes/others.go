@@ -214,15 +214,23 @@ func (c *checker) readDaemonJSON(path string) (*daemonJSON, error) {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			set.cdi.line = lineAt(int(syntax.Offset))
 		}
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			set.cdi.line = lineAt(int(wrong.Offset))
+			err = fmt.Errorf("%s cannot be of type %s", cmp.Or(wrong.Field, "the document"), wrong.Value)
+		}
 		return set, err
 	}
-	for key, at := range map[string]*place{"features": &set.features, "cdi": &set.cdi, "cdi-spec-dirs": &set.cdiSpecDirs} {
-		if i := bytes.Index(data, []byte(strconv.Quote(key))); i >= 0 {
-			at.line = lineAt(i)
+	lineOfKey := func(key string, from int) (line, offset int) {
+		if i := bytes.Index(data[from:], []byte(strconv.Quote(key))); i >= 0 {
+			return lineAt(from + i), from + i
 		}
+		return 0, 0
 	}
-	if _, stated := set.Features["cdi"]; !stated {
-		set.cdi.line = 0
+	set.cdiSpecDirs.line, _ = lineOfKey("cdi-spec-dirs", 0)
+	var offset int
+	set.features.line, offset = lineOfKey("features", 0)
+	if _, stated := set.Features["cdi"]; stated {
+		set.cdi.line, _ = lineOfKey("cdi", offset)
 	}
 	return set, nil
 }
