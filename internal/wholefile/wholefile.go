@@ -46,7 +46,8 @@ func Refuse(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", path, info.Mode().Type())
+		kind := map[fs.FileMode]string{fs.ModeSymlink: "a symbolic link, ", fs.ModeDir: "a directory, "}[info.Mode().Type()]
+		return fmt.Errorf("%s: %snot a regular file; lpuctl does not replace it", path, kind)
 	}
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -27,18 +29,19 @@ type Resolved struct {
 // kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
 // directory may hold what never answers, such as a FIFO.
 func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, []discovery.Finding, error) {
-	dirs := make([]string, len(specDirs))
-	for i, d := range specDirs {
-		dir, err := securejoin.SecureJoin(root, d)
-		if err != nil {
-			return nil, nil, err
-		}
-		dirs[i] = dir
+	dirs, err := within(root, specDirs)
+	if err != nil {
+		return nil, nil, err
 	}
 	var cache *cdi.Cache
 	done := make(chan error, 1)
 	go func() {
 		done <- survive(func() (err error) {
+			for _, dir := range dirs { // the library reads no further, and does not say so
+				if _, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
 			cache, err = cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 			return err
 		})
@@ -52,6 +55,18 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
 	}
+}
+
+// within finds directories under root, as in a chroot.
+func within(root string, dirs []string) ([]string, error) {
+	paths := make([]string, len(dirs))
+	for i, dir := range dirs {
+		var err error
+		if paths[i], err = securejoin.SecureJoin(root, dir); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
 }
 
 // ErrCrash says that a spec file makes the CDI library crash, and with it every runtime that reads its directory.

@@ -99,6 +99,18 @@ func TestResolveSurvives(t *testing.T) {
 	}
 }
 
+// TestResolveUnreadable: where a directory cannot be listed the library reads no further; that is an error, not no device.
+func TestResolveUnreadable(t *testing.T) {
+	root := t.TempDir()
+	if err := write(t, locate(t, root), 1); err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, filepath.Join(root, "etc/cdi"), nil)
+	if devices, _, err := Resolve(t.Context(), root, specDirs, DefaultKind); err == nil || !strings.Contains(err.Error(), "etc/cdi: not a directory") {
+		t.Errorf("got %v, %v", devices, err)
+	}
+}
+
 // FuzzReadSpec holds what is read of a spec directory against junk: whatever lies there, Resolve and the
 // search for conflicts end without a panic.
 func FuzzReadSpec(f *testing.F) {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -76,12 +75,9 @@ func (v *Validator) File(path string) []discovery.Finding {
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
 // Files of other kinds are their makers' business: of them only what makes a runtime refuse or crash is told, as a note.
 func (v *Validator) Dirs(dirs []string) ([]discovery.Finding, error) {
-	paths := make([]string, len(dirs))
-	for i, dir := range dirs {
-		var err error
-		if paths[i], err = securejoin.SecureJoin(v.Root, dir); err != nil {
-			return nil, err
-		}
+	paths, err := within(v.Root, dirs)
+	if err != nil {
+		return nil, err
 	}
 	return v.DirsAsTyped(paths...)
 }
