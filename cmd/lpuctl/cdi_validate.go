@@ -69,7 +69,6 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]
 		return nil, err
 	}
 	v.Kind = a.config.CDI.Kind
-	v.Own = cdi.Options{Kind: a.config.CDI.Kind}
 	// A node whose sysfs cannot be read has specs all the same.
 	if inv, err := a.scan(ctx, discovery.Options{Management: true}); err == nil {
 		v.Inventory = inv

@@ -199,9 +199,12 @@ func (f File) refuseConflict(spec *specs.Spec) error {
 
 // clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
 func (f File) clearLeftovers() {
-	leftovers, _ := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "."+filepath.Base(f.Path)+"*"))
-	for _, name := range leftovers {
-		_ = os.Remove(name)
+	dir, base := filepath.Split(f.Path)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+base) {
+			_ = os.Remove(dir + e.Name())
+		}
 	}
 }
 

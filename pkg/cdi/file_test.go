@@ -164,7 +164,7 @@ func TestAnotherFileWithOurNames(t *testing.T) {
 }
 
 func TestLeftoversOfAKilledWriteGo(t *testing.T) {
-	f := locate(t, t.TempDir())
+	f := locate(t, filepath.Join(t.TempDir(), "a[b*"))
 	if err := write(t, f, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,7 @@ type Validator struct {
 	Kind string // ours
 	// Inventory is what is in the machine, against which devices of our kind are held; nil: that is left out.
 	Inventory *discovery.Inventory
-	// Own are the options that the spec on this machine is made with.
-	Own     Options
-	Targets []Target
+	Targets   []Target
 	// Devices that a container asks for, by qualified name or by that in our kind.
 	Devices []string
 }
@@ -65,11 +63,16 @@ type document struct {
 func (v *Validator) File(path string) []discovery.Finding {
 	d := v.read(path)
 	if d.spec != nil {
-		v.checkContent(d)
-		v.checkHost(d)
-		d.collisions()
+		v.check(d)
 	}
 	return d.findings
+}
+
+// check checks what a file says.
+func (v *Validator) check(d *document) {
+	v.checkContent(d)
+	v.checkHost(d)
+	d.collisions()
 }
 
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
@@ -154,9 +157,7 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 		}
 		return d.findings
 	}
-	v.checkContent(d)
-	v.checkHost(d)
-	d.collisions()
+	v.check(d)
 	if own := strings.ReplaceAll(v.Kind, "/", "-"); strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) != own {
 		d.warn("other-file", "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "remove it if it is a leftover")
 	}

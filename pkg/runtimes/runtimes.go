@@ -76,45 +76,36 @@ func Check(ctx context.Context, root string, o Options) []Runtime {
 	answers := make([]chan *Runtime, len(probes))
 	for i, probe := range probes {
 		answers[i] = make(chan *Runtime, 1)
-		go func() {
-			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-			defer cancel()
-			r := newRuntime(names[i])
-			if !probe(ctx, r) {
-				r = nil
-			}
-			answers[i] <- r
-		}()
+		go func() { answers[i] <- within(ctx, o.Timeout, names[i], probe) }()
 	}
-	// Reading a file may hang for ever, and then the probe that does so is left behind.
-	late, cancel := context.WithTimeout(ctx, o.Timeout+o.Timeout/2)
-	defer cancel()
 	found := []Runtime{}
-	for i, answer := range answers {
-		r, ok := receive(answer, late.Done())
-		if !ok {
-			r = newRuntime(names[i])
-			r.add(warning("no-answer", place{}, fmt.Sprintf("its files cannot be read within %v", o.Timeout), "look for a file system that hangs (dmesg, mount)"))
-		}
-		if r != nil {
+	for _, answer := range answers {
+		if r := <-answer; r != nil {
 			found = append(found, *r)
 		}
 	}
 	return found
 }
 
-// receive waits for an answer until it is late; one that is there already counts all the same.
-func receive(answer <-chan *Runtime, late <-chan struct{}) (r *Runtime, ok bool) {
+// within is what a probe finds, nil if the runtime is not there. Reading a file may hang for ever, and then the probe
+// is left behind.
+func within(ctx context.Context, limit time.Duration, name string, probe func(context.Context, *Runtime) bool) *Runtime {
+	late, cancelLate := context.WithTimeout(ctx, limit+limit/2)
+	defer cancelLate()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	r, done := newRuntime(name), make(chan bool, 1)
+	go func() { done <- probe(ctx, r) }()
 	select {
-	case r = <-answer:
-		return r, true
-	case <-late:
-	}
-	select {
-	case r = <-answer:
-		return r, true
-	default:
-		return nil, false
+	case isThere := <-done:
+		if !isThere {
+			return nil
+		}
+		return r
+	case <-late.Done():
+		unread := newRuntime(name)
+		unread.add(warning("no-answer", place{}, fmt.Sprintf("its files cannot be read within %v", limit), "look for a file system that hangs (dmesg, mount)"))
+		return unread
 	}
 }
 
