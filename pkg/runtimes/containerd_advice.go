@@ -143,21 +143,29 @@ func (v *verdict) reportLost(r *Runtime) {
 		r.add(f)
 	}
 	for _, f := range v.files {
-		for _, table := range []string{tableV1, tableV2, tableV3} {
-			for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
-				meant := nearest.Word(key, []string{keyEnable, keyDirs})
-				if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
-					r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
-				}
+		f.reportMisspelt(r)
+		v.reportMisplaced(r, f)
+	}
+}
+
+func (f *configFile) reportMisspelt(r *Runtime) {
+	for _, table := range []string{tableV1, tableV2, tableV3} {
+		for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
+			meant := nearest.Word(key, []string{keyEnable, keyDirs})
+			if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
+				r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
 			}
 		}
-		for _, path := range slices.Sorted(maps.Keys(f.spots)) {
-			keys := strings.Split(path, "\x00")
-			key := keys[len(keys)-1]
-			known := len(keys) == 3 && keys[0] == "plugins" && slices.Contains([]string{tableV1, tableV2, tableV3}, keys[1])
-			if key != keyDirs && (key != keyEnable || v.always) || known {
-				continue
-			}
+	}
+}
+
+// reportMisplaced adds the settings in tables that are not CRI's.
+func (v *verdict) reportMisplaced(r *Runtime, f *configFile) {
+	for _, path := range slices.Sorted(maps.Keys(f.spots)) {
+		keys := strings.Split(path, "\x00")
+		key := keys[len(keys)-1]
+		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains([]string{tableV1, tableV2, tableV3}, keys[1])
+		if !inPlace && (key == keyDirs || key == keyEnable && !v.always) {
 			r.add(warning("setting-lost", f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted([]string{"plugins", v.table}))))
 		}
 	}
