@@ -104,7 +104,9 @@ func resolved(cache *cdi.Cache, kind string) []Resolved {
 func nodePaths(d specs.Device) []string {
 	paths := []string{}
 	for _, n := range d.ContainerEdits.DeviceNodes {
-		paths = append(paths, n.Path)
+		if n != nil { // no runtime takes such a spec, but it can be parsed
+			paths = append(paths, n.Path)
+		}
 	}
 	return paths
 }

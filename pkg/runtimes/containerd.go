@@ -97,11 +97,7 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 	case d != nil && !use.replaced:
 		next = d.release
 	}
-	v, err := c.containerdVerdict(h, use.config, next)
-	if err != nil {
-		r.add(warning("config-unreadable", place{file: c.ContainerdConfig}, err.Error(), "name another file"))
-		return true
-	}
+	v := c.containerdVerdict(h, use.config, next)
 	if d == nil && p.path == "" && v.missing && !c.exists(h.socket) && !told {
 		return false
 	}
@@ -126,20 +122,17 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 }
 
 // containerdVerdict judges the config that a restart would read.
-func (c *checker) containerdVerdict(h home, told string, next release) (*verdict, error) {
+func (c *checker) containerdVerdict(h home, told string, next release) *verdict {
 	m, main, isTold := c.machine, cmp.Or(told, h.config), told != "" || c.ContainerdConfig != ""
 	if c.ContainerdConfig != "" {
-		var err error
-		if m, main, err = c.typed(c.ContainerdConfig); err != nil {
-			return nil, err
-		}
+		m, main = c.typed(c.ContainerdConfig)
 	}
 	for _, other := range []home{k3s(), rke2()} { // its socket was told
 		if main == other.config {
 			h = other
 		}
 	}
-	return m.loadConfig(h, main, next).judge(next, isTold), nil
+	return m.loadConfig(h, main, next).judge(next, isTold)
 }
 
 // fromDaemon takes the answer of a running daemon.

@@ -94,11 +94,11 @@ func quoted(path string) string {
 }
 
 // typed finds a path as typed: on the machine if it lies below the root, else on this one.
-func (m machine) typed(p string) (machine, string, error) {
-	abs, err := filepath.Abs(p)
-	root, rootErr := filepath.Abs(m.root)
+func (m machine) typed(p string) (machine, string) {
+	abs, _ := filepath.Abs(p) // this fails only where there is no working directory, and so no such file
+	root, _ := filepath.Abs(m.root)
 	if rest, ok := strings.CutPrefix(abs, strings.TrimSuffix(root, "/")+"/"); ok {
-		return m, "/" + rest, errors.Join(err, rootErr)
+		return m, "/" + rest
 	}
-	return machine{"/"}, abs, errors.Join(err, rootErr)
+	return machine{"/"}, abs
 }
