@@ -59,14 +59,14 @@ func containerdProduct(dirs ...string) product {
 // containerd looks at the containerd that the kubelet uses, if that is told, or else the usual one.
 func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 	h := ownContainerd()
-	told := c.ContainerdAddress != ""
-	if told {
+	if c.ContainerdAddress != "" {
 		h.socket = strings.TrimPrefix(c.ContainerdAddress, "unix://")
 		return c.judge(ctx, r, h, h.socket, true)
 	}
 	socket, by := c.kubeletSocket()
-	if path.Base(socket) == "containerd.sock" && !c.same(socket, h.socket) && !c.same(socket, k3s().socket) {
-		h.socket, told = socket, true
+	told := path.Base(socket) == "containerd.sock" && !c.same(socket, h.socket) && !c.same(socket, k3s().socket)
+	if told {
+		h.socket = socket
 		r.add(note("kubelet-socket", place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
 	}
 	socket, err := c.real(h.socket)
@@ -87,7 +87,7 @@ func (c *checker) rancher(ctx context.Context, r *Runtime) bool {
 // judge asks a running containerd what holds now, and its files what will after a restart. told says that somebody said
 // that it is there.
 func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, told bool) bool {
-	d, silence := ask(ctx, h, socket)
+	d, silence := h.ask(ctx, socket)
 	use := c.process(d)
 	p, differ := c.find(h.product)
 	next := p.release // what a restart would run

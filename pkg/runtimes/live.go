@@ -35,7 +35,7 @@ type daemon struct {
 }
 
 // ask asks the containerd behind a socket, or says why there is no answer.
-func ask(ctx context.Context, h home, socket string) (*daemon, *discovery.Finding) {
+func (h home) ask(ctx context.Context, socket string) (*daemon, *discovery.Finding) {
 	if _, err := os.Stat(socket); err != nil { // the dialer would wait for it to appear
 		return nil, h.unheard(err)
 	}

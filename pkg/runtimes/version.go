@@ -97,11 +97,15 @@ func readBuild(file string, modules []string) (r release, maxCDI string) {
 		return release{}, ""
 	}
 	for _, module := range append(info.Deps, &info.Main) {
+		version := module.Version
+		if module.Replace != nil { // k3s builds in its own containerd
+			version = cmp.Or(module.Replace.Version, version)
+		}
 		if slices.Contains(modules, module.Path) {
-			r = parseRelease(module.Version)
+			r = parseRelease(version)
 		}
 		if strings.HasSuffix(module.Path, "/container-device-interface") {
-			library := parseRelease(module.Version)
+			library := parseRelease(version)
 			maxCDI = fmt.Sprintf("%d.%d.0", library.number[0], library.number[1])
 		}
 	}
