@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -42,7 +43,7 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 				return err
 			}
 			a.report(findings)
-			return first(a.writeResolved(devices, findings, f), foundIn(findings))
+			return cmp.Or(a.writeResolved(devices, findings, f), foundIn(findings))
 		},
 	}
 	a.specDirFlag(cmd)

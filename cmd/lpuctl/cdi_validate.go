@@ -35,24 +35,20 @@ The exit code is 3 if there is an error or a warning.`,
 			if err != nil {
 				return err
 			}
-			return a.writeFindings(findings, f, "SpecCheck", "nothing wrong")
+			return a.writeFindings(findings, f)
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
 	cmd.Flags().StringSliceVar(&devices, "device", nil, "say why a runtime cannot resolve this `DEVICE` (where directories are checked)")
-	complete(cmd, "target", withSuffix(runtimes.Consumers(), "=")...)
+	var consumers []string
+	for _, name := range runtimes.Consumers() {
+		consumers = append(consumers, name+"=")
+	}
+	complete(cmd, "target", consumers...)
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
-}
-
-func withSuffix(words []string, suffix string) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = w + suffix
-	}
-	return all
 }
 
 func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]discovery.Finding, error) {
@@ -90,13 +86,13 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]
 
 // writeFindings shows findings to people on stderr, or to programs as a document, and ends with found if there is more
 // than notes.
-func (a *app) writeFindings(findings []discovery.Finding, f format, kind, nothing string) error {
+func (a *app) writeFindings(findings []discovery.Finding, f format) error {
 	if f != formatTable {
 		document := struct {
 			APIVersion string              `json:"apiVersion"`
 			Kind       string              `json:"kind"`
 			Findings   []discovery.Finding `json:"findings"`
-		}{discovery.APIVersion, kind, emptyNotNull(findings)}
+		}{discovery.APIVersion, "SpecCheck", emptyNotNull(findings)}
 		if err := writeDocument(a.out, f, document); err != nil {
 			return err
 		}
@@ -105,7 +101,7 @@ func (a *app) writeFindings(findings []discovery.Finding, f format, kind, nothin
 	}
 	result := foundIn(findings)
 	if result == nil && f == formatTable {
-		a.say("%s", nothing)
+		a.say("nothing wrong")
 	}
 	return result
 }
