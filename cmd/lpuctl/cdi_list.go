@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -54,8 +55,13 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 // specDirs are the directories runtimes read, the highest priority last.
 func (a *app) specDirs() []string {
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
-	if own := filepath.Clean(a.config.CDI.SpecDir); !slices.Contains(dirs, own) && own != "/run/cdi" {
-		dirs = append(dirs, own)
+	real := func(dir string) string { // /var/run is a link on most machines
+		path, _ := securejoin.SecureJoin(a.root, dir)
+		return path
+	}
+	own := a.config.CDI.SpecDir
+	if !slices.ContainsFunc(dirs, func(dir string) bool { return real(dir) == real(own) }) {
+		dirs = append(dirs, filepath.Clean(own))
 	}
 	return dirs
 }
