@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/spf13/cobra"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -62,10 +61,7 @@ func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, res
 	if err != nil {
 		return nil, nil, err
 	}
-	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
-		result = found()
-	}
-	return spec, result, nil
+	return spec, foundIn(findings), nil
 }
 
 func (a *app) locateSpec() (cdi.File, error) {

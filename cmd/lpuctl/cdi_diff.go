@@ -60,21 +60,15 @@ type driftChange struct {
 }
 
 func (a *app) diff(file cdi.File, spec *specs.Spec, f format) error {
-	have, err := file.Read()
+	have, want, err := compare(file, spec)
 	if err != nil {
 		return err
 	}
-	var want []byte
-	if spec != nil {
-		if want, err = cdi.Marshal(spec); err != nil {
-			return err
-		}
-	}
 	differs := !bytes.Equal(have, want)
 	if f == formatTable {
-		err = a.showChange(file, spec)
+		err = a.showChange(file.Path, have, want)
 	} else {
-		err = writeDocument(a.out, f, drift{discovery.APIVersion, "SpecDrift", file.Path, differs, changes(cdi.Devices(have), spec)})
+		err = writeDocument(a.out, f, drift{discovery.APIVersion, "SpecDrift", file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want))})
 	}
 	if err == nil && differs {
 		err = found()
@@ -83,12 +77,8 @@ func (a *app) diff(file cdi.File, spec *specs.Spec, f format) error {
 }
 
 // changes compares devices by name, in the order of the names as they stand, the new ones last.
-func changes(have []specs.Device, spec *specs.Spec) []driftChange {
+func changes(have, want []specs.Device) []driftChange {
 	list := []driftChange{}
-	var want []specs.Device
-	if spec != nil {
-		want = spec.Devices
-	}
 	named := func(devices []specs.Device, name string) int {
 		return slices.IndexFunc(devices, func(d specs.Device) bool { return d.Name == name })
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ no LPU.`,
 			}
 			spec, result, err := a.makeSpec(cmd, o)
 			if err != nil || spec == nil {
-				return first(err, result)
+				return cmp.Or(err, result)
 			}
 			var text bytes.Buffer
 			if err := writeDocument(&text, f, spec); err != nil {
@@ -42,7 +43,7 @@ no LPU.`,
 			} else if err = wholefile.Replace(output, text.Bytes()); err == nil {
 				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(spec.Devices), "device"), spec.Version)
 			}
-			return first(err, result)
+			return cmp.Or(err, result)
 		},
 	}
 	formatFlag(cmd, &f, formatJSON, formatYAML)
@@ -65,15 +66,5 @@ func formatByName(cmd *cobra.Command, f *format, output string) error {
 		return usage("--output %s ends in %s, but --format is %s", output, filepath.Ext(output), *f)
 	}
 	*f = byName
-	return nil
-}
-
-// first is the first error that is not nil.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }

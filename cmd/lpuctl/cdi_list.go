@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -35,20 +37,14 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
 			devices, findings, err := cdi.Resolve(ctx, a.root, a.specDirs(), a.config.CDI.Kind)
-			if errors.Is(err, context.DeadlineExceeded) {
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
 				return &exitError{code: exitFailed, err: err, hint: "lpuctl cdi validate names the file"}
 			}
 			if err != nil {
 				return err
 			}
 			a.report(findings)
-			if err := a.writeResolved(devices, findings, f); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
-				return found()
-			}
-			return nil
+			return cmp.Or(a.writeResolved(devices, findings, f), foundIn(findings))
 		},
 	}
 	a.specDirFlag(cmd)
@@ -59,8 +55,13 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 // specDirs are the directories runtimes read, the highest priority last.
 func (a *app) specDirs() []string {
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
-	if own := filepath.Clean(a.config.CDI.SpecDir); !slices.Contains(dirs, own) && own != "/run/cdi" {
-		dirs = append(dirs, own)
+	real := func(dir string) string { // /var/run is a link on most machines
+		path, _ := securejoin.SecureJoin(a.root, dir)
+		return path
+	}
+	own := a.config.CDI.SpecDir
+	if !slices.ContainsFunc(dirs, func(dir string) bool { return real(dir) == real(own) }) {
+		dirs = append(dirs, filepath.Clean(own))
 	}
 	return dirs
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -34,12 +36,14 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 			if err != nil {
 				return err
 			}
-			if dryRun {
-				err = a.showChange(file, spec)
-			} else {
-				err = a.applySpec(cmd, file, spec)
+			if !dryRun {
+				return cmp.Or(a.applySpec(cmd, file, spec), result)
 			}
-			return first(err, result)
+			have, want, err := compare(file, spec)
+			if err != nil {
+				return err
+			}
+			return cmp.Or(a.showChange(file.Path, have, want), result)
 		},
 	}
 	a.specDirFlag(cmd)
@@ -61,25 +65,27 @@ func (a *app) applySpec(cmd *cobra.Command, file cdi.File, spec *specs.Spec) err
 	return nil
 }
 
-func (a *app) showChange(file cdi.File, spec *specs.Spec) error {
-	have, err := file.Read()
-	if err != nil {
-		return err
+// compare returns the bytes of the spec in place and of the one that would replace it; nil where there is none.
+func compare(file cdi.File, spec *specs.Spec) (have, want []byte, err error) {
+	have, err = file.Read()
+	if err == nil && spec != nil {
+		want, err = cdi.Marshal(spec)
 	}
-	from, to := file.Path, file.Path+" (new)"
-	var want []byte
-	if spec == nil {
-		to = "/dev/null"
-	} else if want, err = cdi.Marshal(spec); err != nil {
-		return err
-	}
+	return have, want, err
+}
+
+func (a *app) showChange(path string, have, want []byte) error {
+	from, to := path, path+" (new)"
 	if have == nil {
 		from = "/dev/null"
 	}
+	if want == nil {
+		to = "/dev/null"
+	}
 	change := diff.Diff(from, have, to, want)
 	if len(change) == 0 {
-		a.say("%s: nothing would change", file.Path)
+		a.say("%s: nothing would change", path)
 	}
-	_, err = a.out.Write(change)
+	_, err := a.out.Write(change)
 	return err
 }

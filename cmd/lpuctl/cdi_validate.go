@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newValidateCommand(a *app) *cobra.Command {
@@ -34,40 +35,36 @@ The exit code is 3 if there is an error or a warning.`,
 			if err != nil {
 				return err
 			}
-			return a.writeFindings(findings, f, "SpecCheck", "nothing wrong")
+			return a.writeFindings(findings, f)
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
 	cmd.Flags().StringSliceVar(&devices, "device", nil, "say why a runtime cannot resolve this `DEVICE` (where directories are checked)")
-	complete(cmd, "target", withSuffix(cdi.Consumers(), "=")...)
+	var consumers []string
+	for _, name := range runtimes.Consumers() {
+		consumers = append(consumers, name+"=")
+	}
+	complete(cmd, "target", consumers...)
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
-func withSuffix(words []string, suffix string) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = w + suffix
-	}
-	return all
-}
-
 func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]discovery.Finding, error) {
 	v := cdi.Validator{Root: a.root, Devices: devices}
 	for _, text := range targets {
-		t, err := cdi.ParseTarget(text)
+		consumer, version, _ := strings.Cut(text, "=")
+		newest, err := runtimes.MaxCDI(consumer, version)
 		if err != nil {
-			return nil, usage("--target: %v", err)
+			return nil, usage("--target %s: %v", text, err)
 		}
-		v.Targets = append(v.Targets, t)
+		v.Targets = append(v.Targets, cdi.Target{Consumer: consumer, Release: version, Newest: newest})
 	}
 	if err := a.loadConfig(); err != nil {
 		return nil, err
 	}
 	v.Kind = a.config.CDI.Kind
-	v.Own = cdi.Options{Kind: a.config.CDI.Kind}
 	// A node whose sysfs cannot be read has specs all the same.
 	if inv, err := a.scan(ctx, discovery.Options{Management: true}); err == nil {
 		v.Inventory = inv
@@ -89,24 +86,22 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]
 
 // writeFindings shows findings to people on stderr, or to programs as a document, and ends with found if there is more
 // than notes.
-func (a *app) writeFindings(findings []discovery.Finding, f format, kind, nothing string) error {
+func (a *app) writeFindings(findings []discovery.Finding, f format) error {
 	if f != formatTable {
 		document := struct {
 			APIVersion string              `json:"apiVersion"`
 			Kind       string              `json:"kind"`
 			Findings   []discovery.Finding `json:"findings"`
-		}{discovery.APIVersion, kind, emptyNotNull(findings)}
+		}{discovery.APIVersion, "SpecCheck", emptyNotNull(findings)}
 		if err := writeDocument(a.out, f, document); err != nil {
 			return err
 		}
 	} else {
 		a.report(findings)
 	}
-	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
-		return found()
+	result := foundIn(findings)
+	if result == nil && f == formatTable {
+		a.say("nothing wrong")
 	}
-	if f == formatTable {
-		a.say("%s", nothing)
-	}
-	return nil
+	return result
 }

@@ -54,12 +54,15 @@ func (a *app) loadConfig() error {
 	if a.config != nil {
 		return nil
 	}
-	if info, err := os.Stat(a.root); err == nil && !info.IsDir() {
-		return &exitError{code: exitFailed, err: fmt.Errorf("%s: not a directory", a.root), hint: "give --root the directory under which the machine's sys, dev and etc lie"}
+	info, err := os.Stat(a.root)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: not a directory", a.root)
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: err, hint: "give --root the directory under which the machine's sys, dev and etc lie"}
 	}
 	name, given := a.configFile, a.configFile != ""
 	if !given {
-		var err error
 		if name, err = securejoin.SecureJoin(a.root, defaultConfigFile); err != nil {
 			return err
 		}
@@ -76,6 +79,9 @@ func (a *app) loadConfig() error {
 		return configError(findings)
 	}
 	a.override(c)
+	if dir := c.CDI.SpecDir; !isAbsolute(dir) {
+		return usage("%s: %q is not an absolute path; it lies under the root", c.origin("cdi.specDir"), dir)
+	}
 	a.config = c
 	return nil
 }

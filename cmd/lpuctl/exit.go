@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -44,6 +45,14 @@ func (l errorList) Unwrap() []error { return l }
 
 // found ends a command that worked and found something, which it has shown already.
 func found() error { return &exitError{code: exitFound} }
+
+// foundIn is found if one of the findings is more than a note.
+func foundIn(findings []discovery.Finding) error {
+	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
+		return found()
+	}
+	return nil
+}
 
 func noLPU(root string) error {
 	return &exitError{code: exitNoLPU, err: fmt.Errorf("no LPU on this node (looked at the PCI devices under %s)", root)}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -67,6 +69,16 @@ func writeDocument(w io.Writer, f format, document any) error {
 	return err
 }
 
+// printable replaces the control characters of what files and names say, which would steer the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
 // writeTable writes rows in columns, below a header if there is one. An empty cell is a dash, so that columns can be
 // cut by scripts.
 func writeTable(w io.Writer, header []string, rows [][]string) error {
@@ -76,9 +88,7 @@ func writeTable(w io.Writer, header []string, rows [][]string) error {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			if cell == "" {
-				row[i] = "-"
-			}
+			row[i] = cmp.Or(printable(cell), "-")
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}

@@ -59,7 +59,7 @@ func (a *app) complain(err error) {
 		}
 		return
 	}
-	fmt.Fprintf(a.err, "lpuctl: %v\n", err)
+	fmt.Fprintf(a.err, "lpuctl: %s\n", printable(err.Error()))
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(a.err, "  hint: %s\n", hint)
 	}
@@ -78,7 +78,7 @@ func (a *app) report(findings []discovery.Finding) {
 		if a.quiet && f.Severity == discovery.SeverityNote {
 			continue
 		}
-		fmt.Fprintf(a.err, "%s\n  remedy: %s\n", f, f.Remedy)
+		fmt.Fprintf(a.err, "%s\n  remedy: %s\n", printable(f.String()), printable(f.Remedy))
 	}
 }
 

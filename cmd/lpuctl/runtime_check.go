@@ -23,9 +23,13 @@ written, which directories are read for specs, and up to which cdiVersion. Where
 edit that turns it on. It changes nothing and runs no other program. Ask as root: others may not open the
 socket, and then the files answer.
 
+The containerd is the one that the kubelet is told to use, by the flags of the one that runs, by
+/var/lib/kubelet/kubeadm-flags.env or by its config file; else the usual one. That of k3s or rke2 is looked
+at as well, by its own name.
+
 The exit code is 3 if a runtime that is installed does not hand out LPUs, now or after a restart.`,
 		Example: `  sudo lpuctl runtime check
-  lpuctl runtime check --containerd-address /run/k3s/containerd/containerd.sock
+  lpuctl runtime check --containerd-address /run/docker/containerd/containerd.sock
   lpuctl runtime check --containerd-config ./config.toml      # before it is put in place
   lpuctl runtime check -o json | jq '.runtimes[] | {name, cdi}'`,
 		Args:              cobra.NoArgs,
@@ -48,7 +52,7 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 		},
 	}
 	a.specDirFlag(cmd)
-	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "", "ask the containerd behind `SOCKET` (default /run/containerd/containerd.sock under the root)")
+	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "", "ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
 	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "", "read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
 	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd

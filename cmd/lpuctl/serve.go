@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
 		a.logLevel = "info"
 	}
-	if err := first(a.setUpLog(), a.loadConfig()); err != nil {
+	if err := cmp.Or(a.setUpLog(), a.loadConfig()); err != nil {
 		return err
 	}
 	c, err := a.serveConfig(cmd)

@@ -27,6 +27,7 @@ const (
 	Duplicate Kind = "duplicate-key"
 	Second    Kind = "second-document"
 	Type      Kind = "type"
+	Null      Kind = "null" // an item of a list that would be a nil pointer
 )
 
 // Fault is one thing that does not fit.
@@ -118,48 +119,45 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	case n.Kind == yamlv3.AliasNode:
 		w.fault(Syntax, n, path, "an alias (*"+n.Value+") is not used here", "write the value out")
 	case t.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
-		w.walkMapping(n, t, path)
+		w.walkMapping(n, fieldsOf(t), nil, path)
 	case t.Kind() == reflect.Map && n.Kind == yamlv3.MappingNode:
-		w.walkMap(n, t.Elem(), path)
+		w.walkMapping(n, nil, t.Elem(), path)
 	case t.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
 		for i, child := range n.Content {
-			w.walk(child, t.Elem(), join(path, strconv.Itoa(i)))
+			item := join(path, strconv.Itoa(i))
+			if t.Elem().Kind() == reflect.Pointer && child.ShortTag() == "!!null" {
+				w.fault(Null, child, item, item+" is empty", "take it out, or write what is meant")
+				continue
+			}
+			w.walk(child, t.Elem(), item)
 		}
 	case n.Kind != yamlv3.ScalarNode || !scalarFits(n, t):
 		w.mismatch(n, t, path)
 	}
 }
 
-func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string) {
-	fields := fieldsOf(t)
+// walkMapping holds the values of a mapping against the types of the keys it may have; with fields nil it may have any,
+// with values of one type.
+func (w *walker) walkMapping(n *yamlv3.Node, fields map[string]reflect.Type, every reflect.Type, path string) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		at := join(path, key.Value)
 		if line, again := seen[key.Value]; again {
-			w.fault(Duplicate, key, join(path, key.Value), fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
+			w.fault(Duplicate, key, at, fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
 			continue
 		}
 		seen[key.Value] = key.Line
-		field, known := fields[key.Value]
-		if !known {
+		t, known := fields[key.Value]
+		if !known && fields != nil {
 			w.unknown(key, fields, path)
 			continue
 		}
-		w.walk(value, field, join(path, key.Value))
-		w.doc.lines[join(path, key.Value)] = key.Line
-	}
-}
-
-// walkMap holds the values of a mapping with keys of its own against their one type.
-func (w *walker) walkMap(n *yamlv3.Node, t reflect.Type, path string) {
-	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		if line, again := seen[key.Value]; again {
-			w.fault(Duplicate, key, join(path, key.Value), fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
+		if !known {
+			t = every
 		}
-		seen[key.Value] = key.Line
-		w.walk(value, t, join(path, key.Value))
+		w.walk(value, t, at)
+		w.doc.lines[at] = key.Line
 	}
 }
 

@@ -19,6 +19,8 @@ type outer struct {
 	Items []inner  `json:"items"`
 	Words []string `json:"words"`
 	One   *inner   `json:"one,omitempty"`
+
+	Pointers []*inner `json:"pointers"`
 }
 
 func TestDecodeReportsEveryFault(t *testing.T) {
@@ -42,7 +44,8 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 		"not a mapping": {"- a\n", []string{`1 : the document must be a mapping, not a list | write a mapping`}},
 		"second document": {"name: a\n---\nname: b\n",
 			[]string{`2 : a second document begins here | keep one document in the file`}},
-		"alias": {"name: &a x\nwords: [*a]\n", []string{`2 words.0: an alias (*a) is not used here | write the value out`}},
+		"alias":      {"name: &a x\nwords: [*a]\n", []string{`2 words.0: an alias (*a) is not used here | write the value out`}},
+		"empty item": {"pointers: [{vendor: a}, null]\n", []string{`1 pointers.1: pointers.1 is empty | take it out, or write what is meant`}},
 		"two at once": {"nme: x\nwords: 3\n", []string{
 			`1 nme: unknown key "nme" | did you mean "name"?`,
 			`2 words: words must be a list, not "3" | write a list`,

@@ -2,6 +2,7 @@
 package wholefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -45,12 +46,13 @@ func Refuse(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file (%s); lpuctl does not replace it", path, info.Mode().Type())
+		kind := map[fs.FileMode]string{fs.ModeSymlink: "a symbolic link, ", fs.ModeDir: "a directory, "}[info.Mode().Type()]
+		return fmt.Errorf("%s: %snot a regular file; lpuctl does not replace it", path, kind)
 	}
 	return nil
 }
 
-// Read reads a regular file of at most most bytes. It never waits: a FIFO is refused.
+// Read reads a regular file of at most most bytes. It never waits: a FIFO is refused. Its errors are *fs.PathError.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -62,11 +64,12 @@ func Read(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s: larger than such a file can be (%d bytes)", path, most)
+	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), most)+bytes.MinRead))
+	n, err := data.ReadFrom(io.LimitReader(f, most+1))
+	if err == nil && n > most {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than such a file can be (%d bytes)", most)}
 	}
-	return data, err
+	return data.Bytes(), err
 }

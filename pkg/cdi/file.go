@@ -61,11 +61,20 @@ func (f File) Read() ([]byte, error) {
 	if err := wholefile.Refuse(f.Path); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(f.Path)
+	data, err := wholefile.Read(f.Path, specMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// parse reads a spec's bytes, whether or not a runtime would take what they say.
+func parse(data []byte) (*specs.Spec, error) {
+	spec, err := cdi.ParseSpec(data)
+	if err == nil && spec == nil {
+		err = errors.New("the spec is empty")
+	}
+	return spec, err
 }
 
 // Lacks returns the AddressName of each LPU with nodes that the file does not resolve to just these nodes. The error says
@@ -75,7 +84,7 @@ func (f File) Lacks(inv *discovery.Inventory) ([]string, error) {
 	data, err := f.Read()
 	if err == nil && data != nil {
 		var spec *specs.Spec
-		if spec, err = cdi.ParseSpec(data); err == nil && spec.Kind == f.kind {
+		if spec, err = parse(data); err == nil && spec.Kind == f.kind {
 			for _, d := range spec.Devices {
 				have[d.Name] = nodePaths(d)
 			}
@@ -184,8 +193,8 @@ func (f File) refuseConflict(spec *specs.Spec) error {
 		if err != nil || !bytes.Contains(data, []byte(f.kind)) {
 			continue
 		}
-		other, err := cdi.ParseSpec(data)
-		if err != nil || other == nil || other.Kind != f.kind {
+		other, err := parse(data)
+		if err != nil || other.Kind != f.kind {
 			continue // no runtime takes it either
 		}
 		for _, d := range other.Devices {
@@ -199,9 +208,12 @@ func (f File) refuseConflict(spec *specs.Spec) error {
 
 // clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
 func (f File) clearLeftovers() {
-	leftovers, _ := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "."+filepath.Base(f.Path)+"*"))
-	for _, name := range leftovers {
-		_ = os.Remove(name)
+	dir, base := filepath.Split(f.Path)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+base) {
+			_ = os.Remove(dir + e.Name())
+		}
 	}
 }
 
@@ -218,8 +230,8 @@ func (f File) readBack(data []byte) error {
 
 // Devices are those of a spec's bytes; none if no runtime would take them.
 func Devices(data []byte) []specs.Device {
-	spec, err := cdi.ParseSpec(data)
-	if err != nil || spec == nil {
+	spec, err := parse(data)
+	if err != nil {
 		return nil
 	}
 	return spec.Devices

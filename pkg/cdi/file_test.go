@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -164,7 +165,7 @@ func TestAnotherFileWithOurNames(t *testing.T) {
 }
 
 func TestLeftoversOfAKilledWriteGo(t *testing.T) {
-	f := locate(t, t.TempDir())
+	f := locate(t, filepath.Join(t.TempDir(), "a[b*"))
 	if err := write(t, f, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -215,5 +216,17 @@ func TestManyWritersLeaveOneValidFile(t *testing.T) {
 	}
 	if got := names(t, filepath.Dir(f.Path)); len(got) != 2 {
 		t.Errorf("in the directory: %v", got)
+	}
+}
+
+// TestLacksSurvives: whatever stands in our file, a name that it does not resolve is lacking, and serve goes on.
+func TestLacksSurvives(t *testing.T) {
+	for _, text := range []string{"", "null", "[]", "{", `{"kind": "hyperaccel.ai/lpu", "devices": [null]}`,
+		`{"kind": "hyperaccel.ai/lpu", "devices": [{"name": "pci-0000-43-00.1", "containerEdits": {"deviceNodes": [null]}}]}`} {
+		f := locate(t, t.TempDir())
+		putFile(t, f.Path, []byte(text))
+		if lacking, _ := f.Lacks(node(1)); !slices.Equal(lacking, []string{"pci-0000-43-00.1"}) {
+			t.Errorf("%q: %v is lacking", text, lacking)
+		}
 	}
 }

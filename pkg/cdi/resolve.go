@@ -2,8 +2,11 @@ package cdi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -26,30 +29,57 @@ type Resolved struct {
 // kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
 // directory may hold what never answers, such as a FIFO.
 func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, []discovery.Finding, error) {
-	dirs := make([]string, len(specDirs))
-	for i, d := range specDirs {
-		dir, err := securejoin.SecureJoin(root, d)
-		if err != nil {
-			return nil, nil, err
-		}
-		dirs[i] = dir
+	dirs, err := within(root, specDirs)
+	if err != nil {
+		return nil, nil, err
 	}
-	type answer struct {
-		devices  []Resolved
-		findings []discovery.Finding
-	}
-	done := make(chan answer, 1)
+	var cache *cdi.Cache
+	done := make(chan error, 1)
 	go func() {
-		// NewCache fails on options only.
-		cache, _ := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
-		done <- answer{resolved(cache, kind), cacheFindings(cache, kind)}
+		done <- survive(func() (err error) {
+			for _, dir := range dirs { // the library reads no further, and does not say so
+				if _, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			cache, err = cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+			return err
+		})
 	}()
 	select {
-	case a := <-done:
-		return a.devices, a.findings, nil
+	case err := <-done:
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", strings.Join(dirs, ", "), err)
+		}
+		return resolved(cache, kind), cacheFindings(cache, kind), nil
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
 	}
+}
+
+// within finds directories under root, as in a chroot.
+func within(root string, dirs []string) ([]string, error) {
+	paths := make([]string, len(dirs))
+	for i, dir := range dirs {
+		var err error
+		if paths[i], err = securejoin.SecureJoin(root, dir); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// ErrCrash says that a spec file makes the CDI library crash, and with it every runtime that reads its directory.
+var ErrCrash = errors.New("a spec file makes the CDI library crash, and so every runtime that reads it")
+
+// survive calls the CDI library, which up to 1.1.1 crashes on an empty item in a list of nodes, mounts or hooks.
+func survive(read func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = ErrCrash
+		}
+	}()
+	return read()
 }
 
 func resolved(cache *cdi.Cache, kind string) []Resolved {
@@ -74,7 +104,9 @@ func resolved(cache *cdi.Cache, kind string) []Resolved {
 func nodePaths(d specs.Device) []string {
 	paths := []string{}
 	for _, n := range d.ContainerEdits.DeviceNodes {
-		paths = append(paths, n.Path)
+		if n != nil { // no runtime takes such a spec, but it can be parsed
+			paths = append(paths, n.Path)
+		}
 	}
 	return paths
 }

@@ -88,6 +88,29 @@ func TestResolveDoesNotHang(t *testing.T) {
 	}
 }
 
+// TestResolveSurvives: a file that makes the library crash is an error, and the process goes on.
+func TestResolveSurvives(t *testing.T) {
+	for _, list := range []string{"deviceNodes", "mounts", "hooks", "netDevices"} {
+		root := t.TempDir()
+		putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte("cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- {name: a, containerEdits: {"+list+": [null]}}\n"))
+		if _, _, err := Resolve(t.Context(), root, specDirs, DefaultKind); !errors.Is(err, ErrCrash) || !strings.Contains(err.Error(), "etc/cdi") {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+}
+
+// TestResolveUnreadable: where a directory cannot be listed the library reads no further; that is an error, not no device.
+func TestResolveUnreadable(t *testing.T) {
+	root := t.TempDir()
+	if err := write(t, locate(t, root), 1); err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, filepath.Join(root, "etc/cdi"), nil)
+	if devices, _, err := Resolve(t.Context(), root, specDirs, DefaultKind); err == nil || !strings.Contains(err.Error(), "etc/cdi: not a directory") {
+		t.Errorf("got %v, %v", devices, err)
+	}
+}
+
 // FuzzReadSpec holds what is read of a spec directory against junk: whatever lies there, Resolve and the
 // search for conflicts end without a panic.
 func FuzzReadSpec(f *testing.F) {
@@ -98,11 +121,12 @@ func FuzzReadSpec(f *testing.F) {
 	f.Add(seed)
 	f.Add([]byte("cdiVersion: 0.5.0\nkind: hyperaccel.ai/lpu\ndevices:\n- {name: lpu0, containerEdits: {}}\n"))
 	f.Add([]byte(`{"kind": "hyperaccel.ai/lpu", "devices": [null]}`))
+	f.Add([]byte("cdiVersion: 0.5.0\nkind: hyperaccel.ai/lpu\ndevices:\n- {name: lpu0, containerEdits: {mounts: [null]}}\n"))
 	f.Add([]byte("kind: a/b\n---\nkind: hyperaccel.ai/lpu"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		root := t.TempDir()
 		putFile(t, filepath.Join(root, "var/run/cdi/other.json"), data)
-		if _, _, err := Resolve(context.Background(), root, specDirs, DefaultKind); err != nil {
+		if _, _, err := Resolve(context.Background(), root, specDirs, DefaultKind); err != nil && !errors.Is(err, ErrCrash) {
 			t.Fatal(err)
 		}
 		// It may define our names, but whether it does is all that may be said.

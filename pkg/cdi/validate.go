@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -32,11 +31,24 @@ type Validator struct {
 	Kind string // ours
 	// Inventory is what is in the machine, against which devices of our kind are held; nil: that is left out.
 	Inventory *discovery.Inventory
-	// Own are the options that the spec on this machine is made with.
-	Own     Options
-	Targets []Target
+	Targets   []Target
 	// Devices that a container asks for, by qualified name or by that in our kind.
 	Devices []string
+}
+
+// Target is a consumer of specs at a version: podman 4.3.1.
+type Target struct {
+	Consumer, Release string
+	// Newest is the highest cdiVersion it loads; "": it knows no CDI.
+	Newest string
+}
+
+// olderThan compares two cdiVersions.
+func olderThan(a, b string) bool {
+	var x, y [3]int
+	_, _ = fmt.Sscanf(a, "%d.%d.%d", &x[0], &x[1], &x[2])
+	_, _ = fmt.Sscanf(b, "%d.%d.%d", &y[0], &y[1], &y[2])
+	return slices.Compare(x[:], y[:]) < 0
 }
 
 // document is one spec file as far as it could be read.
@@ -51,22 +63,24 @@ type document struct {
 func (v *Validator) File(path string) []discovery.Finding {
 	d := v.read(path)
 	if d.spec != nil {
-		v.checkContent(d)
-		v.checkHost(d)
-		d.collisions()
+		v.check(d)
 	}
 	return d.findings
+}
+
+// check checks what a file says.
+func (v *Validator) check(d *document) {
+	v.checkContent(d)
+	v.checkHost(d)
+	d.collisions()
 }
 
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
 // Files of other kinds are their makers' business: of them only what makes a runtime refuse or crash is told, as a note.
 func (v *Validator) Dirs(dirs []string) ([]discovery.Finding, error) {
-	paths := make([]string, len(dirs))
-	for i, dir := range dirs {
-		var err error
-		if paths[i], err = securejoin.SecureJoin(v.Root, dir); err != nil {
-			return nil, err
-		}
+	paths, err := within(v.Root, dirs)
+	if err != nil {
+		return nil, err
 	}
 	return v.DirsAsTyped(paths...)
 }
@@ -136,16 +150,14 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 		ours := strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(v.Kind, "/", "-")+".") || d.spec == nil && mentions(path, v.Kind)
 		if !ours {
 			for i := range d.findings {
-				if d.findings[i].ID != "spec-hangs" {
+				if id := d.findings[i].ID; id != "spec-hangs" && id != "spec-crashes" {
 					d.findings[i].Severity = discovery.SeverityNote
 				}
 			}
 		}
 		return d.findings
 	}
-	v.checkContent(d)
-	v.checkHost(d)
-	d.collisions()
+	v.check(d)
 	if own := strings.ReplaceAll(v.Kind, "/", "-"); strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) != own {
 		d.warn("other-file", "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "remove it if it is a leftover")
 	}
@@ -228,11 +240,15 @@ func (v *Validator) read(path string) *document {
 	}
 	data, err := wholefile.Read(path, specMax)
 	if err != nil {
-		d.add("spec-unreadable", "", err.Error(), "make it a readable file, or remove it")
+		d.add("spec-unreadable", "", plain(err).Error(), "make it a readable file, or remove it")
 		return d
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&0o004 == 0 {
 		d.warn("spec-mode", "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		d.add("spec-refused", "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")
+		return d
 	}
 	var strict specs.Spec
 	lines, faults := strictyaml.Decode(data, &strict)
@@ -241,14 +257,20 @@ func (v *Validator) read(path string) *document {
 		d.fault(f)
 	}
 	// The library says what counts; what it does not take is no spec, whatever else was found.
-	spec, err := cdi.ReadSpec(path, 0)
-	if err != nil {
-		if !slices.ContainsFunc(d.findings, func(f discovery.Finding) bool { return f.Severity == discovery.SeverityError }) {
-			d.refused(&strict, err)
+	err = survive(func() error {
+		spec, err := cdi.ReadSpec(path, 0)
+		if err == nil {
+			d.spec = spec.Spec
 		}
-		return d
+		return err
+	})
+	switch {
+	case discovery.HasErrors(d.findings):
+	case errors.Is(err, ErrCrash):
+		d.add("spec-crashes", "", err.Error(), "remove it")
+	case err != nil:
+		d.refused(&strict, err)
 	}
-	d.spec = spec.Spec
 	return d
 }
 
@@ -263,6 +285,9 @@ func (d *document) fault(f strictyaml.Fault) {
 	case strictyaml.Second:
 		finding.ID, finding.Severity = "spec-second-document", discovery.SeverityWarning
 		finding.Message += ", which runtimes do not read"
+	case strictyaml.Null:
+		finding.ID = "spec-crashes"
+		finding.Message += ": every runtime that reads the file crashes"
 	case strictyaml.Duplicate, strictyaml.Syntax, strictyaml.Type:
 	}
 	d.findings = append(d.findings, finding)
@@ -272,6 +297,8 @@ func (d *document) fault(f strictyaml.Fault) {
 func (d *document) refused(spec *specs.Spec, err error) {
 	lowest, versionErr := specs.MinimumRequiredVersion(spec)
 	switch {
+	case spec.Version == "":
+		d.add("spec-version", "", "it states no cdiVersion: runtimes refuse the whole file", "write cdiVersion "+lowest)
 	case versionErr == nil && olderThan(spec.Version, lowest) && specs.ValidateVersion(spec) != nil:
 		d.add("spec-version", "cdiVersion", fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest), "write cdiVersion "+lowest)
 	case specs.ValidateVersion(spec) != nil:

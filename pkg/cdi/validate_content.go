@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	oci "github.com/opencontainers/runtime-spec/specs-go"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -87,52 +85,40 @@ func (d *document) checkPaths(at string, e *specs.ContainerEdits) {
 	}
 }
 
-// pairsMax bounds the search for two devices that collide and that nothing stands for.
-const pairsMax = 1_000_000
-
-// setting is what a device sets a variable to.
-type setting struct {
-	device int
-	value  string
-}
-
 // collisions finds variables that two devices of a file set differently: of a container that gets both, the one injected
-// last wins, and nobody is told. Where another device stands for both, that is the one to use, and a note.
+// last wins, and nobody is told. Where another device stands for all that set it, that is the one to use, and a note.
 func (d *document) collisions() {
-	settings := map[string][]setting{}
+	holders := map[string][]int{} // of each variable, the devices that set it
+	values := make([]map[string]string, len(d.spec.Devices))
 	var keys []string
 	for i := range d.spec.Devices {
+		values[i] = map[string]string{}
 		for _, variable := range d.spec.Devices[i].ContainerEdits.Env {
 			key, value, _ := strings.Cut(variable, "=")
-			if settings[key] == nil {
+			if holders[key] == nil {
 				keys = append(keys, key)
 			}
-			settings[key] = append(settings[key], setting{i, value})
+			if _, again := values[i][key]; !again {
+				holders[key] = append(holders[key], i)
+			}
+			values[i][key] = value
 		}
 	}
-	nodes := make([]map[string]bool, len(d.spec.Devices))
-	everything := map[string]bool{}
-	for i := range d.spec.Devices {
-		nodes[i] = map[string]bool{}
-		for _, n := range d.spec.Devices[i].ContainerEdits.DeviceNodes {
-			nodes[i][n.Path], everything[n.Path] = true, true
-		}
-	}
-	coversAll := slices.ContainsFunc(nodes, func(of map[string]bool) bool { return len(of) == len(everything) && len(of) > 0 })
-	var harmless []string // variables where another device stands for both
+	var harmless []string // variables where another device stands for all
 	example := ""
 	for _, key := range keys {
-		pair, found := firstPair(settings[key], nodes, coversAll)
-		if !found || !d.orderMatters(key, pair) {
+		first := holders[key][0]
+		i := slices.IndexFunc(holders[key], func(device int) bool { return values[device][key] != values[first][key] })
+		if i < 0 {
 			continue
 		}
-		at, a, b := fmt.Sprintf("devices.%d", pair[1]), d.spec.Devices[pair[0]].Name, d.spec.Devices[pair[1]].Name
-		if coversAll || covered(nodes, pair) {
+		a, b := d.spec.Devices[first].Name, d.spec.Devices[holders[key][i]].Name
+		if d.standsForAll(holders[key]) {
 			harmless = append(harmless, key)
 			example = cmp.Or(example, a+" and "+b)
 			continue
 		}
-		d.warn("env-collision", at, fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key),
+		d.warn("env-collision", fmt.Sprintf("devices.%d", holders[key][i]), fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key),
 			"leave the variable out of devices that are meant to be combined, or define a device that stands for both")
 	}
 	if len(harmless) > 0 {
@@ -141,60 +127,16 @@ func (d *document) collisions() {
 	}
 }
 
-// firstPair is two devices that set a variable differently: two that nothing stands for, if there are such.
-func firstPair(settings []setting, nodes []map[string]bool, coversAll bool) (first [2]int, found bool) {
-	pairs := 0
-	for i, a := range settings {
-		for _, b := range settings[i+1:] {
-			if pairs++; pairs > pairsMax {
-				return first, found
-			}
-			pair := [2]int{a.device, b.device}
-			switch {
-			case a.value == b.value || a.device == b.device:
-			case coversAll || !covered(nodes, pair):
-				return pair, true
-			case !found:
-				first, found = pair, true
-			}
-		}
+// standsForAll tells whether one device has all the nodes of some.
+func (d *document) standsForAll(devices []int) bool {
+	var wanted []string
+	for _, i := range devices {
+		wanted = append(wanted, nodePaths(d.spec.Devices[i])...)
 	}
-	return first, found
-}
-
-// covered tells whether a device has all nodes of two.
-func covered(nodes []map[string]bool, pair [2]int) bool {
-	return slices.ContainsFunc(nodes, func(of map[string]bool) bool {
-		for _, i := range pair {
-			for path := range nodes[i] {
-				if !of[path] {
-					return false
-				}
-			}
-		}
-		return len(of) > 0
+	slices.Sort(wanted)
+	wanted = slices.Compact(wanted)
+	return len(wanted) > 0 && slices.ContainsFunc(d.spec.Devices, func(device specs.Device) bool {
+		has := nodePaths(device)
+		return !slices.ContainsFunc(wanted, func(path string) bool { return !slices.Contains(has, path) })
 	})
-}
-
-// orderMatters injects two devices into a container in both orders, with the library that runtimes use, and tells whether
-// a variable comes out differently. Nodes are left out, because to inject them they have to exist.
-func (d *document) orderMatters(key string, pair [2]int) bool {
-	inject := func(order ...int) string {
-		container := &oci.Spec{}
-		edits := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
-		for _, i := range order {
-			edits.Append(&cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{Env: d.spec.Devices[i].ContainerEdits.Env}})
-		}
-		if edits.Apply(container) != nil || container.Process == nil {
-			return ""
-		}
-		value := ""
-		for _, variable := range container.Process.Env {
-			if v, ok := strings.CutPrefix(variable, key+"="); ok {
-				value = v
-			}
-		}
-		return value
-	}
-	return inject(pair[0], pair[1]) != inject(pair[1], pair[0])
 }

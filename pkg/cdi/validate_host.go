@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,21 +76,15 @@ func (v *Validator) checkNode(d *document, at, path string, n *specs.DeviceNode)
 
 // checkHardware holds devices of ours against what a spec made now would say.
 func (v *Validator) checkHardware(d *document) {
-	now, _, err := Spec(v.Inventory, v.Own)
-	want := map[string][]string{}
-	if err == nil {
-		for _, device := range now.Devices {
-			want[device.Name] = nodePaths(device)
-		}
-	}
+	want, withManagement := v.nodesNow(false), v.nodesNow(true)
 	var stale []string
 	firstStale := ""
 	for i, device := range d.spec.Devices {
 		at := fmt.Sprintf("devices.%d", i)
 		nodes, known := want[device.Name]
 		switch {
-		case known && !slices.Equal(nodes, nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
-			d.add("node-wrong", at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), strings.Join(nodePaths(device), ", ")), "lpuctl cdi refresh")
+		case known && !slices.Equal(nodes, nodePaths(device)) && !slices.Equal(withManagement[device.Name], nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
+			d.add("node-wrong", at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), cmp.Or(strings.Join(nodePaths(device), ", "), "no node")), "lpuctl cdi refresh")
 		case !known && ourName(device.Name):
 			if stale = append(stale, device.Name); firstStale == "" {
 				firstStale = at
@@ -99,6 +94,19 @@ func (v *Validator) checkHardware(d *document) {
 	if len(stale) > 0 {
 		d.warn("stale-device", firstStale, "a spec made now would not have "+some(stale), "lpuctl cdi refresh; lpuctl list says how the LPUs are")
 	}
+}
+
+// nodesNow are the nodes of each device of a spec made now, with those of the management functions or without.
+func (v *Validator) nodesNow(management bool) map[string][]string {
+	nodes := map[string][]string{}
+	spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management})
+	if err != nil {
+		return nodes
+	}
+	for _, device := range spec.Devices {
+		nodes[device.Name] = nodePaths(device)
+	}
+	return nodes
 }
 
 // ourName tells whether a name is of one of our families.

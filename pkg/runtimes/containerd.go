@@ -11,25 +11,85 @@ import (
 	"strings"
 )
 
+// home is where a containerd lives, and how it is run.
+type home struct {
+	product
+	socket string // on the machine
+	config string // likewise
+	unit   string // of systemd
+	log    string // how to read what it says
+	// distribution makes the config anew from a template whenever it starts; "": nobody does.
+	distribution string
+}
+
 // Where containerd's socket and config are unless it is told otherwise (containerd, defaults/defaults_linux.go).
 const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	containerdConfig = "/etc/containerd/config.toml"
 )
 
-func containerdProduct() product {
-	return product{"containerd", []string{"github.com/containerd/containerd/v2", "github.com/containerd/containerd"}, []string{"containerd.io", "containerd"}}
+// ownContainerd is the containerd that stands for itself.
+func ownContainerd() home {
+	return home{
+		product: containerdProduct(programDirs()...),
+		socket:  containerdSocket, config: containerdConfig,
+		unit: "containerd", log: "journalctl -u containerd",
+	}
 }
 
-// containerd asks a running containerd what holds now, and its files what will after a restart.
-func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
-	socket := strings.TrimPrefix(c.ContainerdAddress, "unix://")
-	if socket == "" {
-		socket, _ = c.real(containerdSocket)
+// rancherContainerd is the one that k3s or rke2 brings along (k3s, pkg/agent/containerd; docs.k3s.io/advanced).
+func rancherContainerd(name, unit, programs string) home {
+	data := "/var/lib/rancher/" + name
+	return home{
+		product: containerdProduct(data + programs),
+		socket:  "/run/k3s/containerd/containerd.sock", config: data + "/agent/etc/containerd/config.toml",
+		unit: unit, log: data + "/agent/containerd/containerd.log", distribution: name,
 	}
-	d, silence := ask(ctx, socket)
+}
+
+func k3s() home  { return rancherContainerd("k3s", "k3s (on an agent k3s-agent)", "/data/current/bin/") }
+func rke2() home { return rancherContainerd("rke2", "rke2-server (on an agent rke2-agent)", "/bin/") }
+
+func (h home) restart() string { return "systemctl restart " + h.unit }
+
+func containerdProduct(dirs ...string) product {
+	return product{"containerd", dirs, []string{"github.com/containerd/containerd/v2", "github.com/containerd/containerd"}, []string{"containerd.io", "containerd"}}
+}
+
+// containerd looks at the containerd that the kubelet uses, if that is told, or else the usual one.
+func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
+	h := ownContainerd()
+	if c.ContainerdAddress != "" {
+		h.socket = strings.TrimPrefix(c.ContainerdAddress, "unix://")
+		return c.judge(ctx, r, h, h.socket, true)
+	}
+	socket, by := c.kubeletSocket()
+	told := path.Base(socket) == "containerd.sock" && !c.same(socket, h.socket) && !c.same(socket, k3s().socket)
+	if told {
+		h.socket = socket
+		r.add(note("kubelet-socket", place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
+	}
+	socket, err := c.real(h.socket)
+	return err == nil && c.judge(ctx, r, h, socket, told)
+}
+
+// rancher looks at the containerd of k3s or rke2, unless it is told to look at another. Both have the same socket.
+func (c *checker) rancher(ctx context.Context, r *Runtime) bool {
+	h := k3s()
+	if !c.exists(h.config) && c.exists(rke2().config) {
+		h = rke2()
+	}
+	r.Name = h.distribution
+	socket, err := c.real(h.socket)
+	return err == nil && c.ContainerdAddress == "" && c.ContainerdConfig == "" && c.judge(ctx, r, h, socket, false)
+}
+
+// judge asks a running containerd what holds now, and its files what will after a restart. told says that somebody said
+// that it is there.
+func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, told bool) bool {
+	d, silence := h.ask(ctx, socket)
 	use := c.process(d)
-	p, differ := c.find(containerdProduct())
+	p, differ := c.find(h.product)
 	next := p.release // what a restart would run
 	switch {
 	case use.onDisk.known():
@@ -37,20 +97,16 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 	case d != nil && !use.replaced:
 		next = d.release
 	}
-	v, err := c.containerdVerdict(use.config, next)
-	if err != nil {
-		r.add(warning("config-unreadable", place{file: c.ContainerdConfig}, err.Error(), "name another file"))
-		return true
-	}
-	if d == nil && p.path == "" && v.missing && !c.exists(containerdSocket) && c.ContainerdAddress == "" {
+	v := c.containerdVerdict(h, use.config, next)
+	if d == nil && p.path == "" && v.missing && !c.exists(h.socket) && !told {
 		return false
 	}
 	if d != nil {
 		r.fromDaemon(d, v, socket)
-		r.MaxCDIVersion = cmp.Or(use.maxCDI, containerdMaxCDI(d.release))
+		r.MaxCDIVersion = cmp.Or(use.maxCDI, d.release.maxCDI("containerd"))
 	} else {
 		r.fromFiles(v)
-		r.MaxCDIVersion = cmp.Or(p.maxCDI, containerdMaxCDI(next))
+		r.MaxCDIVersion = cmp.Or(p.maxCDI, next.maxCDI("containerd"))
 	}
 	r.explain(d, v)
 	c.judgeDirs(r, d, v)
@@ -66,22 +122,24 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 }
 
 // containerdVerdict judges the config that a restart would read.
-func (c *checker) containerdVerdict(told string, next release) (*verdict, error) {
-	m, main, isTold := c.machine, cmp.Or(told, containerdConfig), told != "" || c.ContainerdConfig != ""
+func (c *checker) containerdVerdict(h home, told string, next release) *verdict {
+	m, main, isTold := c.machine, cmp.Or(told, h.config), told != "" || c.ContainerdConfig != ""
 	if c.ContainerdConfig != "" {
-		var err error
-		if m, main, err = c.typed(c.ContainerdConfig); err != nil {
-			return nil, err
+		m, main = c.typed(c.ContainerdConfig)
+	}
+	for _, other := range []home{k3s(), rke2()} { // its socket was told
+		if main == other.config {
+			h = other
 		}
 	}
-	return m.loadConfig(main, next).judge(next, isTold), nil
+	return m.loadConfig(h, main, next).judge(next, isTold)
 }
 
 // fromDaemon takes the answer of a running daemon.
 func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
 	r.Version, r.CDI, r.SpecDirs = d.release.text, d.state, append(r.SpecDirs, d.dirs...)
 	if d.state == On {
-		r.SpecDirs = lineOf(d.release).orDefault(r.SpecDirs)
+		r.SpecDirs = orDefault(d.release, r.SpecDirs)
 	}
 	at := v.decides()
 	if at.line == 0 || v.state != d.state {
@@ -124,7 +182,7 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 	}
 	switch {
 	case v.state == On:
-		r.add(fault("restart-needed", v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), restartContainerd))
+		r.add(fault("restart-needed", v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.home.restart()))
 	case len(causes) == 0:
 		r.add(fault("cdi-"+string(d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
 			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how"))
@@ -133,13 +191,13 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 
 // judgeDirs holds the directories that containerd reads against where lpuctl writes.
 func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
-	at, fix := v.at(), restartContainerd
+	at, fix := v.at(), v.home.restart()
 	if v.specDirs != nil {
 		at = v.specDirs.place
 	}
 	later := v.state == On && c.readsOurs(v.dirs)
 	if !later {
-		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + restartContainerd
+		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + v.home.restart()
 	}
 	if r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off) { // these are read once CDI is on
 		c.mustRead(r, v.dirs, at, fix)
@@ -175,7 +233,7 @@ func (c *checker) process(d *daemon) (use inUse) {
 	if err != nil || !strings.Contains(path.Base(args[0]), "containerd") {
 		return use
 	}
-	if use.config = configFlag(args); use.config != "" && !path.IsAbs(use.config) {
+	if use.config = flagValue(args, "c", "config"); use.config != "" && !path.IsAbs(use.config) {
 		cwd, err := os.Readlink(dir + "/cwd")
 		if err != nil {
 			return inUse{}
@@ -188,19 +246,4 @@ func (c *checker) process(d *daemon) (use inUse) {
 		_, use.maxCDI = readBuild(dir+"/exe", nil)
 	}
 	return use
-}
-
-// configFlag is the value of -c or --config; "" without one.
-func configFlag(args []string) string {
-	for i, arg := range args {
-		name, value, joined := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
-		switch {
-		case name != "-config" && name != "config" && name != "c" && name != "-c" || name == arg:
-		case joined:
-			return value
-		case i+1 < len(args):
-			return args[i+1]
-		}
-	}
-	return ""
 }

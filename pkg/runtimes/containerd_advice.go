@@ -12,8 +12,6 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-const restartContainerd = "systemctl restart containerd"
-
 // causes are all the reasons for which CDI is not on after a restart.
 func (v *verdict) causes() []*discovery.Finding {
 	switch {
@@ -26,9 +24,9 @@ func (v *verdict) causes() []*discovery.Finding {
 	var causes []*discovery.Finding
 	if s := v.criOff; s != nil {
 		causes = append(causes, fault("cri-disabled", s.place, criDisabled,
-			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.file.at().file, s.line, s.value, restartContainerd)))
+			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.file.at().file, s.line, s.value, v.home.restart())))
 	}
-	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), restartContainerd, v.dropIn()))
+	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.home.restart(), v.dropIn()))
 	switch {
 	case v.state != Off:
 	case v.enable != nil && v.enable.value == false:
@@ -45,9 +43,6 @@ const criDisabled = "its CRI is disabled, so that Kubernetes cannot use it; Dock
 // edit says how to set a key so that this release heeds it: file, line and, where it is missing, the table.
 func (v *verdict) edit(decides *setting, key, value string) string {
 	line := key + " = " + value
-	if decides != nil {
-		return decides.change(line)
-	}
 	if len(v.files) == 0 {
 		version, table := 3, tableV3
 		if v.merging == wholeTables {
@@ -55,11 +50,24 @@ func (v *verdict) edit(decides *setting, key, value string) string {
 		}
 		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), version, dotted([]string{"plugins", table}), line)
 	}
-	f := v.lastWith(v.table)
-	if f == nil {
-		f = v.files[0]
+	f := cmp.Or(v.lastWith(v.table), v.files[0])
+	if decides != nil {
+		return v.template(decides.file) + decides.change(line)
 	}
-	return f.insert(v.table, line)
+	return v.template(f) + f.insert(v.table, line)
+}
+
+// template says that an edit of a file must be made in the template that it is made from; "" if it may be edited itself.
+func (v *verdict) template(f *configFile) string {
+	if v.home.distribution == "" || f != v.files[0] {
+		return ""
+	}
+	name := "config.toml.tmpl"
+	if v.version > 2 {
+		name = "config-v3.toml.tmpl"
+	}
+	return fmt.Sprintf("%s makes %s anew whenever it starts, from %s beside it if there is one: copy it to that name unless one is there, and edit the template as it says here for the file: ",
+		v.home.distribution, v.at(), name)
 }
 
 // change says how to replace a setting where it stands.
@@ -135,13 +143,30 @@ func (v *verdict) reportLost(r *Runtime) {
 		r.add(f)
 	}
 	for _, f := range v.files {
-		for _, table := range []string{tableV1, tableV2, tableV3} {
-			for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
-				meant := nearest.Word(key, []string{keyEnable, keyDirs})
-				if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
-					r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
-				}
+		f.reportMisspelt(r)
+		v.reportMisplaced(r, f)
+	}
+}
+
+func (f *configFile) reportMisspelt(r *Runtime) {
+	for _, table := range []string{tableV1, tableV2, tableV3} {
+		for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
+			meant := nearest.Word(key, []string{keyEnable, keyDirs})
+			if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
+				r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
 			}
+		}
+	}
+}
+
+// reportMisplaced adds the settings in tables that are not CRI's.
+func (v *verdict) reportMisplaced(r *Runtime, f *configFile) {
+	for _, path := range slices.Sorted(maps.Keys(f.spots)) {
+		keys := strings.Split(path, "\x00")
+		key := keys[len(keys)-1]
+		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains([]string{tableV1, tableV2, tableV3}, keys[1])
+		if !inPlace && (key == keyDirs || key == keyEnable && !v.always) {
+			r.add(warning("setting-lost", f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted([]string{"plugins", v.table}))))
 		}
 	}
 }

@@ -30,6 +30,7 @@ const importsMax = 1000
 // config is a containerd config: the main file and all that it imports, in the order of reading.
 type config struct {
 	machine
+	home    home
 	main    string // path on the machine
 	missing bool   // there is no main file
 	files   []*configFile
@@ -54,8 +55,8 @@ type imported struct {
 }
 
 // loadConfig reads a config as containerd does: breadth first, each file once.
-func (m machine) loadConfig(main string, r release) *config {
-	c := &config{machine: m, main: main}
+func (m machine) loadConfig(h home, main string, r release) *config {
+	c := &config{machine: m, home: h, main: main}
 	for pending := []imported{{name: main}}; len(pending) > 0 && c.failure == nil; pending = pending[1:] {
 		next := pending[0]
 		if slices.ContainsFunc(c.files, func(f *configFile) bool { return f.path == next.name }) {

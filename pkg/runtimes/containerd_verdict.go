@@ -48,23 +48,6 @@ func lineOf(r release) line {
 	return line{supported: true, on: true, always: true, merging: migrated, version: 4, maxVersion: 4}
 }
 
-// containerdMaxCDI is the highest cdiVersion that every release of a line loads, by the CDI library in its go.mod.
-func containerdMaxCDI(r release) string {
-	best := ""
-	for _, row := range []struct {
-		since []int
-		cdi   string
-	}{
-		{[]int{1, 7, 0}, "0.5.0"}, {[]int{1, 7, 12}, "0.6.0"}, {[]int{1, 7, 16}, "0.7.0"}, {[]int{1, 7, 27}, "0.8.0"},
-		{[]int{2, 1, 0}, "1.0.0"}, {[]int{2, 2, 1}, "1.1.0"},
-	} {
-		if !r.before(row.since...) {
-			best = row.cdi
-		}
-	}
-	return best
-}
-
 // verdict is what a release of containerd makes of a config.
 type verdict struct {
 	*config
@@ -120,7 +103,7 @@ func (c *config) judge(r release, told bool) *verdict {
 // settle finds the settings that decide.
 func (v *verdict) settle() {
 	v.enable, v.specDirs, v.criOff = v.winner(keyEnable), v.winner(keyDirs), v.disabledCRI()
-	v.dirs = defaultDirs()
+	v.dirs = bothDirs(v.release)
 	on := v.on
 	if s := v.enable; s != nil && v.always {
 		s.why, s.fix, s.replaced = "it has no effect since containerd 2.4, where CDI is always on", "remove it", true
@@ -128,7 +111,7 @@ func (v *verdict) settle() {
 	} else if s != nil {
 		value, isBool := s.value.(bool)
 		if on = value; !isBool {
-			v.failure = refused(s.place, fmt.Sprintf("%s must be true or false, not %v", s.key, s.value), "write true")
+			v.failure = refused(s.place, fmt.Sprintf("%s must be true or false, not %#v", s.key, s.value), "write true")
 		}
 	}
 	if s := v.specDirs; s != nil {
@@ -137,7 +120,7 @@ func (v *verdict) settle() {
 			v.failure = refused(s.place, s.key+" "+err.Error(), "write a list of strings")
 		}
 		if err == nil {
-			v.dirs = v.orDefault(v.dirs)
+			v.dirs = orDefault(v.release, v.dirs)
 		}
 	}
 	if v.criOff != nil && v.criOff.value == v.table { // then nobody reads the table
@@ -150,14 +133,11 @@ func (v *verdict) settle() {
 	})
 }
 
-// defaultDirs are those that the CDI library reads.
-func defaultDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
-
 // orDefault are the directories that are read where a config lists some: since 2.4, whose CDI library is 1.1.1, no
 // directories are the default ones.
-func (l line) orDefault(dirs []string) []string {
-	if len(dirs) == 0 && l.always {
-		return defaultDirs()
+func orDefault(r release, dirs []string) []string {
+	if len(dirs) == 0 && !r.before(2, 4) {
+		return bothDirs(r)
 	}
 	return dirs
 }

@@ -1,17 +1,16 @@
 package runtimes
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
-	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
 // A config file holds far less, and a package database too.
@@ -37,27 +36,31 @@ func (m machine) exists(p string) bool {
 	return err == nil
 }
 
-// read reads a regular file of bounded size. It never waits for a FIFO or a device.
-func (m machine) read(p string, limit int64) ([]byte, error) {
+// same tells whether two paths lead to the same, also by way of links such as /var/run, whether or not it is there.
+func (m machine) same(a, b string) bool {
+	resolve := func(p string) string {
+		p = path.Clean(p)
+		if rest, ok := strings.CutPrefix(p, "/var/run/"); ok {
+			p = "/run/" + rest
+		}
+		if real, err := m.real(p); err == nil {
+			return real
+		}
+		return p
+	}
+	return resolve(a) == resolve(b)
+}
+
+// read reads a config file.
+func (m machine) read(p string) ([]byte, error) { return m.readUpTo(p, configMax) }
+
+// readUpTo reads a regular file of at most some bytes. It never waits for a FIFO or a device.
+func (m machine) readUpTo(p string, limit int64) ([]byte, error) {
 	real, err := m.real(p)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(real, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("not a regular file"))
-	}
-	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), limit)+bytes.MinRead))
-	n, err := data.ReadFrom(io.LimitReader(f, limit+1))
-	if err == nil && n > limit {
-		err = fmt.Errorf("larger than such a file can be (%d bytes)", limit)
-	}
-	return data.Bytes(), err
+	return wholefile.Read(real, limit)
 }
 
 // reason is an error without the path, which is told beside it.
@@ -78,20 +81,24 @@ func (m machine) glob(pattern string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	literal := strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(real)
-	matches, err := filepath.Glob(filepath.Join(literal, strings.TrimPrefix(pattern, dir)))
+	matches, err := filepath.Glob(filepath.Join(quoted(real), strings.TrimPrefix(pattern, dir)))
 	for i, match := range matches {
 		matches[i] = filepath.Join(dir, strings.TrimPrefix(match, real))
 	}
 	return matches, err
 }
 
+// quoted is a pattern that matches a path as it is.
+func quoted(path string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+}
+
 // typed finds a path as typed: on the machine if it lies below the root, else on this one.
-func (m machine) typed(p string) (machine, string, error) {
-	abs, err := filepath.Abs(p)
-	root, rootErr := filepath.Abs(m.root)
+func (m machine) typed(p string) (machine, string) {
+	abs, _ := filepath.Abs(p) // this fails only where there is no working directory, and so no such file
+	root, _ := filepath.Abs(m.root)
 	if rest, ok := strings.CutPrefix(abs, strings.TrimSuffix(root, "/")+"/"); ok {
-		return m, "/" + rest, errors.Join(err, rootErr)
+		return m, "/" + rest
 	}
-	return machine{"/"}, abs, errors.Join(err, rootErr)
+	return machine{"/"}, abs
 }

@@ -49,7 +49,7 @@ func FuzzContainerdConfig(f *testing.F) {
 			return
 		}
 		for _, r := range releases {
-			v := (&config{main: containerdConfig, files: []*configFile{file}}).judge(r, false)
+			v := (&config{home: ownContainerd(), main: containerdConfig, files: []*configFile{file}}).judge(r, false)
 			runtime := newRuntime("containerd")
 			runtime.fromFiles(v)
 			runtime.explain(nil, v)

@@ -35,13 +35,13 @@ type daemon struct {
 }
 
 // ask asks the containerd behind a socket, or says why there is no answer.
-func ask(ctx context.Context, socket string) (*daemon, *discovery.Finding) {
+func (h home) ask(ctx context.Context, socket string) (*daemon, *discovery.Finding) {
 	if _, err := os.Stat(socket); err != nil { // the dialer would wait for it to appear
-		return nil, unheard(err)
+		return nil, h.unheard(err)
 	}
 	raw, err := dialer.ContextDialer(ctx, dialer.DialAddress(socket))
 	if err != nil {
-		return nil, unheard(err)
+		return nil, h.unheard(err)
 	}
 	once := make(chan net.Conn, 1)
 	once <- raw
@@ -55,17 +55,17 @@ func ask(ctx context.Context, socket string) (*daemon, *discovery.Finding) {
 			}
 		}))
 	if err != nil {
-		return nil, unheard(err)
+		return nil, h.unheard(err)
 	}
 	defer func() { _ = errors.Join(conn.Close(), raw.Close()) }()
-	return interview(ctx, conn)
+	return h.interview(ctx, conn)
 }
 
 // interview asks who is there, and CRI for its config.
-func interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.Finding) {
+func (h home) interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.Finding) {
 	version, err := versions.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})
 	if err != nil {
-		return nil, unheard(err)
+		return nil, h.unheard(err)
 	}
 	d := &daemon{release: parseRelease(version.GetVersion()), state: Unknown}
 	inside := introspection.NewIntrospectionClient(conn)
@@ -75,9 +75,9 @@ func interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.
 	answer, err := cri.NewRuntimeServiceClient(conn).Status(ctx, &cri.StatusRequest{Verbose: true})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		d.state, d.trouble = Off, noCRI(ctx, inside)
+		d.state, d.trouble = Off, h.noCRI(ctx, inside)
 	case err != nil:
-		d.trouble = warning("cri-silent", place{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()), "ask again when it has started; else see journalctl -u containerd")
+		d.trouble = warning("cri-silent", place{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()), "ask again when it has started; else see "+h.log)
 	default:
 		if d.state, d.dirs = parseStatus(answer.GetInfo()["config"]); d.state == Unknown {
 			d.trouble = warning("cri-silent", place{}, "its CRI does not tell its config", "see containerd config dump")
@@ -87,16 +87,16 @@ func interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.
 }
 
 // noCRI tells CRI that is disabled, or without a plugin that is, from CRI that failed to start.
-func noCRI(ctx context.Context, inside introspection.IntrospectionClient) *discovery.Finding {
+func (h home) noCRI(ctx context.Context, inside introspection.IntrospectionClient) *discovery.Finding {
 	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
 	if err == nil {
 		for _, p := range answer.GetPlugins() {
 			if p.GetInitErr() != nil && !strings.Contains(p.GetInitErr().GetMessage(), "no plugins registered for io.containerd.cri.") {
-				return fault("cri-failed", place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see journalctl -u containerd")
+				return fault("cri-failed", place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see "+h.log)
 			}
 		}
 	}
-	return fault("cri-disabled", place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+restartContainerd)
+	return fault("cri-disabled", place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+h.restart())
 }
 
 // parseStatus reads the config that CRI tells (containerd, internal/cri/config/config.go). Where enableCDI is not told,
@@ -126,21 +126,19 @@ func parseStatus(text string) (State, []string) {
 }
 
 // unheard says in words why there was no answer.
-func unheard(err error) *discovery.Finding {
-	const start = "systemctl start containerd"
+func (h home) unheard(err error) *discovery.Finding {
+	start := "systemctl start " + h.unit
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f := warning("socket-missing", place{}, "it does not run: its socket is not there", start+", if it is meant to run")
-		f.Severity = discovery.SeverityNote
-		return f
+		return note("socket-missing", place{}, "it does not run: its socket is not there", start+", if it is meant to run")
 	case errors.Is(err, unix.ECONNREFUSED):
 		return warning("socket-refused", place{}, "it does not run: nobody listens on its socket", start)
 	case errors.Is(err, fs.ErrPermission):
 		return warning("socket-denied", place{}, "it was not asked: its socket may not be opened", "run as root to ask it")
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN), strings.HasSuffix(err.Error(), ": timeout"),
 		status.Code(err) == codes.DeadlineExceeded:
-		return warning("socket-mute", place{}, "what listens on its socket does not answer", "see what hangs: journalctl -u containerd")
+		return warning("socket-mute", place{}, "what listens on its socket does not answer", "see what hangs: "+h.log)
 	case status.Code(err) == codes.Unimplemented:
 		return warning("socket-foreign", place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
 	}

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +37,7 @@ type fakeContainerd struct {
 	criErr   error
 	pid, ns  uint64
 	criMutes bool
+	socket   string // on the machine; "": the usual one
 }
 
 func (f *fakeContainerd) Version(context.Context, *emptypb.Empty) (*versions.VersionResponse, error) {
@@ -77,7 +79,7 @@ func (f fakeCRI) Status(ctx context.Context, r *cri.StatusRequest) (*cri.StatusR
 // serve runs the daemon on a machine's usual socket.
 func (f *fakeContainerd) serve(t *testing.T, root string) {
 	t.Helper()
-	l := listen(t, root)
+	l := listen(t, filepath.Join(root, cmp.Or(f.socket, containerdSocket)))
 	s := grpc.NewServer()
 	versions.RegisterVersionServer(s, f)
 	introspection.RegisterIntrospectionServer(s, f)
@@ -88,9 +90,8 @@ func (f *fakeContainerd) serve(t *testing.T, root string) {
 	t.Cleanup(s.Stop)
 }
 
-func listen(t *testing.T, root string) net.Listener {
+func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
-	path := filepath.Join(root, containerdSocket)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func findings(r *Runtime) (ids []string) {
 // A socket that gives no answer costs no more than the time limit, and the files answer.
 func TestSilentSockets(t *testing.T) {
 	accept := func(t *testing.T, root string, then func(net.Conn)) {
-		l := listen(t, root)
+		l := listen(t, filepath.Join(root, containerdSocket))
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -192,7 +193,7 @@ func TestSilentSockets(t *testing.T) {
 	}{
 		"missing": {func(*testing.T, string) {}, "socket-missing"},
 		"refused": {func(t *testing.T, root string) {
-			l := listen(t, root).(*net.UnixListener)
+			l := listen(t, filepath.Join(root, containerdSocket)).(*net.UnixListener)
 			l.SetUnlinkOnClose(false)
 			_ = l.Close()
 		}, "socket-refused"},
@@ -204,7 +205,7 @@ func TestSilentSockets(t *testing.T) {
 		"foreign": {func(t *testing.T, root string) {
 			s := grpc.NewServer()
 			cri.RegisterRuntimeServiceServer(s, fakeCRI{fakeContainerd: &fakeContainerd{config: "{}"}})
-			l := listen(t, root)
+			l := listen(t, filepath.Join(root, containerdSocket))
 			go func() { _ = s.Serve(l) }()
 			t.Cleanup(s.Stop)
 		}, "socket-foreign"},
@@ -255,7 +256,7 @@ func TestSilentSockets(t *testing.T) {
 
 // A directory that cannot be listed or a socket that may not be opened is no answer, and no failure.
 func TestDeniedSocket(t *testing.T) {
-	f := unheard(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)})
+	f := ownContainerd().unheard(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)})
 	if f.ID != "socket-denied" {
 		t.Errorf("got %+v", f)
 	}

@@ -23,12 +23,13 @@ type toolkit struct {
 	then     string                   // what to do after a change
 }
 
+// bothDirs are the directories that the CDI library reads unless it is told others.
 func bothDirs(release) []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 
 // crio reads CRI-O's files (crio.conf(5), crio.conf.d(5)).
 func (c *checker) crio(_ context.Context, r *Runtime) bool {
 	return c.check(r, toolkit{
-		product: product{"crio", []string{"github.com/cri-o/cri-o"}, []string{"cri-o"}},
+		product: product{"crio", programDirs(), []string{"github.com/cri-o/cri-o"}, []string{"cri-o"}},
 		since:   []int{1, 23}, heeds: []int{1, 23}, defaults: bothDirs,
 		files: []string{"/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*"}, table: []string{"crio", "runtime"}, then: "; then systemctl restart crio",
 	})
@@ -38,7 +39,7 @@ func (c *checker) crio(_ context.Context, r *Runtime) bool {
 // 25717), and alone in looking into /etc/cdi only (podman issue 26569).
 func (c *checker) podman(_ context.Context, r *Runtime) bool {
 	return c.check(r, toolkit{
-		product: product{"podman", []string{"github.com/containers/podman/v4", "github.com/containers/podman/v5", "go.podman.io/podman/v6"}, []string{"podman"}},
+		product: product{"podman", programDirs(), []string{"github.com/containers/podman/v4", "github.com/containers/podman/v5", "go.podman.io/podman/v6"}, []string{"podman"}},
 		since:   []int{4, 1}, heeds: []int{5, 5},
 		defaults: func(r release) []string {
 			if r.before(5, 5) || !r.before(5, 6) {
@@ -53,7 +54,7 @@ func (c *checker) podman(_ context.Context, r *Runtime) bool {
 // nerdctl reads nerdctl's file (nerdctl, docs/config.md). It does CDI itself, whatever containerd's CRI is told.
 func (c *checker) nerdctl(_ context.Context, r *Runtime) bool {
 	return c.check(r, toolkit{
-		product: product{"nerdctl", []string{"github.com/containerd/nerdctl/v2", "github.com/containerd/nerdctl"}, []string{"nerdctl"}},
+		product: product{"nerdctl", programDirs(), []string{"github.com/containerd/nerdctl/v2", "github.com/containerd/nerdctl"}, []string{"nerdctl"}},
 		since:   []int{2, 1}, heeds: []int{2, 1}, defaults: bothDirs,
 		files: []string{"/etc/nerdctl/nerdctl.toml"},
 	})
@@ -148,7 +149,7 @@ type daemonJSON struct {
 // docker reads Docker's daemon.json (dockerd(8)). From 25.0 on features.cdi turns CDI on, from 28.2 on it is on without
 // (moby pull requests 47087 and 49963).
 func (c *checker) docker(_ context.Context, r *Runtime) bool {
-	p, differ := c.find(product{"dockerd", []string{"github.com/docker/docker", "github.com/moby/moby/v2"}, []string{"docker-ce", "docker.io"}})
+	p, differ := c.find(product{"dockerd", programDirs(), []string{"github.com/docker/docker", "github.com/moby/moby/v2"}, []string{"docker-ce", "docker.io"}})
 	set, err := c.readDaemonJSON("/etc/docker/daemon.json")
 	if p.path == "" && !set.there {
 		return false
@@ -201,7 +202,7 @@ func (r *Runtime) dockerState(set *daemonJSON, docker release) place {
 func (c *checker) readDaemonJSON(path string) (*daemonJSON, error) {
 	set := &daemonJSON{there: c.exists(path), cdi: place{file: c.shown(path)}}
 	set.features, set.cdiSpecDirs = set.cdi, set.cdi
-	data, err := c.read(path, configMax)
+	data, err := c.read(path)
 	if !set.there || len(bytes.TrimSpace(data)) == 0 {
 		if !set.there {
 			err = nil
@@ -213,15 +214,23 @@ func (c *checker) readDaemonJSON(path string) (*daemonJSON, error) {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			set.cdi.line = lineAt(int(syntax.Offset))
 		}
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			set.cdi.line = lineAt(int(wrong.Offset))
+			err = fmt.Errorf("%s cannot be of type %s", cmp.Or(wrong.Field, "the document"), wrong.Value)
+		}
 		return set, err
 	}
-	for key, at := range map[string]*place{"features": &set.features, "cdi": &set.cdi, "cdi-spec-dirs": &set.cdiSpecDirs} {
-		if i := bytes.Index(data, []byte(strconv.Quote(key))); i >= 0 {
-			at.line = lineAt(i)
+	lineOfKey := func(key string, from int) (line, offset int) {
+		if i := bytes.Index(data[from:], []byte(strconv.Quote(key))); i >= 0 {
+			return lineAt(from + i), from + i
 		}
+		return 0, 0
 	}
-	if _, stated := set.Features["cdi"]; !stated {
-		set.cdi.line = 0
+	set.cdiSpecDirs.line, _ = lineOfKey("cdi-spec-dirs", 0)
+	var offset int
+	set.features.line, offset = lineOfKey("features", 0)
+	if _, stated := set.Features["cdi"]; stated {
+		set.cdi.line, _ = lineOfKey("cdi", offset)
 	}
 	return set, nil
 }

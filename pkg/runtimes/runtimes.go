@@ -66,55 +66,46 @@ type checker struct {
 	Options
 }
 
-// Check returns what is installed of containerd, CRI-O, Docker, podman and nerdctl on the machine under root. One
-// that does not answer in time costs its own answer only.
+// Check returns what is installed of containerd, that of k3s or rke2, CRI-O, Docker, podman and nerdctl on the machine
+// under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine{root}, o}
-	names := []string{"containerd", "cri-o", "docker", "podman", "nerdctl"}
-	probes := []func(context.Context, *Runtime) bool{c.containerd, c.crio, c.docker, c.podman, c.nerdctl}
+	names := []string{"containerd", "k3s", "cri-o", "docker", "podman", "nerdctl"}
+	probes := []func(context.Context, *Runtime) bool{c.containerd, c.rancher, c.crio, c.docker, c.podman, c.nerdctl}
 	answers := make([]chan *Runtime, len(probes))
 	for i, probe := range probes {
 		answers[i] = make(chan *Runtime, 1)
-		go func() {
-			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-			defer cancel()
-			r := newRuntime(names[i])
-			if !probe(ctx, r) {
-				r = nil
-			}
-			answers[i] <- r
-		}()
+		go func() { answers[i] <- within(ctx, o.Timeout, names[i], probe) }()
 	}
-	// Reading a file may hang for ever, and then the probe that does so is left behind.
-	late, cancel := context.WithTimeout(ctx, o.Timeout+o.Timeout/2)
-	defer cancel()
 	found := []Runtime{}
-	for i, answer := range answers {
-		r, ok := receive(answer, late.Done())
-		if !ok {
-			r = newRuntime(names[i])
-			r.add(warning("no-answer", place{}, fmt.Sprintf("its files cannot be read within %v", o.Timeout), "look for a file system that hangs (dmesg, mount)"))
-		}
-		if r != nil {
+	for _, answer := range answers {
+		if r := <-answer; r != nil {
 			found = append(found, *r)
 		}
 	}
 	return found
 }
 
-// receive waits for an answer until it is late; one that is there already counts all the same.
-func receive(answer <-chan *Runtime, late <-chan struct{}) (r *Runtime, ok bool) {
+// within is what a probe finds, nil if the runtime is not there. Reading a file may hang for ever, and then the probe
+// is left behind.
+func within(ctx context.Context, limit time.Duration, name string, probe func(context.Context, *Runtime) bool) *Runtime {
+	late, cancelLate := context.WithTimeout(ctx, limit+limit/2)
+	defer cancelLate()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	r, done := newRuntime(name), make(chan bool, 1)
+	go func() { done <- probe(ctx, r) }()
 	select {
-	case r = <-answer:
-		return r, true
-	case <-late:
-	}
-	select {
-	case r = <-answer:
-		return r, true
-	default:
-		return nil, false
+	case isThere := <-done:
+		if !isThere {
+			return nil
+		}
+		return r
+	case <-late.Done():
+		unread := newRuntime(name)
+		unread.add(warning("no-answer", place{}, fmt.Sprintf("its files cannot be read within %v", limit), "look for a file system that hangs (dmesg, mount)"))
+		return unread
 	}
 }
 
@@ -145,6 +136,12 @@ func warning(id string, at place, message, remedy string) *discovery.Finding {
 	return f
 }
 
+func note(id string, at place, message, remedy string) *discovery.Finding {
+	f := fault(id, at, message, remedy)
+	f.Severity = discovery.SeverityNote
+	return f
+}
+
 func (r *Runtime) add(f *discovery.Finding) {
 	f.Subject = r.Name
 	r.Findings = append(r.Findings, *f)
@@ -156,9 +153,7 @@ func (r *Runtime) settle(s Source, at place, message string, afterRestart State)
 	if afterRestart == Unsupported {
 		r.AfterRestart = Off
 	}
-	f := warning(SourceID, at, message, "none is needed")
-	f.Severity = discovery.SeverityNote
-	r.add(f)
+	r.add(note(SourceID, at, message, "none is needed"))
 }
 
 // checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
@@ -176,24 +171,16 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 	message := map[bool]string{true: "CDI is on, but no directory is read for specs", false: "with CDI on no directory would be read for specs"}[r.CDI == On]
 	if len(dirs) > 0 {
 		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(dirs, ", "), c.SpecDir)
-		fix += fmt.Sprintf("; or lpuctl cdi refresh --spec-dir %s", dirs[len(dirs)-1])
+	}
+	if i := len(dirs) - 1; i >= 0 && path.IsAbs(dirs[i]) {
+		fix += "; or lpuctl cdi refresh --spec-dir " + dirs[i]
 	}
 	r.add(fault("spec-dir-not-read", at, message, fix))
 }
 
-// readsOurs tells whether lpuctl's directory is among some, also by way of links such as /var/run.
+// readsOurs tells whether lpuctl's directory is among some.
 func (c *checker) readsOurs(dirs []string) bool {
-	same := func(p string) string {
-		p = path.Clean(p)
-		if rest, ok := strings.CutPrefix(p, "/var/run/"); ok {
-			p = "/run/" + rest
-		}
-		if real, err := c.real(p); err == nil {
-			return real
-		}
-		return p
-	}
-	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return same(dir) == same(c.SpecDir) })
+	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return c.same(dir, c.SpecDir) })
 }
 
 // withOurs writes directories with lpuctl's among them as a list in TOML, which JSON reads alike.

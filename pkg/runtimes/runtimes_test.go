@@ -122,6 +122,24 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+func TestMaxCDI(t *testing.T) {
+	for target, want := range map[string]string{
+		"podman=4.3.1": "0.5.0", "containerd=1.7.5": "0.5.0", "containerd=v1.7.35": "0.8.0", "containerd=1.7.35-k3s1": "0.8.0", "containerd=2.4.2": "1.1.0", "containerd=1.6.20": "",
+		"docker=28.2": "1.0.0", "cri-o=1.28.4": "0.6.0", "podman=4.0": "",
+	} {
+		consumer, version, _ := strings.Cut(target, "=")
+		if got, err := MaxCDI(consumer, version); got != want || err != nil {
+			t.Errorf("%s: %q %v, want %q", target, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "podman", "podman=", "podman=new", "lxc=1.0", "=1", "containerd=1.-7"} {
+		consumer, version, _ := strings.Cut(bad, "=")
+		if _, err := MaxCDI(consumer, version); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
 // What the Go linker writes into a program tells the versions of its modules, and the one its makers give it.
 func TestReadBuild(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lpuctl")

@@ -47,7 +47,7 @@ func faultyAt(file string, err error) place {
 
 // readTOML reads a file. Its error is a *syntaxError, or of the file system.
 func (m machine) readTOML(path string) (*document, error) {
-	data, err := m.read(path, configMax)
+	data, err := m.read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -42,16 +42,22 @@ type program struct {
 	maxCDI  string // the highest cdiVersion its CDI library loads
 }
 
-// product is how a program is named: its file, its Go modules, its Debian packages.
+// product is what a program is known by: its file, its Go modules, its Debian packages.
 type product struct {
 	binary   string
+	dirs     []string // where it is looked for
 	modules  []string
 	packages []string
 }
 
-// find looks for a program where programs lie. Two of different versions leave the version unknown, and are named.
+// programDirs are where programs lie.
+func programDirs() []string {
+	return []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"}
+}
+
+// find looks for a program in its directories. Two of different versions leave the version unknown, and are named.
 func (m machine) find(k product) (p program, differ string) {
-	for _, dir := range []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"} {
+	for _, dir := range k.dirs {
 		if !m.exists(dir + k.binary) {
 			continue
 		}
@@ -78,7 +84,7 @@ func (m machine) inspect(path string, k product) program {
 		return p
 	}
 	p.release, p.maxCDI = readBuild(real, k.modules)
-	if !p.release.known() && !strings.HasPrefix(path, "/usr/local/") {
+	if !p.release.known() && (strings.HasPrefix(path, "/usr/bin/") || strings.HasPrefix(path, "/usr/sbin/")) {
 		p.release = m.packaged(k.packages)
 	}
 	return p
@@ -91,11 +97,15 @@ func readBuild(file string, modules []string) (r release, maxCDI string) {
 		return release{}, ""
 	}
 	for _, module := range append(info.Deps, &info.Main) {
+		version := module.Version
+		if module.Replace != nil { // k3s builds in its own containerd
+			version = cmp.Or(module.Replace.Version, version)
+		}
 		if slices.Contains(modules, module.Path) {
-			r = parseRelease(module.Version)
+			r = parseRelease(version)
 		}
 		if strings.HasSuffix(module.Path, "/container-device-interface") {
-			library := parseRelease(module.Version)
+			library := parseRelease(version)
 			maxCDI = fmt.Sprintf("%d.%d.0", library.number[0], library.number[1])
 		}
 	}
@@ -120,7 +130,7 @@ func linked(settings []debug.BuildSetting) release {
 
 // packaged is the version of the first of some packages that is installed (dpkg-query(1), /var/lib/dpkg/status).
 func (m machine) packaged(names []string) release {
-	data, _ := m.read("/var/lib/dpkg/status", databaseMax)
+	data, _ := m.readUpTo("/var/lib/dpkg/status", databaseMax)
 	for _, name := range names {
 		_, entry, _ := bytes.Cut(data, []byte("Package: "+name+"\n"))
 		entry, _, _ = bytes.Cut(entry, []byte("\n\n"))

@@ -1,0 +1,70 @@
+package runtimes
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kubeletSocket is the socket of the container runtime that the kubelet is told to use (kubelet(1), KubeletConfiguration
+// of kubelet.config.k8s.io/v1beta1), and the file that says so; "" if nothing is said.
+func (c *checker) kubeletSocket() (socket, by string) {
+	args, by := c.kubeletArgs()
+	socket = flagValue(args, "container-runtime-endpoint")
+	if socket == "" {
+		if by = flagValue(args, "config"); by == "" {
+			by = "/var/lib/kubelet/config.yaml"
+		}
+		var config struct {
+			Endpoint string `json:"containerRuntimeEndpoint"`
+		}
+		data, err := c.read(by)
+		if err != nil || yaml.Unmarshal(data, &config) != nil {
+			return "", ""
+		}
+		socket = config.Endpoint
+	}
+	return strings.TrimPrefix(socket, "unix://"), c.shown(by)
+}
+
+// kubeletArgs are the arguments of a running kubelet, or else those that kubeadm has it started with, and the file that
+// they are from.
+func (c *checker) kubeletArgs() (args []string, by string) {
+	proc, err := c.real("/proc")
+	if err == nil {
+		names, _ := filepath.Glob(quoted(proc) + "/[0-9]*/comm")
+		for _, name := range names { // comm can be read even of a process that hangs
+			if comm, err := os.ReadFile(name); err != nil || string(comm) != "kubelet\n" {
+				continue
+			}
+			if cmdline, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")); err == nil {
+				return strings.Split(string(cmdline), "\x00"), path.Join("/proc", filepath.Base(filepath.Dir(name)), "cmdline")
+			}
+		}
+	}
+	const file = "/var/lib/kubelet/kubeadm-flags.env"
+	data, err := c.read(file)
+	if err != nil {
+		return nil, ""
+	}
+	return strings.Fields(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))), file
+}
+
+// flagValue is the value of the first of some flags that is given; "" without one.
+func flagValue(args []string, names ...string) string {
+	for i, arg := range args {
+		name, value, joined := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-") || !slices.Contains(names, name):
+		case joined:
+			return value
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}
