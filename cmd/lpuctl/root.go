@@ -105,8 +105,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
 	f.StringVar(&a.configFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
-	f.StringVar(&a.logLevel, "log-level", "warn", "log `LEVEL`: debug, info, warn or error")
-	f.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
+	f.StringVar(&a.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "log in this `FORMAT`: text or json")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say only what is wrong")
 	f.VisitAll(fromEnvironment)
 	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
@@ -209,6 +209,12 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	})
 	if bad != nil {
 		return bad
+	}
+	a.root = filepath.Clean(a.root)
+	if strings.HasPrefix(a.root, "..") { // securejoin refuses such a root
+		if root, err := filepath.Abs(a.root); err == nil {
+			a.root = root
+		}
 	}
 	return a.setUpLog()
 }

@@ -69,10 +69,11 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 }
 
 func unusableTable(path string, err error) Finding {
-	f := Finding{Severity: SeverityError, ID: "E_UNSAFE", Subject: path, File: path, Message: err.Error(),
-		Remedy: "chown root and chmod go-w it, after a look at what it says; or lpuctl ring install FILE"}
-	if !errors.As(err, new(*unsafeError)) {
-		f.ID, f.Remedy = "E_READ", "make it readable, or take it away: without a table neighbours are not known"
+	f := Finding{Severity: SeverityError, ID: "E_READ", Subject: path, File: path, Message: err.Error(),
+		Remedy: "make it readable, or take it away: without a table neighbours are not known"}
+	if unsafe, ok := errors.AsType[*unsafeError](err); ok {
+		f.ID, f.Message = "E_UNSAFE", unsafe.why
+		f.Remedy = "chown root and chmod go-w it, after a look at what it says; or lpuctl ring install FILE"
 	}
 	return f
 }

@@ -309,6 +309,13 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
+func TestPointerHoldsNothingThatATerminalObeys(t *testing.T) {
+	_, findings := Parse([]byte(`{"kind": "RingTable", "\u001b[31m~/\n\u202e": 1}`))
+	if len(findings) != 2 || findings[0].Pointer != "/?[31m~0~1??" {
+		t.Errorf("got %v", findings)
+	}
+}
+
 func TestCardsBesideEachOtherAreIsolated(t *testing.T) {
 	_, findings := Parse([]byte("apiVersion: " + apiVersion + "\nkind: RingTable\nrings: [[\"0000:43:00\"], [\"0000:44:00\"]]\n"))
 	if len(findings) != 2 || findings[1].Code != "W_ISOLATED" {
