@@ -97,9 +97,8 @@ func (inv *Inventory) Decide(f *ring.Fabric, free, must []int, size int) (*Decis
 		return nil, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(free), func(card int) bool { return slices.Contains(choice.Cards, card) })
-	d := inv.NoDecision(free, size, "")
+	d := inv.NoDecision(free, must, size)
 	d.LPUs, d.Chosen = inv.names(choice.Cards), choice.Cards
-	d.Explanation.MustInclude = inv.names(must)
 	d.FreeAfter = inv.ArcsOf(f, rest)
 	if f.Cabled() {
 		connected := choice.Pieces == 1
@@ -115,10 +114,10 @@ func (inv *Inventory) Decide(f *ring.Fabric, free, must []int, size int) (*Decis
 	return d, nil
 }
 
-// NoDecision is what is told of a wish that cannot be fulfilled.
-func (inv *Inventory) NoDecision(free []int, size int, reason string) *Decision {
+// NoDecision is what is told of a wish that cannot be fulfilled, but for the reason.
+func (inv *Inventory) NoDecision(free, must []int, size int) *Decision {
 	return &Decision{LPUs: []string{}, FreeAfter: [][]string{}, Explanation: Explanation{
-		Size: size, Free: inv.names(free), MustInclude: []string{}, Candidates: []Candidate{}, Reason: reason,
+		Size: size, Free: inv.names(free), MustInclude: inv.names(must), Candidates: []Candidate{},
 	}}
 }
 
