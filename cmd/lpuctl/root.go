@@ -105,7 +105,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
 	f.StringVar(&a.configFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
-	f.StringVar(&a.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error")
+	f.StringVar(&a.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
 	f.StringVar(&a.logFormat, "log-format", "text", "log in this `FORMAT`: text or json")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say only what is wrong")
 	f.VisitAll(fromEnvironment)
