@@ -19,10 +19,10 @@ type Candidate struct {
 }
 
 // Explain is all arcs that Choose picks from, the best first: the first is its answer. There is none where the answer
-// is pieces, where the cabling is not known, and where Check has something to say.
+// is pieces, where the cabling is not known, and where Choose has an error.
 func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 	s := search{Fabric: f, size: k, free: f.masks(nil, free), must: f.masks(nil, must)}
-	if !f.cabled || !s.possible(free, must) {
+	if !f.cabled || s.check(free, must) != nil {
 		return nil
 	}
 	s.measure()
