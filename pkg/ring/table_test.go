@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -170,7 +171,7 @@ func TestGoodTables(t *testing.T) {
 			if c == nil {
 				t.Fatal("not bound")
 			}
-			if diff := cmp.Diff(rings, c.Rings); diff != "" {
+			if diff := cmp.Diff(rings, c.Rings, cmpopts.IgnoreFields(Ring{}, "Links")); diff != "" {
 				t.Error(diff)
 			}
 			if yaml := filepath.Ext(base) == ".yaml" || key == "good-8-own"; yaml != (table.Format == FormatLpuctl) {
