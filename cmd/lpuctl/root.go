@@ -116,29 +116,11 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a),
-		newHelpTreeCommand(a))
-	cmd.InitDefaultCompletionCmd("")
-	completion, _, err := cmd.Find([]string{"completion"})
-	if err == nil {
-		giveExamples(completion)
-	}
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
+		newVersionCommand(a), newHelpTreeCommand(a))
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	checkArguments(cmd)
 	return cmd
-}
-
-// giveExamples shows how to use the completion scripts, whose commands cobra makes.
-func giveExamples(completion *cobra.Command) {
-	how := map[string]string{
-		"bash":       "source <(lpuctl completion bash)",
-		"zsh":        "lpuctl completion zsh > \"${fpath[1]}/_lpuctl\"",
-		"fish":       "lpuctl completion fish | source",
-		"powershell": "lpuctl completion powershell | Out-String | Invoke-Expression",
-	}
-	completion.Example = "  " + how["bash"]
-	for _, shell := range completion.Commands() {
-		shell.Example = "  " + how[shell.Name()]
-	}
 }
 
 // fromEnvironment lets LPUCTL_NAME set a flag that was not given.
