@@ -96,11 +96,9 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 
   lpuctl simulate /tmp/node            # no hardware? a simulated Orion server
   lpuctl --root /tmp/node list`,
-		Args:              cobra.NoArgs,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
@@ -145,34 +143,32 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 func checkArguments(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			e := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), hint: "see " + cmd.CommandPath() + " --help"}
-			var names []string
-			for _, sub := range cmd.Commands() {
-				names = append(names, sub.Name())
-			}
-			if meant := nearest.Word(args[0], names); meant != "" {
-				e.hint = "did you mean " + meant + "?"
-			}
-			return e
+		check = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &exitError{code: exitUsage, err: err, hint: argumentHint(cmd, args)}
 		}
-		if cmd.RunE == nil && cmd.Run == nil {
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	} else if check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return &exitError{code: exitUsage, err: err, hint: "usage: " + cmd.UseLine()}
-			}
-			return nil
-		}
+		return nil
 	}
 	for _, sub := range cmd.Commands() {
 		checkArguments(sub)
 	}
+}
+
+func argumentHint(cmd *cobra.Command, args []string) string {
+	if !cmd.HasSubCommands() {
+		return "usage: " + cmd.UseLine()
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	if meant := nearest.Word(args[0], names); meant != "" {
+		return "did you mean " + meant + "?"
+	}
+	return "see " + cmd.CommandPath() + " --help"
 }
 
 // prepare takes flags from the environment where they were not given, and sets up logging.
