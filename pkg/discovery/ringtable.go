@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,12 +126,9 @@ func tableProblems(path string, findings []ring.Finding) []Finding {
 
 // RingFinding is a finding of pkg/ring, about the file it was made of.
 func RingFinding(file string, f ring.Finding) Finding {
-	subject := strings.Join(f.Cards, ", ")
-	if subject == "" {
-		subject = filepath.Base(file)
-	}
+	subject := cmp.Or(strings.Join(f.Cards, ", "), file)
 	if f.Pointer != "" {
-		subject += " at " + f.Pointer
+		subject = cmp.Or(strings.Join(f.Cards, ", "), filepath.Base(file)) + " at " + f.Pointer
 	}
 	return Finding{
 		Severity: Severity(f.Severity), ID: f.Code, Subject: subject, File: file, Line: f.Line, Message: f.Message, Remedy: f.Remedy,
