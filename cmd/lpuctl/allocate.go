@@ -239,7 +239,7 @@ func (a *app) writeCandidates(r *allocation) error {
 		}
 		rows = append(rows, []string{
 			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), yesNo(c.Wraps), strconv.Itoa(c.Pairs), strconv.Itoa(broken),
-			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), c.LostBy,
+			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
 		})
 	}
 	err := writeTable(a.out, []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "PAIRS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}, rows)

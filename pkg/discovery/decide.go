@@ -78,15 +78,8 @@ type Explanation struct {
 
 // Candidate is a connected set that was weighed.
 type Candidate struct {
-	LPUs      []string `json:"lpus"`
-	FreeAfter []int    `json:"freeAfter"` // lengths of the arcs that stay free, longest first
-	RingFree  int      `json:"ringFree"`  // free LPUs on its ring, before
-	Wraps     bool     `json:"wraps"`     // past the order of the PCI addresses
-	Pairs     int      `json:"pairs"`     // aligned pairs of the ring it has LPUs of
-	Broken    []int    `json:"broken"`    // whole free aligned blocks it takes LPUs of: of 2, 4, 8 and so on
-	NUMANodes int      `json:"numaNodes"` // it has LPUs on
-	Switches  int      `json:"switches"`  // it has LPUs behind
-	LostBy    string   `json:"lostBy,omitempty"`
+	LPUs []string `json:"lpus"` // in ring order
+	ring.Candidate
 }
 
 // Decide picks size of the free LPUs, which are positions in the inventory, all those in must among them. The rule is
@@ -105,10 +98,7 @@ func (inv *Inventory) Decide(f *ring.Fabric, free, must []int, size int) (*Decis
 		d.Connected = &connected
 	}
 	for _, c := range f.Explain(free, must, size) {
-		d.Explanation.Candidates = append(d.Explanation.Candidates, Candidate{
-			LPUs: inv.names(c.Cards), FreeAfter: c.FreeAfter, RingFree: c.Room, Wraps: c.Wraps, Pairs: c.Pairs, Broken: c.Broken,
-			NUMANodes: c.NUMANodes, Switches: c.Switches, LostBy: string(c.LostBy),
-		})
+		d.Explanation.Candidates = append(d.Explanation.Candidates, Candidate{inv.names(c.Cards), c})
 	}
 	d.Explanation.Reason = inv.reason(f, d, choice)
 	return d, nil
