@@ -65,20 +65,20 @@ type search struct {
 
 // check says what is wrong with the wish for some of the free cards, those in must among them.
 func (s *search) check(free, must []int) error {
+	count, musts := 0, 0
+	for i, set := range s.free {
+		count += bits.OnesCount64(set)
+		musts += bits.OnesCount64(s.must[i])
+	}
 	for _, card := range free {
-		if card < 0 || card >= len(s.places) {
-			return fmt.Errorf("there is no card %d: there are %d", card, len(s.places))
+		if uint(card) >= uint(len(s.spots)) {
+			return fmt.Errorf("there is no card %d: there are %d", card, len(s.spots))
 		}
 	}
 	for _, card := range must {
-		if card < 0 || card >= len(s.places) || s.free[s.spots[card].loop]>>s.spots[card].position&1 == 0 {
+		if uint(card) >= uint(len(s.spots)) || s.free[s.spots[card].loop]>>s.spots[card].position&1 == 0 {
 			return fmt.Errorf("card %d must be included and is not free", card)
 		}
-	}
-	count, musts := 0, 0
-	for i := range s.free {
-		count += bits.OnesCount64(s.free[i])
-		musts += bits.OnesCount64(s.must[i])
 	}
 	switch {
 	case s.size < 1:
@@ -163,7 +163,7 @@ func (s *search) mustElsewhere(i int) bool {
 // without is the arcs that stay free when an arc is taken: one becomes what is before and what is behind it.
 func (s *search) without(l *loop, links uint64, start int) vector {
 	n := len(l.cards)
-	if n > 1 && links == lowest(n) {
+	if n > 1 && links == l.all {
 		return s.left.minus(s.weights[n]).plus(s.weights[n-s.size])
 	}
 	before, behind := l.behind(links, start), l.ahead(links, (start+s.size-1)%n)

@@ -71,9 +71,9 @@ func (f *Fabric) addRing(r Ring, dead [][2]int) {
 
 func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 	n := len(cards)
-	l := loop{cards: cards, joined: lowest(n - 1)}
+	l := loop{cards: cards, all: lowest(n), joined: lowest(n - 1)}
 	if closed && n > 2 {
-		l.joined = lowest(n)
+		l.joined = l.all
 	}
 	for i, card := range cards {
 		f.spots[card] = spot{len(f.loops), i}
