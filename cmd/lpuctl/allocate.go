@@ -48,12 +48,13 @@ How the choice is made: docs/allocation.md.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&w.size, "count", "n", w.size, "how many LPUs")
-	flags.StringSliceVar(&w.available, "available", nil, "the free LPUs, by name, index or PCI address (default: those that are usable and used by nobody)")
-	flags.StringSliceVar(&w.must, "must-include", nil, "LPUs that have to be among them")
+	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
+	flags.StringSliceVar(&w.available, "available", nil, "take these `LPUS` for the free ones, by name, index or PCI address (default: those that are usable and used by nobody)")
+	flags.StringSliceVar(&w.must, "must-include", nil, "`LPUS` that have to be among them")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
 	flags.BoolVar(&w.connected, "require-connected", false, "exit 3 rather than name LPUs that are not connected")
 	a.ringTableFlag(cmd)
+	complete(cmd, "count")
 	for _, flag := range []string{"available", "must-include"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, a.completeLPUList)
 	}
@@ -85,29 +86,29 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 		return err
 	}
 	if len(inv.LPUs) == 0 {
-		return a.refuse(inv, w, nil, f, noLPU(a.root))
+		return a.refuse(inv.NoDecision(nil, nil, w.size), f, noLPU(a.root))
 	}
 	free, err := a.freeLPUs(ctx, inv, w)
 	if err != nil {
 		return err
 	}
 	a.report(inv.Problems)
-	must, err := positions(inv, w.must)
+	must, err := withNodes(inv, w.must)
 	if err != nil {
 		return err
 	}
 	if err := possible(inv, free, must, w.size); err != nil {
-		return a.refuse(inv, w, free, f, err)
+		return a.refuse(inv.NoDecision(free, must, w.size), f, err)
 	}
 	fabric := inv.Fabric()
 	decision, err := inv.Decide(fabric, free, must, w.size)
 	if err != nil {
 		return err
 	}
-	if w.connected && w.size > 1 && (decision.Connected == nil || !*decision.Connected) {
-		return a.refuse(inv, w, free, f, &exitError{code: exitFound,
-			err:  fmt.Errorf("%d connected LPUs are not to be had: %s", w.size, decision.Explanation.Reason),
-			hint: "free are " + arcNames(inv.ArcsOf(fabric, free)) + ": ask for fewer, or leave out --require-connected"})
+	if w.connected && w.size > 1 {
+		if err := notConnected(decision, inv.ArcsOf(fabric, free)); err != nil {
+			return a.refuse(inv.NoDecision(free, must, w.size), f, err)
+		}
 	}
 	result := newAllocation(decision)
 	if name := cdi.NameOf(inv, decision.Chosen); name != "" {
@@ -120,21 +121,34 @@ func newAllocation(d *discovery.Decision) *allocation {
 	return &allocation{APIVersion: discovery.APIVersion, Kind: "Allocation", Decision: *d}
 }
 
-// refuse ends with the reason why there is nothing to name; for programs that is a document too.
-func (a *app) refuse(inv *discovery.Inventory, w wish, free []int, f format, why error) error {
-	if f != formatJSON && f != formatYAML {
-		return why
+// notConnected says why LPUs that are connected cannot be had. free is the arcs that are free.
+func notConnected(d *discovery.Decision, free [][]string) error {
+	switch {
+	case d.Connected == nil:
+		return &exitError{code: exitFound, err: errors.New("it is not known which LPUs are connected: there is no ring table"),
+			hint: "make one this node's with lpuctl ring install FILE, or leave out --require-connected"}
+	case !*d.Connected:
+		return &exitError{code: exitFound, err: fmt.Errorf("%d connected LPUs are not to be had: %s", d.Explanation.Size, d.Explanation.Reason),
+			hint: "free are " + arcNames(free) + ": ask for fewer, or leave out --require-connected"}
 	}
-	if err := writeDocument(a.out, f, newAllocation(inv.NoDecision(free, w.size, why.Error()))); err != nil {
-		return err
+	return nil
+}
+
+// refuse ends with the reason why there is nothing to name; for programs that is a document too.
+func (a *app) refuse(nothing *discovery.Decision, f format, why error) error {
+	if f == formatJSON || f == formatYAML {
+		nothing.Explanation.Reason = why.Error()
+		if err := writeDocument(a.out, f, newAllocation(nothing)); err != nil {
+			return err
+		}
 	}
 	return why
 }
 
 // freeLPUs are those that were named, or else all that are usable and that nobody holds open.
 func (a *app) freeLPUs(ctx context.Context, inv *discovery.Inventory, w wish) ([]int, error) {
-	if len(w.available) > 0 {
-		return positions(inv, w.available)
+	if w.available != nil {
+		return withNodes(inv, w.available)
 	}
 	ctx, cancel := context.WithTimeout(ctx, usersLimit)
 	defer cancel()
@@ -142,23 +156,29 @@ func (a *app) freeLPUs(ctx context.Context, inv *discovery.Inventory, w wish) ([
 	return inv.Free(), nil
 }
 
-// positions are the LPUs that people named, as positions in the inventory.
-func positions(inv *discovery.Inventory, names []string) ([]int, error) {
+// lpusNamed are the LPUs that people named, each once, as positions in the inventory in ascending order.
+func lpusNamed(inv *discovery.Inventory, names []string) ([]int, error) {
 	var cards []int
 	for _, name := range names {
 		l, err := inv.Find(strings.TrimSpace(name))
 		if err != nil {
 			return nil, &exitError{code: exitUsage, err: err, hint: "see lpuctl list"}
 		}
-		if len(l.Nodes) == 0 {
-			return nil, &exitError{code: exitFound, err: fmt.Errorf("%s cannot be had: it has no device node", l.Name), hint: "see lpuctl describe " + l.Name}
-		}
-		if !slices.Contains(cards, l.Index) {
-			cards = append(cards, l.Index)
-		}
+		cards = append(cards, l.Index)
 	}
 	slices.Sort(cards)
-	return cards, nil
+	return slices.Compact(cards), nil
+}
+
+// withNodes is lpusNamed for LPUs that a container is to be given.
+func withNodes(inv *discovery.Inventory, names []string) ([]int, error) {
+	cards, err := lpusNamed(inv, names)
+	for _, card := range cards {
+		if l := inv.LPUs[card]; len(l.Nodes) == 0 {
+			return nil, &exitError{code: exitFound, err: fmt.Errorf("%s cannot be had: it has no device node", l.Name), hint: "see lpuctl describe " + l.Name}
+		}
+	}
+	return cards, err
 }
 
 // possible says why a wish cannot be fulfilled.
@@ -188,7 +208,7 @@ func (a *app) writeAllocation(r *allocation, f format) error {
 	case formatName:
 		if r.Device == "" {
 			return &exitError{code: exitFound, err: errors.New("no one device of the spec stands for " + strings.Join(r.LPUs, " ")),
-				hint: "use -o json, and name them one by one"}
+				hint: "use -o json, and give the container the device pci-... of each (lpuctl cdi list)"}
 		}
 		_, err := fmt.Fprintln(a.out, r.Device)
 		return err
@@ -219,7 +239,7 @@ func (a *app) writeCandidates(r *allocation) error {
 		}
 		rows = append(rows, []string{
 			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), yesNo(c.Wraps), strconv.Itoa(c.Pairs), strconv.Itoa(broken),
-			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), c.LostBy,
+			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
 		})
 	}
 	err := writeTable(a.out, []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "PAIRS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}, rows)

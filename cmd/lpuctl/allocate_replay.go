@@ -26,6 +26,12 @@ type loggedDecision struct {
 	Chosen      []string `json:"chosen"`
 }
 
+type replayDocument struct {
+	APIVersion string     `json:"apiVersion"`
+	Kind       string     `json:"kind"`
+	Decisions  []replayed `json:"decisions"`
+}
+
 // replayed is a decision that was made again.
 type replayed struct {
 	Line   int      `json:"line"`
@@ -39,6 +45,9 @@ type replayed struct {
 
 // replay makes the decisions of a log again, on this node.
 func (a *app) replay(ctx context.Context, name string, f format) error {
+	if f == formatName {
+		return usage("--replay has no names to print: leave out -o name")
+	}
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -47,13 +56,16 @@ func (a *app) replay(ctx context.Context, name string, f format) error {
 	if err != nil {
 		return err
 	}
+	if len(inv.LPUs) == 0 {
+		return noLPU(a.root)
+	}
 	a.report(inv.Problems)
 	results, err := replayLog(inv, name, data)
 	if err != nil {
 		return err
 	}
 	if f == formatJSON || f == formatYAML {
-		err = writeDocument(a.out, f, results)
+		err = writeDocument(a.out, f, replayDocument{discovery.APIVersion, "Replay", results})
 	} else {
 		var rows [][]string
 		for _, r := range results {
@@ -99,15 +111,13 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 
 // again makes the decision on this node.
 func (d *loggedDecision) again(inv *discovery.Inventory, f *ring.Fabric) (*discovery.Decision, error) {
-	var lists [2][]int
-	for i, names := range [...][]string{d.Available, d.MustInclude} {
-		for _, n := range names {
-			l, err := inv.Find(n)
-			if err != nil {
-				return nil, err
-			}
-			lists[i] = append(lists[i], l.Index)
-		}
+	available, err := lpusNamed(inv, d.Available)
+	if err != nil {
+		return nil, err
 	}
-	return inv.Decide(f, lists[0], lists[1], d.Size)
+	must, err := lpusNamed(inv, d.MustInclude)
+	if err != nil {
+		return nil, err
+	}
+	return inv.Decide(f, available, must, d.Size)
 }

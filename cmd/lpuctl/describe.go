@@ -156,7 +156,7 @@ func (a *app) completeLPUList(cmd *cobra.Command, _ []string, typed string) ([]s
 	return a.lpuNames(cmd, given), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// lpuNames are the names of this node's LPUs, each after what was given of a list, with what tells them apart.
+// lpuNames are the names of this node's LPUs with what tells them apart, or each after what was given of a list.
 func (a *app) lpuNames(cmd *cobra.Command, given string) []string {
 	if a.prepare(cmd) != nil {
 		return nil
@@ -167,8 +167,11 @@ func (a *app) lpuNames(cmd *cobra.Command, given string) []string {
 	}
 	var names []string
 	for _, l := range inv.LPUs {
-		if !strings.Contains(","+given, ","+l.Name+",") {
-			names = append(names, fmt.Sprintf("%s%s\t%s %s", given, l.Name, l.Address, healthText(&l)))
+		switch {
+		case given == "":
+			names = append(names, fmt.Sprintf("%s\t%s %s", l.Name, l.Address, healthText(&l)))
+		case !strings.Contains(","+given, ","+l.Name+","):
+			names = append(names, given+l.Name) // in bash, what has a comma completes only without a description
 		}
 	}
 	return names

@@ -109,26 +109,19 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 	return b, a.bind(ctx, b)
 }
 
-// names of the cards by index.
-func (b *boundTable) names(cards []int) []string {
-	names := make([]string, len(cards))
-	for i, c := range cards {
-		names[i] = b.inv.LPUs[c].Name
+// onTable makes the RunE of a command that needs the cabling: it ends where there is none.
+func (a *app) onTable(do func(*boundTable) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		b, err := a.nodeTable(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		a.report(b.findings)
+		if b.cabling == nil {
+			return &exitError{code: exitFound, err: fmt.Errorf("%s: cannot be used as it is", b.path)}
+		}
+		return do(b)
 	}
-	return names
-}
-
-// usableTable is nodeTable for commands that need the cabling: they end where there is none.
-func (a *app) usableTable(ctx context.Context, args []string) (*boundTable, error) {
-	b, err := a.nodeTable(ctx, args)
-	if err != nil {
-		return nil, err
-	}
-	a.report(b.findings)
-	if b.cabling == nil {
-		return nil, &exitError{code: exitFound, err: fmt.Errorf("%s: cannot be used as it is", b.path)}
-	}
-	return b, nil
 }
 
 func newRingCheckCommand(a *app) *cobra.Command {
@@ -147,10 +140,10 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := a.checkTable(cmd.Context(), args, bind)
-			if err != nil {
-				return err
+			if err == nil {
+				err = a.writeCheck(b, f)
 			}
-			if err := a.writeCheck(b, f); err != nil {
+			if err != nil {
 				return err
 			}
 			if discovery.HasErrors(b.findings) || strict && len(b.findings) > 0 {
@@ -167,10 +160,10 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 }
 
 func (a *app) checkTable(ctx context.Context, args []string, bind bool) (*boundTable, error) {
-	if len(args) == 0 || bind {
-		return a.nodeTable(ctx, args)
+	if len(args) > 0 && !bind {
+		return readTable(args[0])
 	}
-	return readTable(args[0])
+	return a.nodeTable(ctx, args)
 }
 
 func (a *app) writeCheck(b *boundTable, f format) error {
@@ -195,7 +188,7 @@ func (a *app) writeCheck(b *boundTable, f format) error {
 	if b.cabling != nil {
 		bound = ", bound to the LPUs of this node"
 	}
-	a.say("%s: a %s table of %s%s", b.path, b.table.Format, plural(len(b.table.IDs), "card"), bound)
+	a.say("%s: %s table of %s%s", b.path, b.table.Format, plural(len(b.table.IDs), "card"), bound)
 	return nil
 }
 
@@ -203,28 +196,40 @@ func newRingShowCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print the rings of this node's table, or of FILE held against this node",
+		Long: `show prints the rings of this node's table, or of FILE held against this node, each in the order of its
+cables: closed, or open where one cable is missing. An LPU without cables is alone.
+The exit code is 3 if the table cannot be used.`,
 		Example: `  lpuctl ring show
   lpuctl ring show table.json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.usableTable(cmd.Context(), args)
-			if err != nil {
-				return err
-			}
-			var rows [][]string
-			for i, r := range b.cabling.Rings {
-				shape := "closed"
-				if !r.Closed {
-					shape = "open"
-				}
-				rows = append(rows, []string{fmt.Sprintf("ring%d", i), shape, strings.Join(b.names(r.Cards), " ")})
-			}
-			return writeTable(a.out, []string{"RING", "SHAPE", "LPUS"}, rows)
-		},
+		RunE:              a.onTable(a.showRings),
 	}
 	a.ringTableFlag(cmd)
 	return cmd
+}
+
+// showRings lists rings by the ids that the inventory gives them; an LPU by itself is on none.
+func (a *app) showRings(b *boundTable) error {
+	var rows [][]string
+	rings := 0
+	for _, r := range b.cabling.Rings {
+		id, shape := fmt.Sprintf("ring%d", rings), "closed"
+		if !r.Closed {
+			shape = "open"
+		}
+		if len(r.Cards) == 1 {
+			id, shape = "", "alone"
+		} else {
+			rings++
+		}
+		var names []string
+		for _, card := range r.Cards {
+			names = append(names, b.inv.LPUs[card].Name)
+		}
+		rows = append(rows, []string{id, shape, strings.Join(names, " ")})
+	}
+	return writeTable(a.out, []string{"RING", "SHAPE", "LPUS"}, rows)
 }
 
 func newRingConvertCommand(a *app) *cobra.Command {
@@ -240,18 +245,14 @@ just these LPUs: there they are numbered from 0, in the order of their PCI addre
   lpuctl ring convert --to hyperdex --lpus lpu2,lpu3 > table.json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.usableTable(cmd.Context(), args)
-			if err != nil {
-				return err
-			}
+		RunE: a.onTable(func(b *boundTable) error {
 			text, err := b.convert(to, lpus)
 			if err != nil {
 				return err
 			}
 			_, err = a.out.Write(text)
 			return err
-		},
+		}),
 	}
 	a.ringTableFlag(cmd)
 	cmd.Flags().StringVar(&to, "to", "hyperdex", "write as `FORMAT`: hyperdex or lpuctl")
@@ -261,44 +262,36 @@ just these LPUs: there they are numbered from 0, in the order of their PCI addre
 	return cmd
 }
 
+// convert writes the table in another format, for all LPUs or, where lpus are named, for a container with just these.
 func (b *boundTable) convert(to string, lpus []string) ([]byte, error) {
-	var cards []int
-	for _, name := range lpus {
-		l, err := b.inv.Find(name)
-		if err != nil {
-			return nil, err
-		}
-		cards = append(cards, l.Index)
+	cards, err := lpusNamed(b.inv, lpus)
+	if err != nil {
+		return nil, err
 	}
-	cabling := b.cabling
-	if len(cards) > 0 {
-		slices.Sort(cards)
-		cards = slices.Compact(cards)
-		cabling = cabling.Renumber(cards)
-	} else {
+	if lpus == nil {
 		for i := range b.inv.LPUs {
 			cards = append(cards, i)
 		}
 	}
+	if len(cards) == 0 {
+		return nil, usage("--lpus names no LPU")
+	}
+	cabling := b.cabling.Renumber(cards)
 	switch to {
 	case "hyperdex":
 		return ring.WriteHyperdex(cabling), nil
 	case "lpuctl":
-		return ring.WriteLpuctl(cabling, b.addresses(cards)), nil
+		addresses := make([]string, len(cards))
+		for i, card := range cards {
+			addresses[i] = b.inv.LPUs[card].Address.String()
+		}
+		return ring.WriteLpuctl(cabling, addresses), nil
 	}
 	return nil, usage("--to %s: expected hyperdex or lpuctl", to)
 }
 
-func (b *boundTable) addresses(cards []int) []string {
-	addresses := make([]string, len(cards))
-	for i, c := range cards {
-		addresses[i] = b.inv.LPUs[c].Address.String()
-	}
-	return addresses
-}
-
 func newRingInstallCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "install FILE",
 		Short: "Check a ring table and make it this node's",
 		Long: `install reads a ring table in either format, checks it, holds it against the LPUs of this node, and writes
@@ -307,27 +300,28 @@ should be here: an LPU that is missing keeps its index. A table with an error is
 		Example:           `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.usableTable(cmd.Context(), args)
-			if err != nil {
-				return err
-			}
-			text, err := b.convert("lpuctl", nil)
-			if err != nil {
-				return err
-			}
-			path, err := securejoin.SecureJoin(a.root, discovery.InstalledRingTable)
-			if err == nil {
-				err = os.MkdirAll(filepath.Dir(path), 0o755)
-			}
-			if err == nil {
-				err = wholefile.Replace(path, text)
-			}
-			if err == nil {
-				a.say("installed %s: %s", path, plural(len(b.cabling.Rings), "ring"))
-			}
-			return err
-		},
+		RunE:              a.onTable(a.install),
 	}
-	return cmd
+}
+
+func (a *app) install(b *boundTable) error {
+	text, err := b.convert("lpuctl", nil)
+	if err != nil {
+		return err
+	}
+	path, err := securejoin.SecureJoin(a.root, discovery.InstalledRingTable)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := wholefile.Replace(path, text); err != nil {
+		return err
+	}
+	a.say("installed %s", path)
+	if other := a.config.Ring.Table; other != "" && other != discovery.InstalledRingTable {
+		a.complain(&exitError{err: fmt.Errorf("the config file names another ring table, %s, which stays in force", other), hint: "take ring.table out of the config file"})
+	}
+	return nil
 }

@@ -96,17 +96,15 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 
   lpuctl simulate /tmp/node            # no hardware? a simulated Orion server
   lpuctl --root /tmp/node list`,
-		Args:              cobra.NoArgs,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
 	f.StringVar(&a.configFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
-	f.StringVar(&a.logLevel, "log-level", "warn", "log `LEVEL`: debug, info, warn or error")
-	f.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
+	f.StringVar(&a.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
+	f.StringVar(&a.logFormat, "log-format", "text", "log in this `FORMAT`: text or json")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say only what is wrong")
 	f.VisitAll(fromEnvironment)
 	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
@@ -116,29 +114,11 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	})
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newVersionCommand(a),
-		newHelpTreeCommand(a))
-	cmd.InitDefaultCompletionCmd("")
-	completion, _, err := cmd.Find([]string{"completion"})
-	if err == nil {
-		giveExamples(completion)
-	}
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
+		newVersionCommand(a), newHelpTreeCommand(a))
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	checkArguments(cmd)
 	return cmd
-}
-
-// giveExamples shows how to use the completion scripts, whose commands cobra makes.
-func giveExamples(completion *cobra.Command) {
-	how := map[string]string{
-		"bash":       "source <(lpuctl completion bash)",
-		"zsh":        "lpuctl completion zsh > \"${fpath[1]}/_lpuctl\"",
-		"fish":       "lpuctl completion fish | source",
-		"powershell": "lpuctl completion powershell | Out-String | Invoke-Expression",
-	}
-	completion.Example = "  " + how["bash"]
-	for _, shell := range completion.Commands() {
-		shell.Example = "  " + how[shell.Name()]
-	}
 }
 
 // fromEnvironment lets LPUCTL_NAME set a flag that was not given.
@@ -163,34 +143,32 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 func checkArguments(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			e := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), hint: "see " + cmd.CommandPath() + " --help"}
-			var names []string
-			for _, sub := range cmd.Commands() {
-				names = append(names, sub.Name())
-			}
-			if meant := nearest.Word(args[0], names); meant != "" {
-				e.hint = "did you mean " + meant + "?"
-			}
-			return e
+		check = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &exitError{code: exitUsage, err: err, hint: argumentHint(cmd, args)}
 		}
-		if cmd.RunE == nil && cmd.Run == nil {
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	} else if check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return &exitError{code: exitUsage, err: err, hint: "usage: " + cmd.UseLine()}
-			}
-			return nil
-		}
+		return nil
 	}
 	for _, sub := range cmd.Commands() {
 		checkArguments(sub)
 	}
+}
+
+func argumentHint(cmd *cobra.Command, args []string) string {
+	if !cmd.HasSubCommands() {
+		return "usage: " + cmd.UseLine()
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	if meant := nearest.Word(args[0], names); meant != "" {
+		return "did you mean " + meant + "?"
+	}
+	return "see " + cmd.CommandPath() + " --help"
 }
 
 // prepare takes flags from the environment where they were not given, and sets up logging.
@@ -209,6 +187,12 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	})
 	if bad != nil {
 		return bad
+	}
+	a.root = filepath.Clean(a.root)
+	if strings.HasPrefix(a.root, "..") { // securejoin refuses such a root
+		if root, err := filepath.Abs(a.root); err == nil {
+			a.root = root
+		}
 	}
 	return a.setUpLog()
 }

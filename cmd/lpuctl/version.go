@@ -13,7 +13,6 @@ var version string
 
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -42,17 +41,8 @@ func newVersionCommand(a *app) *cobra.Command {
 
 func readVersion() versionInfo {
 	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if v.Version == "" {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
 		v.Version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v.Revision = s.Value
-		}
 	}
 	return v
 }

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -85,18 +86,12 @@ func writeCommand(dir, date, parent string, p page) error {
 		return err
 	}
 	for _, c := range p.Commands {
-		if !hasPage(c) {
-			continue
-		}
 		if err := writeCommand(dir, date, p.Path, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// hasPage leaves out the shells below `lpuctl completion`: their help is cobra's, with headings for other systems.
-func hasPage(p page) bool { return !strings.HasPrefix(p.Path, "lpuctl completion ") }
 
 func pageName(path string) string { return strings.ReplaceAll(path, " ", "-") }
 
@@ -106,7 +101,7 @@ func render(date, parent string, p page) string {
 	fmt.Fprintf(&b, ".\\\" Made of the help of the command: do not edit.\n.Dd %s\n.Dt %s 8\n.Os lpuctl\n", date, strings.ToUpper(name))
 	fmt.Fprintf(&b, ".Sh NAME\n.Nm %s\n.Nd %s\n", name, argument(p.Short))
 	b.WriteString(".Sh SYNOPSIS\n" + synopsis(p))
-	b.WriteString(".Sh DESCRIPTION\n" + prose(orElse(p.Long, p.Short+".")))
+	b.WriteString(".Sh DESCRIPTION\n" + prose(cmp.Or(p.Long, p.Short+".")))
 	if len(p.Commands) > 0 {
 		b.WriteString(".Pp\nThe commands are:\n" + commandList(p))
 	}
@@ -124,13 +119,6 @@ func render(date, parent string, p page) string {
 		b.WriteString(".Xr lpuctl 8\n")
 	}
 	return b.String()
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 func synopsis(p page) string {
@@ -159,12 +147,7 @@ func commandList(p page) string {
 	var b strings.Builder
 	b.WriteString(".Bl -tag -width Ds\n")
 	for _, c := range p.Commands {
-		if hasPage(c) {
-			fmt.Fprintf(&b, ".It Xr %s 8\n", pageName(c.Path))
-		} else {
-			fmt.Fprintf(&b, ".It Cm %s\n", strings.TrimPrefix(c.Path, p.Path+" "))
-		}
-		b.WriteString(escape(c.Short) + ".\n")
+		fmt.Fprintf(&b, ".It Xr %s 8\n%s.\n", pageName(c.Path), escape(c.Short))
 	}
 	return b.String() + ".El\n"
 }

@@ -126,9 +126,9 @@ func (m *module) read(dir string, deep bool) error {
 	return m.identify()
 }
 
-// isLicenseFile takes LICENSE.md and COPYING, but not license.go.
+// isLicenseFile takes LICENSE.md and COPYING, but not license.go, nor LICENSE.docs, whose documents are not linked in.
 func isLicenseFile(name string) bool {
-	if filepath.Ext(name) == ".go" {
+	if ext := filepath.Ext(name); ext == ".go" || ext == ".docs" {
 		return false
 	}
 	for _, stem := range []string{"license", "licence", "copying", "notice", "patents"} {
@@ -143,14 +143,19 @@ func isLicenseFile(name string) bool {
 func (m *module) identify() error {
 	var ids []string
 	for _, f := range m.files {
-		for _, id := range licensesIn(string(f.text)) {
+		found := licensesIn(string(f.text))
+		stem := strings.ToLower(filepath.Base(f.name))
+		if len(found) == 0 && !strings.HasPrefix(stem, "notice") && !strings.HasPrefix(stem, "patents") {
+			return fmt.Errorf("%s@%s: %s: no licence that is known", m.path, m.version, f.name)
+		}
+		for _, id := range found {
 			if !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}
 	}
 	if len(ids) == 0 {
-		return fmt.Errorf("%s@%s: no licence that is known", m.path, m.version)
+		return fmt.Errorf("%s@%s: no licence", m.path, m.version)
 	}
 	m.license = strings.Join(ids, " AND ")
 	return nil

@@ -78,15 +78,8 @@ type Explanation struct {
 
 // Candidate is a connected set that was weighed.
 type Candidate struct {
-	LPUs      []string `json:"lpus"`
-	FreeAfter []int    `json:"freeAfter"` // lengths of the arcs that stay free, longest first
-	RingFree  int      `json:"ringFree"`  // free LPUs on its ring, before
-	Wraps     bool     `json:"wraps"`     // past the order of the PCI addresses
-	Pairs     int      `json:"pairs"`     // aligned pairs of the ring it has LPUs of
-	Broken    []int    `json:"broken"`    // whole free aligned blocks it takes LPUs of: of 2, 4, 8 and so on
-	NUMANodes int      `json:"numaNodes"` // it has LPUs on
-	Switches  int      `json:"switches"`  // it has LPUs behind
-	LostBy    string   `json:"lostBy,omitempty"`
+	LPUs []string `json:"lpus"` // in ring order
+	ring.Candidate
 }
 
 // Decide picks size of the free LPUs, which are positions in the inventory, all those in must among them. The rule is
@@ -97,28 +90,24 @@ func (inv *Inventory) Decide(f *ring.Fabric, free, must []int, size int) (*Decis
 		return nil, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(free), func(card int) bool { return slices.Contains(choice.Cards, card) })
-	d := inv.NoDecision(free, size, "")
+	d := inv.NoDecision(free, must, size)
 	d.LPUs, d.Chosen = inv.names(choice.Cards), choice.Cards
-	d.Explanation.MustInclude = inv.names(must)
 	d.FreeAfter = inv.ArcsOf(f, rest)
 	if f.Cabled() {
 		connected := choice.Pieces == 1
 		d.Connected = &connected
 	}
 	for _, c := range f.Explain(free, must, size) {
-		d.Explanation.Candidates = append(d.Explanation.Candidates, Candidate{
-			LPUs: inv.names(c.Cards), FreeAfter: c.FreeAfter, RingFree: c.Room, Wraps: c.Wraps, Pairs: c.Pairs, Broken: c.Broken,
-			NUMANodes: c.NUMANodes, Switches: c.Switches, LostBy: string(c.LostBy),
-		})
+		d.Explanation.Candidates = append(d.Explanation.Candidates, Candidate{inv.names(c.Cards), c})
 	}
 	d.Explanation.Reason = inv.reason(f, d, choice)
 	return d, nil
 }
 
-// NoDecision is what is told of a wish that cannot be fulfilled.
-func (inv *Inventory) NoDecision(free []int, size int, reason string) *Decision {
+// NoDecision is what is told of a wish that cannot be fulfilled, but for the reason.
+func (inv *Inventory) NoDecision(free, must []int, size int) *Decision {
 	return &Decision{LPUs: []string{}, FreeAfter: [][]string{}, Explanation: Explanation{
-		Size: size, Free: inv.names(free), MustInclude: []string{}, Candidates: []Candidate{}, Reason: reason,
+		Size: size, Free: inv.names(free), MustInclude: inv.names(must), Candidates: []Candidate{},
 	}}
 }
 

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,10 +70,11 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 }
 
 func unusableTable(path string, err error) Finding {
-	f := Finding{Severity: SeverityError, ID: "E_UNSAFE", Subject: path, File: path, Message: err.Error(),
-		Remedy: "chown root and chmod go-w it, after a look at what it says; or lpuctl ring install FILE"}
-	if !errors.As(err, new(*unsafeError)) {
-		f.ID, f.Remedy = "E_READ", "make it readable, or take it away: without a table neighbours are not known"
+	f := Finding{Severity: SeverityError, ID: "E_READ", Subject: path, File: path, Message: err.Error(),
+		Remedy: "make it readable, or take it away: without a table neighbours are not known"}
+	if unsafe, ok := errors.AsType[*unsafeError](err); ok {
+		f.ID, f.Message = "E_UNSAFE", unsafe.why
+		f.Remedy = "chown root and chmod go-w it, after a look at what it says; or lpuctl ring install FILE"
 	}
 	return f
 }
@@ -124,12 +126,9 @@ func tableProblems(path string, findings []ring.Finding) []Finding {
 
 // RingFinding is a finding of pkg/ring, about the file it was made of.
 func RingFinding(file string, f ring.Finding) Finding {
-	subject := strings.Join(f.Cards, ", ")
-	if subject == "" {
-		subject = filepath.Base(file)
-	}
+	subject := cmp.Or(strings.Join(f.Cards, ", "), file)
 	if f.Pointer != "" {
-		subject += " at " + f.Pointer
+		subject = cmp.Or(strings.Join(f.Cards, ", "), filepath.Base(file)) + " at " + f.Pointer
 	}
 	return Finding{
 		Severity: Severity(f.Severity), ID: f.Code, Subject: subject, File: file, Line: f.Line, Message: f.Message, Remedy: f.Remedy,

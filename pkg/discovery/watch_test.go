@@ -51,7 +51,9 @@ func TestWatchKeepsACardThatIsGone(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:45:00.1")); err != nil {
 		t.Fatal(err)
 	}
-	inv := next(t, inventories, "LPU 2 is gone", func(inv *discovery.Inventory) bool { return inv.LPUs[2].Health == discovery.Unhealthy })
+	inv := next(t, inventories, "LPU 2 is gone", func(inv *discovery.Inventory) bool {
+		return inv.LPUs[2].Absent && inv.LPUs[2].Health == discovery.Unhealthy
+	})
 	l := inv.LPUs[2]
 	if !l.Absent || l.Address.String() != "0000:45:00.1" || l.Reasons[0].ID != "gone" || inv.LPUs[3].Name != "lpu3" {
 		t.Errorf("LPU 2 is %+v", l)

@@ -6,18 +6,6 @@ import "slices"
 type Cabling struct {
 	// Rings has every card in exactly one ring or chain, sorted by their lowest cards.
 	Rings []Ring
-	// Links is the cables, from a card to the one on its right where the table says so. They stand in the
-	// order of the rings; two cards with two cables have two links, there and back.
-	Links [][2]int
-}
-
-func newCabling(n int, links [][2]int) *Cabling {
-	c := &Cabling{}
-	for _, s := range strands(n, links) {
-		c.Rings = append(c.Rings, s.ring)
-		c.Links = append(c.Links, s.links...)
-	}
-	return c
 }
 
 // Renumber is the cabling that a container with the given cards sees: XRT numbers the cards in it from 0 in the
@@ -25,7 +13,7 @@ func newCabling(n int, links [][2]int) *Cabling {
 func (c *Cabling) Renumber(cards []int) *Cabling {
 	cards = slices.Compact(slices.Sorted(slices.Values(cards)))
 	var links [][2]int
-	for _, l := range c.Links {
+	for _, l := range c.links() {
 		a, hasA := slices.BinarySearch(cards, l[0])
 		b, hasB := slices.BinarySearch(cards, l[1])
 		if hasA && hasB {
@@ -35,15 +23,16 @@ func (c *Cabling) Renumber(cards []int) *Cabling {
 	return newCabling(len(cards), links)
 }
 
-// strand is one ring or chain with its cables in order.
-type strand struct {
-	ring  Ring
-	links [][2]int
+// links is the cables of all rings.
+func (c *Cabling) links() (links [][2]int) {
+	for _, r := range c.Rings {
+		links = append(links, r.Links...)
+	}
+	return links
 }
 
-// strands takes n cards apart that have at most two neighbours each. The links of a strand all point one way: the
-// way they are given or, where they disagree, along the ring.
-func strands(n int, links [][2]int) []strand {
+// newCabling takes n cards apart that have at most two neighbours each.
+func newCabling(n int, links [][2]int) *Cabling {
 	times, near := make(map[[2]int]int, len(links)), make([][]int, n)
 	for _, l := range links {
 		times[l]++
@@ -52,19 +41,20 @@ func strands(n int, links [][2]int) []strand {
 			near[l[1]] = append(near[l[1]], l[0])
 		}
 	}
-	var all []strand
+	c := &Cabling{}
 	seen := make([]bool, n)
 	for start := range n {
 		if seen[start] {
 			continue
 		}
 		ring := ringOf(start, near)
+		ring.Links = ringLinks(ring, times)
 		for _, card := range ring.Cards {
 			seen[card] = true
 		}
-		all = append(all, strand{ring, ringLinks(ring, times)})
+		c.Rings = append(c.Rings, ring)
 	}
-	return all
+	return c
 }
 
 // ringOf is the ring that a card is on, if it is the lowest card of that ring.
@@ -97,30 +87,20 @@ func follow(start, next int, near [][]int) (cards []int, closed bool) {
 	return cards, true
 }
 
-// ringLinks is the links of a ring. times is how often each is given.
+// ringLinks is the links of a ring, of which times is how often each is given.
 func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
-	cards := ring.Cards
-	if len(cards) == 2 {
-		there, back := [2]int{cards[0], cards[1]}, [2]int{cards[1], cards[0]}
-		switch {
-		case times[there]+times[back] == 2:
-			return [][2]int{there, back}
-		case times[back] == 1:
-			return [][2]int{back}
+	closed := ring.Closed
+	if cards := ring.Cards; len(cards) == 2 { // by two cables or by one
+		closed = times[[2]int{cards[0], cards[1]}]+times[[2]int{cards[1], cards[0]}] == 2
+	}
+	links := chainLinks(ring.Cards, closed)
+	if !slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) { // all the other way round
+		slices.Reverse(links)
+		for i, l := range links {
+			links[i] = [2]int{l[1], l[0]}
 		}
-		return [][2]int{there}
 	}
-	links := chainLinks(cards, ring.Closed)
-	if slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) {
-		return links
-	}
-	cards = slices.Clone(cards)
-	if ring.Closed {
-		slices.Reverse(cards[1:])
-	} else {
-		slices.Reverse(cards)
-	}
-	return chainLinks(cards, ring.Closed)
+	return links
 }
 
 // chainLinks leads from each card to the next, and from the last to the first if closed. A card by itself has none.

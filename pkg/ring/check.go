@@ -196,17 +196,18 @@ func (r *reader) warn() {
 	}
 	var sizes []string
 	var alone []int
-	for _, s := range strands(len(r.table.IDs), links) {
-		if len(s.ring.Cards) == 1 {
-			alone = append(alone, s.ring.Cards[0])
+	for _, ring := range newCabling(len(r.table.IDs), links).Rings {
+		size := len(ring.Cards)
+		if size == 1 {
+			alone = append(alone, ring.Cards[0])
 			continue
 		}
-		sizes = append(sizes, strconv.Itoa(len(s.ring.Cards)))
-		if s.ring.Closed {
+		sizes = append(sizes, strconv.Itoa(size))
+		if ring.Closed {
 			continue
 		}
-		first, last := r.table.IDs[s.links[0][0]].String(), r.table.IDs[s.links[len(s.links)-1][1]].String()
-		r.add("W_CHAIN", place{}, []string{last, first}, fmt.Sprintf("a chain of %d cards, no ring: the cable %s-%s is missing", len(s.ring.Cards), last, first),
+		first, last := r.table.IDs[ring.Links[0][0]].String(), r.table.IDs[ring.Links[size-2][1]].String()
+		r.add("W_CHAIN", place{}, []string{last, first}, fmt.Sprintf("a chain of %d cards, no ring: the cable %s-%s is missing", size, last, first),
 			fmt.Sprintf("check the cable between %s and %s", last, first))
 	}
 	if len(sizes) > 1 {

@@ -1,6 +1,9 @@
 package ring
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // Choice is the answer of [Fabric.Choose].
 type Choice struct {
@@ -26,12 +29,12 @@ type Choice struct {
 // Where the cabling is not known, cards on few NUMA nodes and behind few switches are picked, in order of index.
 //
 // The answer depends on nothing else, not on the order or the repetition of cards. cards is the memory for the answer,
-// and up to 64 cards no other is needed. An error is what [Fabric.Check] says of the wish.
+// and up to 64 cards no other is needed. An error says what is wrong with the wish.
 func (f *Fabric) Choose(cards, free, must []int, k int) (Choice, error) {
 	var buf [3][loopMax]uint64
 	s := search{Fabric: f, size: k, free: f.masks(buf[0][:], free), must: f.masks(buf[1][:], must)}
-	if !s.possible(free, must) {
-		return Choice{}, f.Check(free, must, k)
+	if err := s.check(free, must); err != nil {
+		return Choice{}, err
 	}
 	if !f.cabled {
 		return Choice{Cards: s.near(cards[:0])}, nil
@@ -60,24 +63,32 @@ type search struct {
 	longest    int    // of them
 }
 
-// possible tells whether the wish can be fulfilled at all.
-func (s *search) possible(free, must []int) bool {
+// check says what is wrong with the wish for some of the free cards, those in must among them.
+func (s *search) check(free, must []int) error {
 	count, musts := 0, 0
-	for i := range s.free {
-		count += bits.OnesCount64(s.free[i])
+	for i, set := range s.free {
+		count += bits.OnesCount64(set)
 		musts += bits.OnesCount64(s.must[i])
-		if s.must[i]&^s.free[i] != 0 {
-			return false
+	}
+	for _, card := range free {
+		if uint(card) >= uint(len(s.spots)) {
+			return fmt.Errorf("there is no card %d: there are %d", card, len(s.spots))
 		}
 	}
-	for _, list := range [...][]int{free, must} {
-		for _, card := range list {
-			if card < 0 || card >= len(s.places) {
-				return false
-			}
+	for _, card := range must {
+		if uint(card) >= uint(len(s.spots)) || s.free[s.spots[card].loop]>>s.spots[card].position&1 == 0 {
+			return fmt.Errorf("card %d must be included and is not free", card)
 		}
 	}
-	return s.size >= 1 && s.size <= count && s.size >= musts
+	switch {
+	case s.size < 1:
+		return fmt.Errorf("%d cards cannot be chosen", s.size)
+	case s.size > count:
+		return fmt.Errorf("%d cards are asked for and %d are free", s.size, count)
+	case s.size < musts:
+		return fmt.Errorf("%d cards are asked for and %d must be included", s.size, musts)
+	}
+	return nil
 }
 
 func (s *search) measure() {
@@ -152,7 +163,7 @@ func (s *search) mustElsewhere(i int) bool {
 // without is the arcs that stay free when an arc is taken: one becomes what is before and what is behind it.
 func (s *search) without(l *loop, links uint64, start int) vector {
 	n := len(l.cards)
-	if n > 1 && links == lowest(n) {
+	if n > 1 && links == l.all {
 		return s.left.minus(s.weights[n]).plus(s.weights[n-s.size])
 	}
 	before, behind := l.behind(links, start), l.ahead(links, (start+s.size-1)%n)

@@ -7,22 +7,22 @@ import (
 
 // Candidate is an arc that [Fabric.Choose] weighed.
 type Candidate struct {
-	Cards     []int     // in the order of the ring
-	FreeAfter []int     // lengths of the arcs that stay free, longest first
-	Room      int       // free cards on its ring, before
-	Wraps     bool      // past the order of the PCI addresses
-	Pairs     int       // aligned pairs it has cards of
-	Broken    []int     // whole free aligned blocks it takes cards of: of 2 cards, 4, 8 and so on
-	NUMANodes int       // it has cards on
-	Switches  int       // it has cards behind
-	LostBy    Criterion // what makes the best one better; "" for the best itself
+	Cards     []int     `json:"-"`                // in the order of the ring
+	FreeAfter []int     `json:"freeAfter"`        // lengths of the arcs that stay free, longest first
+	RingFree  int       `json:"ringFree"`         // free cards on its ring, before
+	Wraps     bool      `json:"wraps"`            // past the order of the PCI addresses
+	Pairs     int       `json:"pairs"`            // aligned pairs of the ring it has cards of
+	Broken    []int     `json:"broken"`           // whole free aligned blocks it takes cards of: of 2 cards, 4, 8 and so on
+	NUMANodes int       `json:"numaNodes"`        // it has cards on
+	Switches  int       `json:"switches"`         // it has cards behind
+	LostBy    Criterion `json:"lostBy,omitempty"` // what makes the best one better; "" for the best itself
 }
 
 // Explain is all arcs that Choose picks from, the best first: the first is its answer. There is none where the answer
-// is pieces, where the cabling is not known, and where Check has something to say.
+// is pieces, where the cabling is not known, and where Choose has an error.
 func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 	s := search{Fabric: f, size: k, free: f.masks(nil, free), must: f.masks(nil, must)}
-	if !f.cabled || !s.possible(free, must) {
+	if !f.cabled || s.check(free, must) != nil {
 		return nil
 	}
 	s.measure()
@@ -47,7 +47,7 @@ func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 func (s *search) candidate(a *arc) Candidate {
 	l := &s.loops[a.loop]
 	c := Candidate{
-		Cards: l.append(nil, a.start, s.size), FreeAfter: []int{}, Room: a.room, Wraps: a.wraps, Pairs: a.pairs,
+		Cards: l.append(nil, a.start, s.size), FreeAfter: []int{}, RingFree: a.room, Wraps: a.wraps, Pairs: a.pairs,
 		NUMANodes: spread(l.numaNodes, a.cards), Switches: spread(l.switches, a.cards),
 	}
 	for i, set := range s.free {

@@ -1,9 +1,6 @@
 package ring
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "math/bits"
 
 // Place is where a card sits in its server: the positions that two cards share are equal.
 type Place struct {
@@ -74,9 +71,9 @@ func (f *Fabric) addRing(r Ring, dead [][2]int) {
 
 func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 	n := len(cards)
-	l := loop{cards: cards, joined: lowest(n - 1)}
+	l := loop{cards: cards, all: lowest(n), joined: lowest(n - 1)}
 	if closed && n > 2 {
-		l.joined = lowest(n)
+		l.joined = l.all
 	}
 	for i, card := range cards {
 		f.spots[card] = spot{len(f.loops), i}
@@ -167,35 +164,4 @@ func (f *Fabric) masks(buf []uint64, cards []int) []uint64 {
 		}
 	}
 	return buf
-}
-
-// Check says what is wrong with a wish for k of the free cards, those in must among them: nil, or an error.
-func (f *Fabric) Check(free, must []int, k int) error {
-	isFree := make([]bool, len(f.places))
-	count := 0
-	for _, card := range free {
-		if card < 0 || card >= len(isFree) {
-			return fmt.Errorf("there is no card %d: there are %d", card, len(isFree))
-		}
-		if !isFree[card] {
-			isFree[card] = true
-			count++
-		}
-	}
-	musts := map[int]bool{}
-	for _, card := range must {
-		if card < 0 || card >= len(isFree) || !isFree[card] {
-			return fmt.Errorf("card %d must be included and is not free", card)
-		}
-		musts[card] = true
-	}
-	switch {
-	case k < 1:
-		return fmt.Errorf("%d cards cannot be chosen", k)
-	case k > count:
-		return fmt.Errorf("%d cards are asked for and %d are free", k, count)
-	case k < len(musts):
-		return fmt.Errorf("%d cards are asked for and %d must be included", k, len(musts))
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import "math/bits"
 // loop is a ring or chain of at most 64 cards. A set of them is a word: bit i is the card at position i.
 type loop struct {
 	cards     []int
+	all       uint64   // every position
 	joined    uint64   // bit i: a cable that works leads from position i to the next
 	rising    uint64   // bit i: the next card has a higher index
 	numaNodes []uint64 // the cards of each NUMA node
@@ -22,7 +23,7 @@ func lowest(n int) uint64 {
 // back turns a set so that position i comes to be 0.
 func (l *loop) back(set uint64, i int) uint64 {
 	n := len(l.cards)
-	return (set>>i | set<<(n-i)) & lowest(n)
+	return (set>>i | set<<(n-i)) & l.all
 }
 
 // arc is the k positions from start on.
@@ -36,7 +37,7 @@ func (l *loop) links(set uint64) uint64 { return set & l.joined & l.back(set, 1)
 
 // whole tells whether a set is all of a closed ring, which starts nowhere.
 func (l *loop) whole(set uint64) bool {
-	return len(l.cards) > 1 && l.links(set) == lowest(len(l.cards))
+	return len(l.cards) > 1 && l.links(set) == l.all
 }
 
 // arcStarts is where the arcs of k cards of a set start.

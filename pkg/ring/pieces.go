@@ -41,15 +41,16 @@ func (p *pieceSearch) tryArcs(i, size int) {
 			}
 			likeBefore = true
 		}
-		p.tryLargest(i, l.arc(start, size))
+		before := p.must[i]
+		p.must[i] |= l.arc(start, size)
+		p.tryLargest(i)
+		p.must[i] = before
 	}
 }
 
-// tryLargest fills up a set whose largest piece is the given arc, and keeps it if it is better than the best.
-func (p *pieceSearch) tryLargest(loop int, cards uint64) {
-	before := p.must[loop]
-	defer func() { p.must[loop] = before }()
-	p.must[loop] |= cards
+// tryLargest fills up a set whose largest piece is an arc of a loop, one that must be taken, and keeps it if it is
+// better than the best.
+func (p *pieceSearch) tryLargest(loop int) {
 	o := p.outline()
 	if o.rest < 0 || o.fewest() != p.fewest {
 		return
@@ -133,7 +134,7 @@ func addGaps(gaps []gap, loop int, l *loop, must uint64, start, length int) []ga
 	if must == 0 {
 		return append(gaps, gap{loop: loop, start: start, length: length, kind: apart})
 	}
-	ring := length == len(l.cards) && l.whole(lowest(length))
+	ring := length == len(l.cards) && l.whole(l.all)
 	if ring { // begin at a card that must be taken
 		start = bits.TrailingZeros64(must)
 	}

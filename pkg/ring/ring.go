@@ -8,4 +8,7 @@ type Ring struct {
 	// Closed says that a cable leads from the last card to the first. A card by itself and two cards are
 	// closed: there is nothing to close.
 	Closed bool
+	// Links is the cables one after the other, each from a card to the one on its right: the way a table gives them or,
+	// where it does not agree with itself, along Cards. Two cards with two cables have two links, there and back.
+	Links [][2]int
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -222,9 +223,14 @@ func (r *reader) members(n *yaml.Node, at place, rename func(string) string, val
 	return found
 }
 
-// escape makes a key an element of a JSON pointer, of bounded length.
+// escape makes a key an element of a JSON pointer: of bounded length, and with nothing in it that a terminal obeys.
 func escape(key string) string {
-	key = strings.ToValidUTF8(key[:min(len(key), 40)], "")
+	key = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, key[:min(len(key), 40)])
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 

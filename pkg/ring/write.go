@@ -10,13 +10,14 @@ import (
 // can name cards in links only: if some have none, [Parse] says E_COUNT of what is written.
 func WriteHyperdex(c *Cabling) []byte {
 	var b strings.Builder
+	links := c.links()
 	b.WriteString("{\n\t\"network\" : ")
 	separator := "\n\t[\n"
-	for _, l := range c.Links {
+	for _, l := range links {
 		fmt.Fprintf(&b, "%s\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", separator, l[1], l[0])
 		separator = ",\n"
 	}
-	if len(c.Links) == 0 {
+	if len(links) == 0 {
 		b.WriteString("[]")
 	} else {
 		b.WriteString("\n\t]")
@@ -29,16 +30,15 @@ func WriteHyperdex(c *Cabling) []byte {
 // number; with PCI addresses the table is also the list of the cards that should be there.
 func WriteLpuctl(c *Cabling, ids []string) []byte {
 	var rings, links strings.Builder
-	for _, s := range strands(c.cards(), c.Links) {
-		twoCables := len(s.ring.Cards) == 2 && len(s.links) == 2
-		if s.ring.Closed && !twoCables {
-			rings.WriteString("- [" + strings.Join(ringIDs(s, ids), ", ") + "]\n")
+	for _, r := range c.Rings {
+		if r.Closed && (len(r.Cards) != 2 || len(r.Links) != 2) {
+			rings.WriteString("- [" + strings.Join(ringIDs(r, ids), ", ") + "]\n")
 			continue
 		}
-		if twoCables { // the same link twice: the other way round it would be the other end's word for it
-			s.links[1] = s.links[0]
-		}
-		for _, l := range s.links {
+		for _, l := range r.Links {
+			if r.Closed { // the same link twice: the other way round it would be the other end's word for it
+				l = r.Links[0]
+			}
 			fmt.Fprintf(&links, "- {a: %q, b: %q}\n", ids[l[0]], ids[l[1]])
 		}
 	}
@@ -53,16 +53,16 @@ func WriteLpuctl(c *Cabling, ids []string) []byte {
 }
 
 // ringIDs is the quoted ids of a closed ring, from its first card to the right.
-func ringIDs(s strand, ids []string) []string {
-	if len(s.links) == 0 {
-		return []string{strconv.Quote(ids[s.ring.Cards[0]])}
+func ringIDs(r Ring, ids []string) []string {
+	first := r.Cards[0]
+	if len(r.Links) > 0 {
+		first = r.Links[0][0]
 	}
-	quoted := make([]string, 0, len(s.ring.Cards))
-	for _, l := range s.links {
-		quoted = append(quoted, strconv.Quote(ids[l[0]]))
-	}
-	if len(s.links) == 1 {
-		quoted = append(quoted, strconv.Quote(ids[s.links[0][1]]))
+	quoted := []string{strconv.Quote(ids[first])}
+	for _, l := range r.Links {
+		if l[1] != first {
+			quoted = append(quoted, strconv.Quote(ids[l[1]]))
+		}
 	}
 	return quoted
 }

@@ -28,11 +28,11 @@ func policies() []policy {
 		{"first by index", firstByIndex},
 		{"random arc", randomArc},
 		{"first-fit arc", firstFit},
-		{amd, remembered(policy{pick: amdLike}).pick},
-		{furiosa, remembered(policy{pick: furiosaLike}).pick},
-		{nvidia, remembered(policy{pick: nvidiaLike}).pick},
+		{amd, remembered(amdLike)},
+		{furiosa, remembered(furiosaLike)},
+		{nvidia, remembered(nvidiaLike)},
 		{"best-fit arc", bestFit},
-		{lpuctl, remembered(policy{pick: ours}).pick},
+		{lpuctl, remembered(ours)},
 		{"buddy (refuses the rest)", buddy},
 		{"1-or-ALL", oneOrAll},
 	}
@@ -67,6 +67,13 @@ func cells() []cell {
 		{anyK(), 8, .6, 98.9}, {anyK(), 8, .9, 97.6}, {sixteen(), 16, .6, 97.2}, {sixteen(), 16, .9, 94.2},
 	}
 }
+
+// The busiest cells, by their position.
+const (
+	smallBusy   = 1
+	anyKBusy    = 5
+	sixteenBusy = 7
+)
 
 func main() {
 	docs := flag.String("docs", "docs", "write allocation.md and the plots into this directory")

@@ -44,7 +44,7 @@ func TestNearTheOptimum(t *testing.T) {
 		best float64 // computed independently
 	}{{small(), .6, .82907}, {noEight(), .9, .71919}} {
 		c := newChain(newServer(8), row.mix, row.load)
-		best, own := c.gain(highest, false), c.gain(c.following(policy{lpuctl, ours}), false)
+		best, own := c.gain(highest, false), c.gain(c.following(ours), false)
 		if math.Abs(best-row.best) > 1e-5 {
 			t.Errorf("%s: the optimum is %.5f, want %.5f", row.mix.name, best, row.best)
 		}

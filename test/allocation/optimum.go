@@ -80,8 +80,8 @@ func average(_, _ int, values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// following is the chooser of a policy.
-func (c *chain) following(p policy) chooser {
+// following is the chooser of a rule.
+func (c *chain) following(p pick) chooser {
 	choice := map[[2]int]int{}
 	return func(state, k int, values []float64) float64 {
 		at := [2]int{state, k}
@@ -91,7 +91,7 @@ func (c *chain) following(p policy) chooser {
 			for _, a := range c.states[state] {
 				free &^= a
 			}
-			i = slices.Index(c.arcs[state][k], p.pick(c.s, free, k, nil))
+			i = slices.Index(c.arcs[state][k], p(c.s, free, k, nil))
 			choice[at] = i
 		}
 		return values[i]

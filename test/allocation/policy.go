@@ -64,10 +64,13 @@ func (s *server) longest(free set) int {
 	return n
 }
 
-// policy picks k of the free LPUs; 0 refuses. Only those that draw lots use r.
+// pick picks k of the free LPUs; 0 refuses. Only those that draw lots use r.
+type pick func(s *server, free set, k int, r *rand.Rand) set
+
+// policy is a rule by which LPUs are picked.
 type policy struct {
 	name string
-	pick func(s *server, free set, k int, r *rand.Rand) set
+	pick pick
 }
 
 // ours is what lpuctl does.
@@ -269,22 +272,19 @@ func subsets(of set, k int, visit func(set)) {
 	}
 }
 
-// remembered asks a policy that draws no lots only once for each state.
-func remembered(p policy) policy {
+// remembered asks a rule that draws no lots only once for each state.
+func remembered(p pick) pick {
 	type state struct {
 		n    int
 		free set
 		k    int
 	}
 	known := map[state]set{}
-	pick := p.pick
-	p.pick = func(s *server, free set, k int, r *rand.Rand) set {
+	return func(s *server, free set, k int, r *rand.Rand) set {
 		key := state{s.n, free, k}
-		if chosen, ok := known[key]; ok {
-			return chosen
+		if _, ok := known[key]; !ok {
+			known[key] = p(s, free, k, r)
 		}
-		known[key] = pick(s, free, k, r)
 		return known[key]
 	}
-	return p
 }

@@ -13,13 +13,27 @@ type report struct {
 	say         func(format string, args ...any)
 	tables      map[string]string
 	plots       map[string]string
-	missed      []string // bars that were not reached
+	results     map[string][][]outcome // of each policy, by cell; nil where it does not apply
+	missed      []string               // bars that were not reached
 }
 
 func newReport(seeds, pods int, say func(string, ...any)) *report {
-	r := &report{seeds: seeds, pods: pods, say: say, tables: map[string]string{}, plots: map[string]string{}}
+	r := &report{seeds: seeds, pods: pods, say: say, tables: map[string]string{}, plots: map[string]string{}, results: map[string][][]outcome{}}
+	for _, p := range policies() {
+		for _, c := range cells() {
+			var o []outcome
+			if applies(p, c.n) {
+				o = r.runs(c, p, false)
+			}
+			r.results[p.name] = append(r.results[p.name], o)
+		}
+		r.say("%s", p.name)
+	}
 	r.soft()
+	r.leads()
+	r.acceptance()
 	r.sizes()
+	r.plots["allocation-rules.svg"] = bars("Multi-LPU pods that get connected LPUs (8-ring, mix small, load 0.9), %", barsOf(r.results, smallBusy))
 	r.strict()
 	r.optimum()
 	r.tried()
@@ -72,25 +86,27 @@ func (t *table) String() string {
 	return b.String()
 }
 
+// overCells is a table with a column for each cell.
+func overCells(first string) table {
+	head := []string{first}
+	for _, c := range cells() {
+		head = append(head, c.String())
+	}
+	return table{[][]string{head}}
+}
+
+func (c cell) String() string { return fmt.Sprintf("%s, load %.1f", c.mix.name, c.load) }
+
 // soft is the connected share of accepted pods, when the kubelet places a pod wherever there are enough LPUs.
 func (r *report) soft() {
-	t := table{}
-	head := []string{"Rule"}
-	for _, c := range cells() {
-		head = append(head, fmt.Sprintf("%s, load %.1f", c.mix.name, c.load))
-	}
-	t.add(head...)
-	results := map[string][][]outcome{}
+	t := overCells("Rule")
 	for _, p := range policies() {
 		row := []string{p.name}
-		for _, c := range cells() {
-			if !applies(p, c.n) {
+		for _, o := range r.results[p.name] {
+			if o == nil {
 				row = append(row, "–")
-				results[p.name] = append(results[p.name], nil)
 				continue
 			}
-			o := r.runs(c, p, false)
-			results[p.name] = append(results[p.name], o)
 			row = append(row, over(o, outcome.connectedShare).String())
 		}
 		if p.name == lpuctl {
@@ -99,54 +115,45 @@ func (r *report) soft() {
 			}
 		}
 		t.add(row...)
-		r.say("%s", p.name)
 	}
 	r.tables["soft"] = t.String()
-	r.leads(results)
-	r.plots["allocation-rules.svg"] = bars("Multi-LPU pods that get connected LPUs (8-ring, mix small, load 0.9), %", barsOf(results, 1))
-	r.acceptance(results)
 }
 
 // leads is how far lpuctl is ahead of each vendor's rule, and holds that and its own share against the bars.
-func (r *report) leads(results map[string][][]outcome) {
-	t := table{}
-	head := []string{"Ahead of, in points"}
-	for _, c := range cells() {
-		head = append(head, fmt.Sprintf("%s, load %.1f", c.mix.name, c.load))
-	}
-	t.add(head...)
+func (r *report) leads() {
+	t := overCells("Ahead of, in points")
 	for _, vendor := range []string{amd, furiosa, nvidia} {
 		row := []string{vendor}
 		for i, c := range cells() {
-			if results[vendor][i] == nil {
+			if r.results[vendor][i] == nil {
 				row = append(row, "–")
 				continue
 			}
-			l := lead(results[lpuctl][i], results[vendor][i], outcome.connectedShare)
+			l := lead(r.results[lpuctl][i], r.results[vendor][i], outcome.connectedShare)
 			row = append(row, l.String())
 			if l.mean <= 2*l.err {
-				r.missed = append(r.missed, fmt.Sprintf("%s, load %.1f: %s ahead of %s", c.mix.name, c.load, l, vendor))
+				r.missed = append(r.missed, fmt.Sprintf("%s: %s ahead of %s", c, l, vendor))
 			}
 		}
 		t.add(row...)
 	}
 	for i, c := range cells() {
-		if f := over(results[lpuctl][i], outcome.connectedShare); f.mean < c.published-.5 {
-			r.missed = append(r.missed, fmt.Sprintf("%s, load %.1f: %s connected, %.1f expected", c.mix.name, c.load, f, c.published))
+		if f := over(r.results[lpuctl][i], outcome.connectedShare); f.mean < c.published-.5 {
+			r.missed = append(r.missed, fmt.Sprintf("%s: %s connected, %.1f expected", c, f, c.published))
 		}
 	}
 	r.tables["leads"] = t.String()
 }
 
 // acceptance is what becomes of all that is asked for, in the busiest cell of the 8-ring.
-func (r *report) acceptance(results map[string][][]outcome) {
+func (r *report) acceptance() {
 	t := table{}
 	t.add("Rule (mix small, load 0.9)", "pods accepted, %", "LPUs accepted, %", "multi-LPU pods served connected, %", "fragmentation seen")
 	for _, p := range policies() {
-		o := results[p.name][1]
-		lpus := over(o, func(o outcome) float64 { return float64(o.acceptedLPUs) / float64(o.askedLPUs) })
+		o := r.results[p.name][smallBusy]
 		fragmented := over(o, func(o outcome) float64 { return o.fragmented / float64(o.asked) / 100 })
-		t.add(p.name, over(o, outcome.acceptedShare).String(), lpus.String(), over(o, outcome.servedShare).String(), fmt.Sprintf("%.3f", fragmented.mean))
+		t.add(p.name, over(o, outcome.acceptedShare).String(), over(o, outcome.acceptedLPUShare).String(), over(o, outcome.servedShare).String(),
+			fmt.Sprintf("%.3f", fragmented.mean))
 	}
 	r.tables["acceptance"] = t.String()
 }
@@ -160,17 +167,13 @@ func (r *report) sizes() {
 			continue
 		}
 		row := []string{p.name}
-		for _, at := range []struct {
-			c cell
-			k int
-		}{{cell{small(), 8, .9, 0}, 2}, {cell{small(), 8, .9, 0}, 4}, {cell{sixteen(), 16, .9, 0}, 8}, {cell{sixteen(), 16, .9, 0}, 16}} {
+		for _, at := range []struct{ cell, k int }{{smallBusy, 2}, {smallBusy, 4}, {sixteenBusy, 8}, {sixteenBusy, 16}} {
 			share := func(o outcome) float64 { return float64(o.bySize[at.k][1]) / float64(max(1, o.bySize[at.k][0])) }
-			row = append(row, over(r.runs(at.c, p, false), share).String())
+			row = append(row, over(r.results[p.name][at.cell], share).String())
 		}
 		t.add(row...)
 	}
 	r.tables["sizes"] = t.String()
-	r.say("by size")
 }
 
 // strict is what --require-connected would accept.
@@ -181,9 +184,8 @@ func (r *report) strict() {
 		switch p.name {
 		case "random arc", "first-fit arc", "best-fit arc", lpuctl, "buddy (refuses the rest)":
 			row := []string{p.name}
-			for _, c := range []cell{{small(), 8, .9, 0}, {anyK(), 8, .9, 0}, {sixteen(), 16, .9, 0}} {
-				lpus := func(o outcome) float64 { return float64(o.acceptedLPUs) / float64(o.askedLPUs) }
-				row = append(row, over(r.runs(c, p, true), lpus).String())
+			for _, i := range []int{smallBusy, anyKBusy, sixteenBusy} {
+				row = append(row, over(r.runs(cells()[i], p, true), outcome.acceptedLPUShare).String())
 			}
 			t.add(row...)
 		}
@@ -209,15 +211,15 @@ func (r *report) optimum() {
 		c := newChain(newServer(8), row.mix, row.load)
 		best := c.gain(highest, row.byLPU)
 		value := func(choose chooser) string { return fmt.Sprintf("%.5f", c.gain(choose, row.byLPU)) }
-		own := c.gain(c.following(policy{lpuctl, ours}), row.byLPU)
+		own := c.gain(c.following(ours), row.byLPU)
 		name := fmt.Sprintf("%s, %.1f", row.mix.name, row.load)
 		if row.byLPU {
 			name += ", by LPU"
 		} else if own < best*(1-gapMax) {
 			r.missed = append(r.missed, fmt.Sprintf("%s: %.3f %% below the optimum", name, 100*(1-own/best)))
 		}
-		t.add(name, fmt.Sprintf("%.5f", best), value(lowest), value(average), value(c.following(policy{"", firstFit})),
-			value(c.following(policy{"", bestFit})), fmt.Sprintf("%.5f", own), fmt.Sprintf("%.2f %%", 100*(1-own/best)))
+		t.add(name, fmt.Sprintf("%.5f", best), value(lowest), value(average), value(c.following(firstFit)),
+			value(c.following(bestFit)), fmt.Sprintf("%.5f", own), fmt.Sprintf("%.2f %%", 100*(1-own/best)))
 	}
 	r.tables["optimum"] = t.String()
 	r.say("optimum")
@@ -237,23 +239,19 @@ func (r *report) tried() {
 	t.add("Variant", "small, .9: connected", "ahead of lpuctl", "16-ring, .9: connected", "ahead of lpuctl", "gap to the optimum, no-eight .9")
 	chain := newChain(newServer(8), noEight(), .9)
 	best := chain.gain(highest, false)
-	gap := func(p policy) string {
+	gap := func(p pick) string {
 		return fmt.Sprintf("%.2f %%", 100*(1-chain.gain(chain.following(p), false)/best))
 	}
-	var base [2][]outcome
 	for _, p := range variants {
 		row := []string{p.name}
-		asked := remembered(p)
-		for i, c := range []cell{{small(), 8, .9, 0}, {sixteen(), 16, .9, 0}} {
-			o := r.runs(c, asked, false)
-			if p.name == lpuctl {
-				base[i] = o
-			}
-			row = append(row, over(o, outcome.connectedShare).String(), lead(o, base[i], outcome.connectedShare).String())
+		asked := policy{p.name, remembered(p.pick)}
+		for _, i := range []int{smallBusy, sixteenBusy} {
+			o := r.runs(cells()[i], asked, false)
+			row = append(row, over(o, outcome.connectedShare).String(), lead(o, r.results[lpuctl][i], outcome.connectedShare).String())
 		}
-		t.add(append(row, gap(p))...)
+		t.add(append(row, gap(p.pick))...)
 	}
-	improved := policy{lpuctl, ours}
+	improved := pick(ours)
 	for range 5 {
 		improved = chain.improve(improved)
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // mix is how often each size is asked for.
@@ -62,23 +62,14 @@ func (o outcome) connectedShare() float64 {
 }
 func (o outcome) servedShare() float64   { return float64(o.connected) / float64(max(1, o.multi)) }
 func (o outcome) acceptedShare() float64 { return float64(o.accepted) / float64(max(1, o.asked)) }
+func (o outcome) acceptedLPUShare() float64 {
+	return float64(o.acceptedLPUs) / float64(max(1, o.askedLPUs))
+}
 
-// departures is the pods that run, by when they end.
-type departures []departure
-
+// departure is the end of a pod.
 type departure struct {
 	at   float64
 	lpus set
-}
-
-func (d departures) Len() int           { return len(d) }
-func (d departures) Less(i, j int) bool { return d[i].at < d[j].at }
-func (d departures) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *departures) Push(x any)        { *d = append(*d, x.(departure)) }
-func (d *departures) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	return last
 }
 
 // play runs pods on a server. A pod that does not fit is lost. strict: so is one for which the policy has no
@@ -87,12 +78,15 @@ func play(s *server, p policy, pods []pod, strict bool, seed uint64) outcome {
 	r := rand.New(rand.NewPCG(seed, 2))
 	o := outcome{bySize: map[int][2]int{}}
 	free, now := s.all(), 0.0
-	var running departures
+	var running []departure
 	for i, want := range pods {
 		now += want.after
-		for len(running) > 0 && running[0].at <= now {
-			free |= heap.Pop(&running).(departure).lpus
-		}
+		running = slices.DeleteFunc(running, func(d departure) bool {
+			if d.at <= now {
+				free |= d.lpus
+			}
+			return d.at <= now
+		})
 		var got set
 		if free.size() >= want.size {
 			got = p.pick(s, free, want.size, r)
@@ -106,7 +100,7 @@ func play(s *server, p policy, pods []pod, strict bool, seed uint64) outcome {
 		}
 		if got != 0 {
 			free &^= got
-			heap.Push(&running, departure{now + want.life, got})
+			running = append(running, departure{now + want.life, got})
 		}
 	}
 	return o

@@ -9,7 +9,7 @@ import (
 // What was tried to beat the rule of lpuctl.
 
 // arcBy takes the free arc with the best score, the lowest start of equals, and what lpuctl takes where there is none.
-func arcBy(score func(s *server, free, a set) []int) func(*server, set, int, *rand.Rand) set {
+func arcBy(score func(s *server, free, a set) []int) pick {
 	return func(s *server, free set, k int, r *rand.Rand) set {
 		var best set
 		var bestScore []int
@@ -96,7 +96,7 @@ func scraps(s *server, free set, k int, r *rand.Rand) set {
 // improve is one step of policy improvement: for each set of free LPUs the arc after which, averaged over how often each
 // state with that set free occurs under the policy, the future is worth most. No rule that sees only which LPUs are
 // free is better by more than such steps find.
-func (c *chain) improve(p policy) policy {
+func (c *chain) improve(p pick) pick {
 	values, shares := c.worthOfStates(p)
 	total := map[set]map[set]float64{}
 	for i := range c.states {
@@ -113,7 +113,7 @@ func (c *chain) improve(p policy) policy {
 			}
 		}
 	}
-	return policy{"improved", func(s *server, free set, k int, r *rand.Rand) set {
+	return func(s *server, free set, k int, r *rand.Rand) set {
 		best, most := set(0), 0.0
 		for _, a := range s.arcs(free, k) {
 			if v := total[free][a]; best == 0 || v > most+1e-12 {
@@ -124,11 +124,11 @@ func (c *chain) improve(p policy) policy {
 			return ours(s, free, k, r)
 		}
 		return best
-	}}
+	}
 }
 
-// worthOfStates is the relative value of each state under a policy, and how much of the time it is in it.
-func (c *chain) worthOfStates(p policy) (values, shares []float64) {
+// worthOfStates is the relative value of each state under a rule, and how much of the time it is in it.
+func (c *chain) worthOfStates(p pick) (values, shares []float64) {
 	choose := c.following(p)
 	values, shares = make([]float64, len(c.states)), make([]float64, len(c.states))
 	shares[0] = 1

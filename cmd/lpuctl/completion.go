@@ -1,0 +1,35 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newCompletionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print the completion script of a shell",
+		Long: `completion prints the script by which bash, fish, zsh or powershell completes commands, flags and their values,
+the LPUs of this node among them. Packages install the scripts of the first three. Without a package, in each
+new shell:
+
+  bash         source <(lpuctl completion bash), with the package bash-completion
+  fish         lpuctl completion fish | source
+  zsh          source <(lpuctl completion zsh), after autoload -U compinit && compinit
+  powershell   lpuctl completion powershell | Out-String | Invoke-Expression`,
+		Example: `  source <(lpuctl completion bash)
+  lpuctl completion fish > ~/.config/fish/completions/lpuctl.fish`,
+		Args:                  cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs:             []string{"bash", "fish", "powershell", "zsh"},
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch root := cmd.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.out, true)
+			case "fish":
+				return root.GenFishCompletion(a.out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(a.out)
+			default:
+				return root.GenZshCompletion(a.out)
+			}
+		},
+	}
+}
