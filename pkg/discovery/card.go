@@ -28,7 +28,7 @@ func (l *LPU) reason(severity Severity, id, message, remedy string) {
 // readCard reads one LPU within the card's deadline: first what the kernel's core answers, then what its
 // driver answers, so that a driver that hangs leaves node and place known.
 func (s *scan) readCard(ctx context.Context, c candidate, managements map[Address]*compiledModel) LPU {
-	ctx, cancel := context.WithTimeout(ctx, s.deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
 	lpu := LPU{
 		Name: c.name, Index: c.index, Model: c.model.Name, Address: c.address,
@@ -41,9 +41,9 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 		func(l LPU) LPU { return s.readDriver(l, c.model) },
 	} {
 		before := lpu
-		after, ok := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.deadline, func() LPU { return read(before) })
+		after, ok := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.CardDeadline, func() LPU { return read(before) })
 		if !ok {
-			lpu.fault("read-stalled", fmt.Sprintf("sysfs did not answer within %v", s.deadline),
+			lpu.fault("read-stalled", fmt.Sprintf("sysfs did not answer within %v", s.CardDeadline),
 				"the card or its driver hangs: see dmesg, then reset the card or the server")
 			lpu.Health = HealthUnknown
 			break
@@ -258,7 +258,7 @@ func (s *scan) readManagement(lpu *LPU, m *compiledModel, managements map[Addres
 		return // normal in a virtual machine that was given the user function
 	}
 	lpu.Management = &Management{Address: a}
-	if !s.management {
+	if !s.Management {
 		return
 	}
 	// What is wrong with its nodes is nothing to the LPU: they are only ever handed out on demand.

@@ -43,12 +43,12 @@ func (s *scan) readClass(ctx context.Context, subsystem string) (classDevices, e
 		devices classDevices
 		err     error
 	}
-	a, ok := within(ctx, s.readers, "class "+subsystem, s.deadline, func() answer {
+	a, ok := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() answer {
 		devices, err := s.listClass(path.Join(sysClass, subsystem))
 		return answer{devices, err}
 	})
 	if !ok {
-		return nil, fmt.Errorf("sysfs did not answer within %v", s.deadline)
+		return nil, fmt.Errorf("sysfs did not answer within %v", s.CardDeadline)
 	}
 	return a.devices, a.err
 }

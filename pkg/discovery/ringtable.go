@@ -30,8 +30,9 @@ const ringTableMax = 1 << 20
 // readRingTable finds the ring table and reads it. No table is no problem; one that cannot be used is, and
 // then neighbours are as unknown as without one.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
-	paths := s.ringTables
-	if len(paths) == 0 {
+	paths := []string{s.RingTable}
+	if s.RingTable == "" {
+		paths = nil
 		for _, p := range []string{InstalledRingTable, hyperdexRingTable} {
 			if resolved, err := securejoin.SecureJoin(s.tree.root, p); err == nil {
 				paths = append(paths, resolved)
@@ -43,14 +44,14 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		err  error
 	}
 	for _, p := range paths {
-		a, ok := within(ctx, s.readers, p, s.deadline, func() answer {
+		a, ok := within(ctx, s.readers, p, s.CardDeadline, func() answer {
 			data, err := ReadRingTable(p)
 			return answer{data, err}
 		})
 		if !ok {
-			a.err = fmt.Errorf("%s: does not answer within %v", p, s.deadline)
+			a.err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
 		}
-		if errors.Is(a.err, fs.ErrNotExist) && len(s.ringTables) == 0 {
+		if errors.Is(a.err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}
 		if a.err != nil {

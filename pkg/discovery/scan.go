@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,10 +52,7 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
 	inv, err := newScan(t, options).run(ctx)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	return inv, nil
@@ -64,42 +60,23 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 
 // scan is the state of one Scan.
 type scan struct {
-	tree       *tree
-	models     []*compiledModel
-	deadline   time.Duration
-	management bool
-	classes    map[string]classDevices // by subsystem, of the models that have an LPU here
-	seesDev    bool                    // whether there is a /dev to verify nodes in
-	versions   sync.Map                // driver: what its module says of its version
-	problems   []Finding
-
-	ringTables []string  // asked for by the caller; none: search
-	table      *TableRef // that was read
-	expect     *ring.Table
-	known      map[Address]string
-	unread     map[Address]error // functions of which it cannot be told what they are
-	readers    *readers
+	Options
+	tree     *tree
+	models   []*compiledModel
+	classes  map[string]classDevices // by subsystem, of the models that have an LPU here
+	seesDev  bool                    // whether there is a /dev to verify nodes in
+	versions sync.Map                // driver: what its module says of its version
+	problems []Finding
+	table    *TableRef         // the ring table that was read
+	unread   map[Address]error // functions of which it cannot be told what they are
 }
 
 func newScan(t *tree, options Options) *scan {
-	s := &scan{
-		tree:       t,
-		models:     compile(options.Models),
-		deadline:   cmp.Or(options.CardDeadline, time.Second),
-		management: options.Management,
-		seesDev:    t.exists("dev"),
-		expect:     options.Expect,
-		known:      options.known,
-		readers:    options.readers,
-		unread:     map[Address]error{},
+	options.CardDeadline = cmp.Or(options.CardDeadline, time.Second)
+	if options.readers == nil {
+		options.readers = &readers{}
 	}
-	if s.readers == nil {
-		s.readers = &readers{}
-	}
-	if options.RingTable != "" {
-		s.ringTables = []string{options.RingTable}
-	}
-	return s
+	return &scan{Options: options, tree: t, models: compile(options.Models), seesDev: t.exists("dev"), unread: map[Address]error{}}
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
@@ -112,7 +89,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	lpus, managements := s.members(ctx, addresses)
 	s.readClasses(ctx, lpus)
 	s.readMounts(ctx, lpus)
-	table := s.expect
+	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
 	}
@@ -205,7 +182,7 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 // identify reads the ids of every function, in one goroutine because that is quickest; if anything in
 // there hangs, each in a goroutine of its own, to find out which one it is.
 func (s *scan) identify(ctx context.Context, addresses []Address) []function {
-	all, ok := within(ctx, s.readers, "ids", s.deadline, func() []function {
+	all, ok := within(ctx, s.readers, "ids", s.CardDeadline, func() []function {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
 			functions[i] = s.identifyOne(a)
@@ -217,9 +194,9 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	}
 	functions := make([]function, len(addresses))
 	inParallel(len(addresses), func(i int) {
-		f, ok := within(ctx, s.readers, "ids of "+addresses[i].String(), s.deadline, func() function { return s.identifyOne(addresses[i]) })
+		f, ok := within(ctx, s.readers, "ids of "+addresses[i].String(), s.CardDeadline, func() function { return s.identifyOne(addresses[i]) })
 		if !ok {
-			f = function{address: addresses[i], err: fmt.Errorf("sysfs did not answer within %v", s.deadline)}
+			f = function{address: addresses[i], err: fmt.Errorf("sysfs did not answer within %v", s.CardDeadline)}
 		}
 		functions[i] = f
 	})
@@ -270,7 +247,7 @@ func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
 	s.classes = map[string]classDevices{}
 	for _, m := range modelsOf(lpus) {
 		rules := m.nodes
-		if s.management {
+		if s.Management {
 			rules = slices.Concat(rules, m.managementNodes)
 		}
 		for _, rule := range rules {
@@ -297,7 +274,7 @@ func classProblem(subsystem string, err error) Finding {
 // readMounts finds out which of the models' mounts exist on this machine.
 func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
 	for _, m := range modelsOf(lpus) {
-		mounts, ok := within(ctx, s.readers, "mounts of "+m.Name, s.deadline, func() []Mount {
+		mounts, ok := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() []Mount {
 			seen := slices.Clone(m.Mounts)
 			for i := range seen {
 				seen[i].Present = s.tree.exists(seen[i].HostPath)
@@ -371,50 +348,4 @@ func refuseSharedNodes(lpus []LPU) {
 			owner[n.Path] = &lpus[i]
 		}
 	}
-}
-
-// compiledModel is a model with its ids and rules parsed, once a scan.
-type compiledModel struct {
-	Model
-	entries         []entry
-	subsystems      []string
-	nodes           []nodeRule
-	managementNodes []nodeRule
-	present         []Mount // the model's mounts, with Present as it is on this machine
-}
-
-// compile parses the enabled models. What Validate would refuse matches nothing.
-func compile(models []Model) []*compiledModel {
-	var compiled []*compiledModel
-	for _, m := range models {
-		if !m.IsEnabled() {
-			continue
-		}
-		c := &compiledModel{Model: m, nodes: parseNodeRules(m.Nodes)}
-		if m.Management != nil {
-			c.managementNodes = parseNodeRules(m.Management.Nodes)
-		}
-		for _, match := range m.Match {
-			if len(match.validate()) > 0 {
-				continue
-			}
-			if match.Subsystem != "" {
-				c.subsystems = append(c.subsystems, match.Subsystem)
-				continue
-			}
-			c.entries = append(c.entries, compileEntry(match))
-		}
-		compiled = append(compiled, c)
-	}
-	return compiled
-}
-
-func parseNodeRules(texts []string) []nodeRule {
-	var rules []nodeRule
-	for _, text := range texts {
-		if rule, err := parseNodeRule(strings.TrimSpace(text)); err == nil {
-			rules = append(rules, rule)
-		}
-	}
-	return rules
 }
