@@ -136,9 +136,7 @@ func (a *app) freeLPUs(ctx context.Context, inv *discovery.Inventory, w wish) ([
 	if len(w.available) > 0 {
 		return positions(inv, w.available)
 	}
-	ctx, cancel := context.WithTimeout(ctx, usersLimit)
-	defer cancel()
-	discovery.FindUsers(ctx, a.root, inv)
+	a.findUsers(ctx, inv)
 	return inv.Free(), nil
 }
 

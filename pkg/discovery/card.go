@@ -237,14 +237,13 @@ func (s *scan) readNodes(lpu *LPU, m *compiledModel) {
 	switch {
 	case err != nil:
 		lpu.fault("bad-node", err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
-		return
+	case len(nodes) == 0 && !lpu.Usable: // without a driver there is no node either; one reason with one remedy is enough
+	case len(m.nodes) == 0:
+		lpu.fault("no-node", fmt.Sprintf("model %s does not say where its device node is", m.Name),
+			"give it nodes in the config file, such as class:NAME")
 	case len(nodes) == 0:
-		// Without a driver there is no node either; one reason with one remedy is enough.
-		if lpu.Usable {
-			lpu.fault("no-node", fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
-				"see dmesg for the driver's complaint; reload the driver")
-		}
-		return
+		lpu.fault("no-node", fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
+			"see dmesg for the driver's complaint; reload the driver")
 	}
 	lpu.Nodes = s.verified(lpu, nodes)
 }

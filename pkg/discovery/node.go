@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -111,6 +112,7 @@ func (s *scan) nodes(rules []nodeRule, lpu *LPU) ([]Node, error) {
 			found = append(found, n)
 		}
 		if len(found) > 1 {
+			slices.SortFunc(found, func(a, b Node) int { return strings.Compare(a.Path, b.Path) })
 			return nil, fmt.Errorf("it has %d nodes of %s, and nothing says which is the LPU's: %s and %s",
 				len(found), rule.subsystem(), found[0].Path, found[1].Path)
 		}

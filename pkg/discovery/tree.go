@@ -113,22 +113,13 @@ func (d *directory) head(name string, limit int) ([]byte, error) {
 	// Nearly all attributes are short: a small buffer first.
 	buffer := make([]byte, min(limit, 128))
 	for n := 0; ; buffer = append(buffer, make([]byte, limit-len(buffer))...) {
-		more, err := read(fd, buffer[n:])
-		n += more
+		more, err := retry(func() (int, error) { return unix.Read(fd, buffer[n:]) })
+		n += max(more, 0)
 		if err != nil {
 			return nil, d.fault(name, err)
 		}
 		if n < len(buffer) || n == limit {
 			return buffer[:n], nil
-		}
-	}
-}
-
-func read(fd int, buffer []byte) (int, error) {
-	for {
-		n, err := unix.Read(fd, buffer)
-		if !errors.Is(err, unix.EINTR) {
-			return max(n, 0), err
 		}
 	}
 }
