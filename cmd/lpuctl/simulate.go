@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -31,7 +33,7 @@ Faults, each with the index of an LPU (in order of PCI addresses, before the fau
   lpuctl simulate /tmp/sick --fault unbound@2 --fault recovery@5
   lpuctl simulate /tmp/big --lpus 64 --functions 1000`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, text := range faults {
 				fault, err := simulate.ParseFault(text)
 				if err != nil {
@@ -43,7 +45,16 @@ Faults, each with the index of an LPU (in order of PCI addresses, before the fau
 			if node.Numbers, err = parseNumbers(numbers); err != nil {
 				return err
 			}
+			p := a.progress("PCI functions")
+			node.Progress = func(done, total int) error {
+				p.show(done, total)
+				return cmd.Context().Err()
+			}
 			result, err := node.Write(args[0])
+			p.clear()
+			if errors.Is(err, context.Canceled) {
+				return fmt.Errorf("interrupted: the simulated node in %s is not complete", args[0])
+			}
 			if err != nil {
 				return err
 			}
