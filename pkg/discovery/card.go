@@ -180,7 +180,12 @@ func (s *scan) readDriverVersion(driver string) string {
 // /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
 // a switch's upstream port, its downstream port, the function. Without a switch only the root port is between.
 func (s *scan) place(a Address) (root string, upstream *Address) {
-	real, err := s.tree.follow(pciDevices, a.String())
+	dir, err := s.tree.open(pciDevices)
+	if err != nil {
+		return "", nil
+	}
+	defer dir.close()
+	real, err := dir.follow(pciDevices, a.String())
 	if err != nil {
 		return "", nil
 	}

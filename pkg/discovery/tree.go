@@ -215,18 +215,8 @@ func (d *directory) names() ([]string, error) {
 // isAbsent tells a file that is not there from one that cannot be read.
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// follow returns where the link dir/name leads, as a path below the root. The kernel's links in sysfs are
-// relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
-func (t *tree) follow(dir, name string) (string, error) {
-	d, err := t.open(dir)
-	if err != nil {
-		return "", err
-	}
-	defer d.close()
-	return d.follow(dir, name)
-}
-
-// follow is tree.follow for a directory that is open already; dir is its path below the root.
+// follow returns where the link dir/name leads, as a path below the root; dir is the path of d below the root. The kernel's
+// links in sysfs are relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
 func (d *directory) follow(dir, name string) (string, error) {
 	target, err := d.link(name)
 	if err != nil {

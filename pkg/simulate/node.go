@@ -54,7 +54,7 @@ func (n Node) Write(dir string) (Result, error) {
 }
 
 func (n Node) server() (*server, error) {
-	p, err := find("profile", n.Profile, profiles(), func(p *profile) string { return p.Name })
+	p, err := find("profile", n.Profile, Profiles(), func(p *Profile) string { return p.Name })
 	if err != nil {
 		return nil, err
 	}
