@@ -39,9 +39,9 @@ usable if it is not, its place in the PCI tree, and what pci.ids and its vital p
 			}
 			a.findUsers(cmd.Context(), inv)
 			silencePCINames()
-			details, gap := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
-			if gap != "" {
-				a.log.Info("describe", "lpu", l.Name, "left out", gap)
+			details, err := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
+			if err != nil {
+				a.log.Info("describe", "lpu", l.Name, "left out", err)
 			}
 			if f != formatTable {
 				return writeDocument(a.out, f, struct {

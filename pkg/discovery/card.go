@@ -18,6 +18,12 @@ func (l *LPU) fault(id, message, remedy string) {
 
 func (l *LPU) warn(id, message, remedy string) { l.reason(SeverityWarning, id, message, remedy) }
 
+// stalled adds that reading the LPU was given up on: nobody knows how it is.
+func (l *LPU) stalled(err error) {
+	l.fault("read-stalled", err.Error(), "the card or its driver hangs: see dmesg, then reset the card or the server")
+	l.Health = HealthUnknown
+}
+
 func (l *LPU) reason(severity Severity, id, message, remedy string) {
 	// Clipped, because a read that was given up on may still be appending to a copy of this LPU.
 	l.Reasons = append(slices.Clip(l.Reasons), Finding{
@@ -41,11 +47,9 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 		func(l LPU) LPU { return s.readDriver(l, c.model) },
 	} {
 		before := lpu
-		after, ok := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.CardDeadline, func() LPU { return read(before) })
-		if !ok {
-			lpu.fault("read-stalled", fmt.Sprintf("sysfs did not answer within %v", s.CardDeadline),
-				"the card or its driver hangs: see dmesg, then reset the card or the server")
-			lpu.Health = HealthUnknown
+		after, err := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.CardDeadline, func() (LPU, error) { return read(before), nil })
+		if err != nil {
+			lpu.stalled(err)
 			break
 		}
 		lpu = after

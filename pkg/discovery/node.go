@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,23 +36,8 @@ func (r nodeRule) accepts(d classDevice) bool {
 	return r.kind != "drm" || strings.HasPrefix(d.name, "renderD")
 }
 
-// readClass lists sys/class/SUBSYSTEM. Its entries are links to the class devices, whose path says which
+// listClass lists a directory of sys/class. Its entries are links to the class devices, whose path says which
 // PCI function they belong to. A class that is not there has no devices.
-func (s *scan) readClass(ctx context.Context, subsystem string) (classDevices, error) {
-	type answer struct {
-		devices classDevices
-		err     error
-	}
-	a, ok := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() answer {
-		devices, err := s.listClass(path.Join(sysClass, subsystem))
-		return answer{devices, err}
-	})
-	if !ok {
-		return nil, fmt.Errorf("sysfs did not answer within %v", s.CardDeadline)
-	}
-	return a.devices, a.err
-}
-
 func (s *scan) listClass(class string) (classDevices, error) {
 	dir, err := s.tree.open(class)
 	if isAbsent(err) {

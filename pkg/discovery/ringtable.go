@@ -39,26 +39,19 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 			}
 		}
 	}
-	type answer struct {
-		data []byte
-		err  error
-	}
 	for _, p := range paths {
-		a, ok := within(ctx, s.readers, p, s.CardDeadline, func() answer {
-			data, err := ReadRingTable(p)
-			return answer{data, err}
-		})
-		if !ok {
-			a.err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
-		}
-		if errors.Is(a.err, fs.ErrNotExist) && s.RingTable == "" {
+		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return ReadRingTable(p) })
+		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}
-		if a.err != nil {
-			s.problem(unusableTable(p, a.err))
+		if errors.Is(err, errStalled) {
+			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
+		}
+		if err != nil {
+			s.problem(unusableTable(p, err))
 			return nil
 		}
-		table, findings := ring.Parse(a.data)
+		table, findings := ring.Parse(data)
 		s.problems = append(s.problems, tableProblems(p, findings)...)
 		if ring.HasErrors(findings) {
 			return nil
@@ -175,8 +168,7 @@ func missingLPU(c candidate) LPU {
 	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: []Finding{}}
 	if c.err != nil {
 		l.Absent = false
-		l.fault("read-stalled", c.err.Error(), "the card or its driver hangs: see dmesg, then reset the card or the server")
-		l.Health = HealthUnknown
+		l.stalled(c.err)
 		return l
 	}
 	if c.known {

@@ -63,7 +63,7 @@ type scan struct {
 	Options
 	tree     *tree
 	models   []*compiledModel
-	classes  map[string]classDevices // by subsystem, of the models that have an LPU here
+	classes  map[string]classDevices // by subsystem, those that were read
 	seesDev  bool                    // whether there is a /dev to verify nodes in
 	versions sync.Map                // driver: what its module says of its version
 	problems []Finding
@@ -76,7 +76,10 @@ func newScan(t *tree, options Options) *scan {
 	if options.readers == nil {
 		options.readers = &readers{}
 	}
-	return &scan{Options: options, tree: t, models: compile(options.Models), seesDev: t.exists("dev"), unread: map[Address]error{}}
+	return &scan{
+		Options: options, tree: t, models: compile(options.Models), seesDev: t.exists("dev"),
+		classes: map[string]classDevices{}, unread: map[Address]error{},
+	}
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
@@ -182,21 +185,21 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 // identify reads the ids of every function, in one goroutine because that is quickest; if anything in
 // there hangs, each in a goroutine of its own, to find out which one it is.
 func (s *scan) identify(ctx context.Context, addresses []Address) []function {
-	all, ok := within(ctx, s.readers, "ids", s.CardDeadline, func() []function {
+	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
 			functions[i] = s.identifyOne(a)
 		}
-		return functions
+		return functions, nil
 	})
-	if ok {
+	if err == nil {
 		return all
 	}
 	functions := make([]function, len(addresses))
 	inParallel(len(addresses), func(i int) {
-		f, ok := within(ctx, s.readers, "ids of "+addresses[i].String(), s.CardDeadline, func() function { return s.identifyOne(addresses[i]) })
-		if !ok {
-			f = function{address: addresses[i], err: fmt.Errorf("sysfs did not answer within %v", s.CardDeadline)}
+		f, err := within(ctx, s.readers, "ids of "+addresses[i].String(), s.CardDeadline, func() (function, error) { return s.identifyOne(addresses[i]), nil })
+		if err != nil {
+			f = function{address: addresses[i], err: err}
 		}
 		functions[i] = f
 	})
@@ -208,11 +211,7 @@ func (s *scan) subsystemMembers(ctx context.Context) map[Address]*compiledModel 
 	members := map[Address]*compiledModel{}
 	for _, m := range s.models {
 		for _, subsystem := range m.subsystems {
-			devices, err := s.readClass(ctx, subsystem)
-			if err != nil {
-				s.problem(classProblem(subsystem, err))
-			}
-			for a := range devices {
+			for a := range s.class(ctx, subsystem) {
 				if members[a] == nil {
 					members[a] = m
 				}
@@ -244,44 +243,48 @@ func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*c
 
 // readClasses lists the class devices that the node rules of the LPUs found need.
 func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
-	s.classes = map[string]classDevices{}
 	for _, m := range modelsOf(lpus) {
 		rules := m.nodes
 		if s.Management {
 			rules = slices.Concat(rules, m.managementNodes)
 		}
 		for _, rule := range rules {
-			subsystem := rule.subsystem()
-			if _, known := s.classes[subsystem]; known || subsystem == "" {
-				continue
+			if subsystem := rule.subsystem(); subsystem != "" {
+				s.class(ctx, subsystem)
 			}
-			devices, err := s.readClass(ctx, subsystem)
-			if err != nil {
-				s.problem(classProblem(subsystem, err))
-			}
-			s.classes[subsystem] = devices
 		}
 	}
 }
 
-func classProblem(subsystem string, err error) Finding {
-	return Finding{
-		Severity: SeverityError, ID: "unreadable-class", Subject: path.Join("/", sysClass, subsystem),
-		Message: err.Error(), Remedy: "LPUs of this class are not seen until it can be read: check that sysfs is mounted whole",
+// class lists the devices of sys/class/SUBSYSTEM, once a scan.
+func (s *scan) class(ctx context.Context, subsystem string) classDevices {
+	if devices, known := s.classes[subsystem]; known {
+		return devices
 	}
+	devices, err := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
+		return s.listClass(path.Join(sysClass, subsystem))
+	})
+	if err != nil {
+		s.problem(Finding{
+			Severity: SeverityError, ID: "unreadable-class", Subject: path.Join("/", sysClass, subsystem),
+			Message: err.Error(), Remedy: "LPUs of this class are not seen until it can be read: check that sysfs is mounted whole",
+		})
+	}
+	s.classes[subsystem] = devices
+	return devices
 }
 
 // readMounts finds out which of the models' mounts exist on this machine.
 func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
 	for _, m := range modelsOf(lpus) {
-		mounts, ok := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() []Mount {
+		mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
 			seen := slices.Clone(m.Mounts)
 			for i := range seen {
 				seen[i].Present = s.tree.exists(seen[i].HostPath)
 			}
-			return seen
+			return seen, nil
 		})
-		if !ok {
+		if err != nil {
 			s.problem(Finding{
 				Severity: SeverityWarning, ID: "mount-stalled", Subject: m.Name,
 				Message: fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts),
