@@ -52,7 +52,10 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
 	inv, err := newScan(t, options).run(ctx)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return inv, nil
