@@ -37,7 +37,9 @@ usable if it is not, its place in the PCI tree, and what pci.ids and its vital p
 			if err != nil {
 				return &exitError{code: exitFailed, err: err, hint: "see lpuctl list"}
 			}
+			known := len(inv.Problems)
 			a.findUsers(cmd.Context(), inv)
+			a.report(inv.Problems[known:]) // that there may be users it cannot see
 			silencePCINames()
 			details, err := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
 			if err != nil {
@@ -145,16 +147,11 @@ func pathText(path []discovery.Address) string {
 	return strings.Join(names, " > ")
 }
 
-// completeLPU offers the names of this node's LPUs for a command's one argument.
+// completeLPU offers the names of this node's LPUs for a command's one argument, or for a flag of a command that has none.
 func (a *app) completeLPU(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeLPUFlag offers them for a flag.
-func (a *app) completeLPUFlag(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
 }
 
