@@ -150,9 +150,7 @@ func (a *app) freeLPUs(ctx context.Context, inv *discovery.Inventory, w wish) ([
 	if w.available != nil {
 		return withNodes(inv, w.available)
 	}
-	ctx, cancel := context.WithTimeout(ctx, usersLimit)
-	defer cancel()
-	discovery.FindUsers(ctx, a.root, inv)
+	a.findUsers(ctx, inv)
 	return inv.Free(), nil
 }
 

@@ -51,7 +51,7 @@ no LPU.`,
 	specFlags(cmd, &o)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout")
-	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUFlag)
+	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPU)
 	return cmd
 }
 

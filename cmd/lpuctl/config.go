@@ -19,6 +19,7 @@ const (
 	defaultConfigFile = "/etc/lpuctl/config.yaml"
 	smallFileMax      = 1 << 20 // bytes; such a file has a few hundred
 	specDirVariable   = "LPUCTL_SPEC_DIR"
+	ringTableVariable = "LPUCTL_RING_TABLE"
 )
 
 // Config is the effective configuration: built-in values, under the config file's, under the environment's
@@ -89,15 +90,16 @@ func (a *app) loadConfig() error {
 // override lays the environment and the flags over the file.
 func (a *app) override(c *Config) {
 	c.overrides = map[string]string{}
-	if dir, ok := a.env(specDirVariable); ok && dir != "" {
-		c.CDI.SpecDir, c.overrides["cdi.specDir"] = dir, "environment "+specDirVariable
+	set := func(path string, value *string, to, origin string) {
+		if to != "" {
+			*value, c.overrides[path] = to, origin
+		}
 	}
-	if a.specDir != "" {
-		c.CDI.SpecDir, c.overrides["cdi.specDir"] = a.specDir, "flag --spec-dir"
-	}
-	if a.ringTable != "" {
-		c.overrides["ring.table"] = "flag --ring-table"
-	}
+	specDir, _ := a.env(specDirVariable)
+	set("cdi.specDir", &c.CDI.SpecDir, specDir, "environment "+specDirVariable)
+	set("cdi.specDir", &c.CDI.SpecDir, a.specDir, "flag --spec-dir")
+	table, _ := a.env(ringTableVariable)
+	set("ring.table", &c.Ring.Table, table, "environment "+ringTableVariable)
 }
 
 // readSmallFile reads a regular file of bounded size: a config file or a ring table.

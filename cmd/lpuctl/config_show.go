@@ -113,7 +113,7 @@ func newConfigCheckCommand(a *app) *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a config file, by default this node's",
 		Long: `check reads a config file and reports everything that is wrong with it, with file and line.
-The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read or is not YAML.`,
+The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read.`,
 		Example: `  lpuctl config check
   lpuctl config check ./config.yaml -o json`,
 		Args:              cobra.MaximumNArgs(1),

@@ -21,8 +21,8 @@ func newDescribeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe LPU",
 		Short: "Show everything about one LPU",
-		Long: `describe shows one LPU, named by name, index or PCI address: what list shows, why it is not usable
-if it is not, its place in the PCI tree, and what pci.ids and its vital product data say of it.`,
+		Long: `describe shows one LPU, named by name, index or PCI address: what list shows and who uses it, why it is not
+usable if it is not, its place in the PCI tree, and what pci.ids and its vital product data say of it.`,
 		Example: `  lpuctl describe lpu0
   lpuctl describe 0000:b1:00.1
   lpuctl describe 3 -o yaml`,
@@ -37,10 +37,13 @@ if it is not, its place in the PCI tree, and what pci.ids and its vital product 
 			if err != nil {
 				return &exitError{code: exitFailed, err: err, hint: "see lpuctl list"}
 			}
+			known := len(inv.Problems)
+			a.findUsers(cmd.Context(), inv)
+			a.report(inv.Problems[known:]) // that there may be users it cannot see
 			silencePCINames()
-			details, gap := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
-			if gap != "" {
-				a.log.Info("describe", "lpu", l.Name, "left out", gap)
+			details, err := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
+			if err != nil {
+				a.log.Info("describe", "lpu", l.Name, "left out", err)
 			}
 			if f != formatTable {
 				return writeDocument(a.out, f, struct {
@@ -79,7 +82,9 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 	line("Name", l.Name)
 	line("Model", l.Model)
 	line("PCI address", l.Address.String())
-	line("PCI ids", fmt.Sprintf("%s:%s, subsystem %s:%s", l.Vendor, l.Device, l.Subvendor, l.Subdevice))
+	if l.Vendor != "" {
+		line("PCI ids", fmt.Sprintf("%s:%s, subsystem %s:%s", l.Vendor, l.Device, l.Subvendor, l.Subdevice))
+	}
 	line("PCI name", strings.TrimSpace(d.VendorName+" "+d.ProductName))
 	line("Board", strings.TrimSpace(d.Board+" "+d.PartNumber))
 	line("Serial", cmp.Or(l.Serial, d.BoardSerial))
@@ -89,18 +94,23 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 		line("Node", describeNode(n))
 	}
 	line("Management", managementText(l.Management))
-	line("NUMA node", number(l.NUMANode))
+	line("NUMA node", optional(l.NUMANode))
 	line("PCIe root", l.PCIeRoot)
 	line("PCI path", pathText(d.Path))
-	line("Switch", addressText(l.Switch))
+	line("Switch", optional(l.Switch))
 	if l.Link != nil {
-		line("Link", fmt.Sprintf("%s (at most %.1fGT/s x%d)", l.Link, l.Link.MaxSpeedGTs, l.Link.MaxWidth))
+		line("Link", fmt.Sprintf("%s (at most %s)", l.Link, l.Link.Most()))
 	}
-	line("IOMMU group", number(l.IOMMUGroup))
+	line("IOMMU group", optional(l.IOMMUGroup))
 	for _, m := range l.Mounts {
 		line("Mount", describeMount(m))
 	}
-	line("Health", string(l.Health))
+	line("Ring", ringText(l.Ring))
+	line("Neighbours", neighboursText(l.Ring))
+	for _, u := range l.Users {
+		line("Used by", userText(u))
+	}
+	line("Health", healthText(l))
 	if err := tw.Flush(); err != nil {
 		return err
 	}
@@ -137,16 +147,11 @@ func pathText(path []discovery.Address) string {
 	return strings.Join(names, " > ")
 }
 
-// completeLPU offers the names of this node's LPUs for a command's one argument.
+// completeLPU offers the names of this node's LPUs for a command's one argument, or for a flag of a command that has none.
 func (a *app) completeLPU(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeLPUFlag offers them for a flag.
-func (a *app) completeLPUFlag(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,9 +34,7 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), usersLimit)
-			defer cancel()
-			discovery.FindUsers(ctx, a.root, inv)
+			a.findUsers(cmd.Context(), inv)
 			if err := a.writeInventory(inv, f); err != nil {
 				return err
 			}
@@ -51,6 +48,13 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
 	return cmd
+}
+
+// findUsers fills in who uses the LPUs, as far as that can be told in time.
+func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
+	ctx, cancel := context.WithTimeout(ctx, usersLimit)
+	defer cancel()
+	discovery.FindUsers(ctx, a.root, inv)
 }
 
 // whyUnusable is what is wrong with the machine, and for each LPU that is not usable the first reason.
@@ -86,9 +90,9 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 	}
 	var rows [][]string
 	for _, l := range inv.LPUs {
-		row := []string{l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), number(l.NUMANode), linkText(l.Link), ringText(l.Ring), healthText(&l), usersText(l.Users)}
+		row := []string{l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), optional(l.NUMANode), optional(l.Link), ringText(l.Ring), healthText(&l), usersText(l.Users)}
 		if f == formatWide {
-			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, addressText(l.Switch), number(l.IOMMUGroup), managementText(l.Management), reasonText(l.Reasons))
+			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, optional(l.Switch), optional(l.IOMMUGroup), managementText(l.Management), reasonText(l.Reasons))
 		}
 		rows = append(rows, row)
 	}
@@ -103,25 +107,12 @@ func nodeNames(nodes []discovery.Node) string {
 	return strings.Join(names, ",")
 }
 
-func number(n *int) string {
-	if n == nil {
+// optional is what the kernel says, or nothing.
+func optional[T any](value *T) string {
+	if value == nil {
 		return ""
 	}
-	return strconv.Itoa(*n)
-}
-
-func linkText(l *discovery.Link) string {
-	if l == nil {
-		return ""
-	}
-	return l.String()
-}
-
-func addressText(a *discovery.Address) string {
-	if a == nil {
-		return ""
-	}
-	return a.String()
+	return fmt.Sprint(*value)
 }
 
 // healthText is the health, or that there is nothing that could have any.
@@ -151,16 +142,20 @@ func usersText(users []discovery.User) string {
 	if len(users) == 0 {
 		return ""
 	}
-	u := users[0]
+	text := userText(users[0])
+	if len(users) > 1 {
+		text += fmt.Sprintf(" +%d", len(users)-1)
+	}
+	return text
+}
+
+func userText(u discovery.User) string {
 	text := fmt.Sprintf("%s(%d)", u.Command, u.PID)
 	switch {
 	case u.Pod != "":
 		text += " pod " + u.Pod
 	case u.Container != "":
 		text += " container " + u.Container[:12]
-	}
-	if len(users) > 1 {
-		text += fmt.Sprintf(" +%d", len(users)-1)
 	}
 	return text
 }

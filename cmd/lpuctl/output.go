@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 )
 
@@ -93,4 +96,44 @@ func writeTable(w io.Writer, header []string, rows [][]string) error {
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	return tw.Flush()
+}
+
+// progress shows people how much of a long job is done.
+type progress struct {
+	out   io.Writer
+	what  string
+	next  time.Time // when it is shown again
+	shown bool
+}
+
+// progress begins a job. It is shown on a terminal only, unless people asked for quiet, and from the third second on.
+func (a *app) progress(what string) *progress {
+	p := &progress{out: io.Discard, what: what, next: time.Now().Add(2 * time.Second)}
+	if !a.quiet && isTerminal(a.err) {
+		p.out = a.err
+	}
+	return p
+}
+
+func (p *progress) show(done, total int) {
+	if now := time.Now(); !now.Before(p.next) {
+		fmt.Fprintf(p.out, "\r%d of %d %s", done, total, p.what)
+		p.next, p.shown = now.Add(100*time.Millisecond), true
+	}
+}
+
+// clear takes it away again.
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }

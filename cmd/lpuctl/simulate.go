@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -15,6 +17,7 @@ func newSimulateCommand(a *app) *cobra.Command {
 	var node simulate.Node
 	var faults []string
 	var numbers string
+	help, profiles, faultNames := kinds()
 	cmd := &cobra.Command{
 		Use:   "simulate DIR",
 		Short: "Write a simulated node; any command then runs on it with --root DIR",
@@ -22,16 +25,13 @@ func newSimulateCommand(a *app) *cobra.Command {
 device nodes (real ones, where the caller may make them) and what the software installs. DIR must be empty
 or not exist.
 
-Profiles:
-` + profileHelp() + `
-Faults, each with the index of an LPU (in order of PCI addresses, before the faults):
-` + faultHelp(),
+` + help,
 		Example: `  lpuctl simulate /tmp/node
   lpuctl --root /tmp/node list
   lpuctl simulate /tmp/sick --fault unbound@2 --fault recovery@5
   lpuctl simulate /tmp/big --lpus 64 --functions 1000`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, text := range faults {
 				fault, err := simulate.ParseFault(text)
 				if err != nil {
@@ -43,7 +43,16 @@ Faults, each with the index of an LPU (in order of PCI addresses, before the fau
 			if node.Numbers, err = parseNumbers(numbers); err != nil {
 				return err
 			}
+			p := a.progress("PCI functions")
+			node.Progress = func(done, total int) error {
+				p.show(done, total)
+				return cmd.Context().Err()
+			}
 			result, err := node.Write(args[0])
+			p.clear()
+			if errors.Is(err, context.Canceled) {
+				return fmt.Errorf("interrupted: the simulated node in %s is not complete", args[0])
+			}
 			if err != nil {
 				return err
 			}
@@ -63,8 +72,8 @@ Faults, each with the index of an LPU (in order of PCI addresses, before the fau
 	f.IntVar(&node.Functions, "functions", 0, "`NUMBER` of PCI functions of the whole tree (default: what the profile needs)")
 	f.StringArrayVar(&faults, "fault", nil, "break something: `NAME@INDEX` (repeatable)")
 	f.StringVar(&numbers, "numbers", "", "give every LPU node these device numbers, `MAJOR:MINOR`; 10:229 (fuse) can really be opened")
-	complete(cmd, "profile", profileNames()...)
-	complete(cmd, "fault", faultNames()...)
+	complete(cmd, "profile", profiles...)
+	complete(cmd, "fault", faultNames...)
 	for _, number := range []string{"lpus", "functions", "numbers"} {
 		complete(cmd, number)
 	}
@@ -92,34 +101,18 @@ func parseNumbers(text string) (*simulate.Numbers, error) {
 	return &simulate.Numbers{Major: uint32(ma), Minor: uint32(mi)}, nil
 }
 
-func profileHelp() string {
+// kinds is the help on profiles and faults, and what completion offers of each.
+func kinds() (help string, profiles, faults []string) {
 	var b strings.Builder
+	b.WriteString("Profiles:\n")
 	for _, p := range simulate.Profiles() {
 		fmt.Fprintf(&b, "  %-14s %s\n", p.Name, p.Summary)
+		profiles = append(profiles, p.Name)
 	}
-	return b.String()
-}
-
-func faultHelp() string {
-	var b strings.Builder
+	b.WriteString("\nFaults, each with the index of an LPU (in order of PCI addresses, before the faults):")
 	for _, k := range simulate.FaultKinds() {
-		fmt.Fprintf(&b, "  %-14s %s\n", k.Name, k.Summary)
+		fmt.Fprintf(&b, "\n  %-14s %s", k.Name, k.Summary)
+		faults = append(faults, k.Name+"@0")
 	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-func profileNames() []string {
-	var names []string
-	for _, p := range simulate.Profiles() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-func faultNames() []string {
-	var names []string
-	for _, k := range simulate.FaultKinds() {
-		names = append(names, k.Name+"@0")
-	}
-	return names
+	return b.String(), profiles, faults
 }

@@ -36,10 +36,16 @@ known: then the LPUs are drawn by switch and NUMA node only.`,
 				return err
 			}
 			a.report(inv.Problems)
+			isDocument := f == formatJSON || f == formatYAML
+			if len(inv.LPUs) > 0 || isDocument {
+				if err := a.drawTopology(inv, f); err != nil {
+					return err
+				}
+			}
 			if len(inv.LPUs) == 0 {
 				return noLPU(a.root)
 			}
-			return a.drawTopology(inv, f)
+			return nil
 		},
 	}
 	a.ringTableFlag(cmd)
@@ -115,10 +121,10 @@ func (p *plan) text() string {
 		b.WriteString("\n")
 	}
 	if len(p.loose) > 0 {
-		b.WriteString("not on a ring:\n")
 		if p.inv.RingTable == nil {
-			b.Reset()
 			b.WriteString("no ring table: which LPUs are neighbours is not known (see lpuctl ring install)\n")
+		} else {
+			b.WriteString("not on a ring:\n")
 		}
 		for _, name := range p.loose {
 			fmt.Fprintf(&b, "  %s\n", p.label(name))
@@ -147,14 +153,11 @@ func (p *plan) ladder(b *strings.Builder, r discovery.Ring) {
 		a := r.Members[row]
 		other := n - 1 - row // on the right side; the same as row at the foot of an odd ring
 		if other == row {
-			fmt.Fprintf(b, "  %s\n", p.label(a))
+			fmt.Fprintf(b, "  %s %s┘\n", p.label(a), strings.Repeat("─", max(0, width+10-len(p.label(a)))))
 			continue
 		}
 		joint := " "
-		switch {
-		case row == 0 && r.Closed && n > 2:
-			joint = "─"
-		case other == row+1:
+		if row == 0 && r.Closed || other == row+1 {
 			joint = "─"
 		}
 		cable := strings.Repeat(joint, 8)

@@ -24,7 +24,7 @@ func (p *plan) matrix(w io.Writer) error {
 		for j := range p.inv.LPUs {
 			row = append(row, p.relation(from, &p.inv.LPUs[j]))
 		}
-		rows = append(rows, append(row, number(from.NUMANode), addressText(from.Switch)))
+		rows = append(rows, append(row, optional(from.NUMANode), optional(from.Switch)))
 	}
 	if err := writeTable(w, header, rows); err != nil {
 		return err
@@ -34,7 +34,7 @@ X     itself
 Rn    over n cables of the ring; R1 are neighbours
 PSW   no way over the ring; same PCIe switch
 NODE  no way over the ring; same NUMA node
-SYS   no way over the ring; across NUMA nodes
+SYS   no way over the ring; across NUMA nodes, or nobody knows
 `)
 	return err
 }
@@ -101,7 +101,7 @@ func (p *plan) dot() string {
 	var b strings.Builder
 	b.WriteString("graph lpus {\n  layout=circo; node [shape=box, style=\"rounded,filled\"];\n")
 	for _, l := range p.inv.LPUs {
-		fmt.Fprintf(&b, "  %s [label=\"%s\\n%s\", fillcolor=\"%s\"];\n", l.Name, l.Name, l.Address, fill(&l))
+		fmt.Fprintf(&b, "  %s [label=\"%s\\n%s\\n%s\", fillcolor=\"%s\"];\n", l.Name, l.Name, l.Address, p.place(&l), fill(&l))
 	}
 	for _, r := range p.inv.Rings {
 		cables(r, func(from, to string) {
@@ -127,29 +127,56 @@ func fill(l *discovery.LPU) string {
 	return "#ffb3b3"
 }
 
-// svg draws each ring as a circle, and LPUs on none in a row below.
+// place is the NUMA node and the switch of an LPU, as far as they are known.
+func (p *plan) place(l *discovery.LPU) string {
+	place := p.switchName(l)
+	if l.NUMANode != nil {
+		place = strings.TrimSpace(fmt.Sprintf("NUMA %d %s", *l.NUMANode, place))
+	}
+	return place
+}
+
+// Sizes in the SVG, in pixels: an LPU, the space between two, what a switch is in words.
+const (
+	boxWidth, boxHeight     = 92.0, 46.0
+	gap                     = 24.0
+	legendWidth, lineHeight = 230.0, 16.0
+)
+
+// svg draws each ring as a circle, as many in a row as there are rows; then LPUs on none, and what the switches are.
 func (p *plan) svg() string {
-	const box, gap = 92.0, 24.0
 	var body strings.Builder
-	width, y := 0.0, gap
-	for _, r := range p.inv.Rings {
-		radius := max(150, float64(len(r.Members))*(box+gap)/(2*math.Pi))
-		side := 2*radius + box + gap
-		p.circle(&body, r, side/2+gap, y+side/2, radius)
-		width, y = max(width, side+2*gap), y+side+gap
+	x, y, width, height := gap, gap, 0.0, 0.0 // of the next ring, of all, of this row
+	inRow := int(math.Ceil(math.Sqrt(float64(len(p.inv.Rings)))))
+	for i, r := range p.inv.Rings {
+		if i > 0 && i%inRow == 0 {
+			x, y, height = gap, y+height, 0
+		}
+		radius := max(150, float64(len(r.Members))*(boxWidth+gap)/(2*math.Pi))
+		side := 2*radius + boxWidth + gap
+		p.circle(&body, r, x+side/2, y+side/2, radius)
+		x, height = x+side, max(height, side)
+		width = max(width, x)
 	}
+	y += height
 	for i, name := range p.loose {
-		x := gap + box/2 + float64(i%8)*(box+gap)
-		p.box(&body, name, x, y+box/4+float64(i/8)*(box/2+gap))
-		width = max(width, x+box/2+gap)
+		column, row := float64(i%8), float64(i/8)
+		p.box(&body, name, gap+boxWidth/2+column*(boxWidth+gap), y+boxHeight/2+row*(boxHeight+gap))
+		width = max(width, gap+(column+1)*(boxWidth+gap))
 	}
-	if len(p.loose) > 0 {
-		y += float64((len(p.loose)+7)/8) * (box/2 + gap)
+	y += float64((len(p.loose)+7)/8) * (boxHeight + gap)
+	width = max(width, gap+legendWidth)
+	columns := int(width / legendWidth)
+	for i, s := range p.switches {
+		if i%columns == 0 {
+			y += lineHeight
+		}
+		fmt.Fprintf(&body, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"start\">S%d: PCIe switch %s</text>\n", gap+float64(i%columns)*legendWidth, y, i, s)
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="12" text-anchor="middle">
 <rect width="100%%" height="100%%" fill="white"/>
 %s</svg>
-`, width, y, body.String())
+`, width, y+gap, body.String())
 }
 
 func (p *plan) circle(b *strings.Builder, r discovery.Ring, x, y, radius float64) {
@@ -168,17 +195,15 @@ func (p *plan) circle(b *strings.Builder, r discovery.Ring, x, y, radius float64
 	for _, name := range r.Members {
 		p.box(b, name, at[name][0], at[name][1])
 	}
-	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"16\">%s</text>\n<text x=\"%.1f\" y=\"%.1f\" fill=\"#57606a\">%s</text>\n",
-		x, y, r.ID, x, y+20, ringTitle(r))
+	// The cable of a ring of two passes behind the text.
+	const halo = `stroke="white" stroke-width="10" paint-order="stroke"`
+	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"16\" %s>%s</text>\n<text x=\"%.1f\" y=\"%.1f\" fill=\"#57606a\" %s>%s</text>\n",
+		x, y, halo, r.ID, x, y+20, halo, ringTitle(r))
 }
 
 func (p *plan) box(b *strings.Builder, name string, x, y float64) {
 	l := p.byName[name]
-	place := p.switchName(l)
-	if l.NUMANode != nil {
-		place = strings.TrimSpace(fmt.Sprintf("NUMA %d %s", *l.NUMANode, place))
-	}
 	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"92\" height=\"46\" rx=\"8\" fill=\"%s\" stroke=\"#57606a\"/>\n", x-46, y-23, fill(l))
 	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n", x, y-8, name)
-	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"11\">%s</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"11\">%s</text>\n", x, y+6, l.Address, x, y+19, place)
+	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"11\">%s</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"11\">%s</text>\n", x, y+6, l.Address, x, y+19, p.place(l))
 }

@@ -45,7 +45,7 @@ func notAnAddress(text string) error {
 	return fmt.Errorf("%q is not a PCI address (expected a form like 0000:b1:00.1)", text)
 }
 
-func parseHex[T uint8 | uint16 | uint32](digits string, bits int) (T, error) {
+func parseHex[T uint8 | uint32](digits string, bits int) (T, error) {
 	v, err := strconv.ParseUint(digits, 16, bits)
 	return T(v), err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -281,16 +282,16 @@ func TestAPathRule(t *testing.T) {
 func TestDescribeDoesNotReadHugeFiles(t *testing.T) {
 	root := unpack(t, u55c)
 	inv := scanOf(t, root, captureModels())
-	if d, gap := Describe(context.Background(), root, &inv.LPUs[0], time.Minute); len(d.Path) != 4 || d.BoardSerial != "HXSIM0000" {
-		t.Errorf("%+v, %s", d, gap)
+	if d, err := Describe(context.Background(), root, &inv.LPUs[0], time.Minute); err != nil || len(d.Path) != 4 || d.BoardSerial != "HXSIM0000" {
+		t.Errorf("%+v, %v", d, err)
 	}
 	modalias := filepath.Join(root, pciDevices, "0000:45:00.1/modalias")
 	if err := os.Truncate(modalias, 1<<30); err != nil {
 		t.Fatal(err)
 	}
-	d, gap := Describe(context.Background(), root, &inv.LPUs[0], time.Minute)
-	if !strings.Contains(gap, modalias) || d.BoardSerial != "HXSIM0000" {
-		t.Errorf("%+v, %s", d, gap)
+	d, err := Describe(context.Background(), root, &inv.LPUs[0], time.Minute)
+	if err == nil || !strings.Contains(err.Error(), modalias) || d.BoardSerial != "HXSIM0000" {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 
@@ -306,16 +307,17 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 func TestWithin(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	if v, ok := within(context.Background(), &readers{}, "", 5*time.Millisecond, func() int { <-hang; return 1 }); ok || v != 0 {
-		t.Errorf("a read that hangs gives %d, %v", v, ok)
+	hangs, answers := func() (int, error) { <-hang; return 1, nil }, func() (int, error) { return 1, fs.ErrNotExist }
+	if v, err := within(context.Background(), &readers{}, "", 5*time.Millisecond, hangs); !errors.Is(err, errStalled) || v != 0 {
+		t.Errorf("a read that hangs gives %d, %v", v, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if v, ok := within(ctx, &readers{}, "", time.Hour, func() int { <-hang; return 1 }); ok || v != 0 {
-		t.Errorf("a read that hangs gives %d, %v after its context has ended", v, ok)
+	if v, err := within(ctx, &readers{}, "", time.Hour, hangs); !errors.Is(err, errStalled) || v != 0 {
+		t.Errorf("a read that hangs gives %d, %v after its context has ended", v, err)
 	}
-	if v, ok := within(context.Background(), &readers{}, "", time.Hour, func() int { return 1 }); !ok || v != 1 {
-		t.Errorf("a read that answers gives %d, %v", v, ok)
+	if v, err := within(context.Background(), &readers{}, "", time.Hour, answers); !errors.Is(err, fs.ErrNotExist) || v != 1 {
+		t.Errorf("a read that answers gives %d, %v", v, err)
 	}
 }
 

@@ -18,6 +18,12 @@ func (l *LPU) fault(id, message, remedy string) {
 
 func (l *LPU) warn(id, message, remedy string) { l.reason(SeverityWarning, id, message, remedy) }
 
+// stalled adds that reading the LPU was given up on: nobody knows how it is.
+func (l *LPU) stalled(err error) {
+	l.fault("read-stalled", err.Error(), "the card or its driver hangs: see dmesg, then reset the card or the server")
+	l.Health = HealthUnknown
+}
+
 func (l *LPU) reason(severity Severity, id, message, remedy string) {
 	// Clipped, because a read that was given up on may still be appending to a copy of this LPU.
 	l.Reasons = append(slices.Clip(l.Reasons), Finding{
@@ -28,7 +34,7 @@ func (l *LPU) reason(severity Severity, id, message, remedy string) {
 // readCard reads one LPU within the card's deadline: first what the kernel's core answers, then what its
 // driver answers, so that a driver that hangs leaves node and place known.
 func (s *scan) readCard(ctx context.Context, c candidate, managements map[Address]*compiledModel) LPU {
-	ctx, cancel := context.WithTimeout(ctx, s.deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
 	lpu := LPU{
 		Name: c.name, Index: c.index, Model: c.model.Name, Address: c.address,
@@ -41,11 +47,9 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 		func(l LPU) LPU { return s.readDriver(l, c.model) },
 	} {
 		before := lpu
-		after, ok := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.deadline, func() LPU { return read(before) })
-		if !ok {
-			lpu.fault("read-stalled", fmt.Sprintf("sysfs did not answer within %v", s.deadline),
-				"the card or its driver hangs: see dmesg, then reset the card or the server")
-			lpu.Health = HealthUnknown
+		after, err := within(ctx, s.readers, fmt.Sprint("card ", c.address, what), s.CardDeadline, func() (LPU, error) { return read(before), nil })
+		if err != nil {
+			lpu.stalled(err)
 			break
 		}
 		lpu = after
@@ -180,7 +184,12 @@ func (s *scan) readDriverVersion(driver string) string {
 // /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
 // a switch's upstream port, its downstream port, the function. Without a switch only the root port is between.
 func (s *scan) place(a Address) (root string, upstream *Address) {
-	real, err := s.tree.follow(pciDevices, a.String())
+	dir, err := s.tree.open(pciDevices)
+	if err != nil {
+		return "", nil
+	}
+	defer dir.close()
+	real, err := dir.follow(pciDevices, a.String())
 	if err != nil {
 		return "", nil
 	}
@@ -237,14 +246,13 @@ func (s *scan) readNodes(lpu *LPU, m *compiledModel) {
 	switch {
 	case err != nil:
 		lpu.fault("bad-node", err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
-		return
+	case len(nodes) == 0 && !lpu.Usable: // without a driver there is no node either; one reason with one remedy is enough
+	case len(m.nodes) == 0:
+		lpu.fault("no-node", fmt.Sprintf("model %s does not say where its device node is", m.Name),
+			"give it nodes in the config file, such as class:NAME")
 	case len(nodes) == 0:
-		// Without a driver there is no node either; one reason with one remedy is enough.
-		if lpu.Usable {
-			lpu.fault("no-node", fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
-				"see dmesg for the driver's complaint; reload the driver")
-		}
-		return
+		lpu.fault("no-node", fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
+			"see dmesg for the driver's complaint; reload the driver")
 	}
 	lpu.Nodes = s.verified(lpu, nodes)
 }
@@ -258,7 +266,7 @@ func (s *scan) readManagement(lpu *LPU, m *compiledModel, managements map[Addres
 		return // normal in a virtual machine that was given the user function
 	}
 	lpu.Management = &Management{Address: a}
-	if !s.management {
+	if !s.Management {
 		return
 	}
 	// What is wrong with its nodes is nothing to the LPU: they are only ever handed out on demand.

@@ -27,39 +27,32 @@ const vpdMax = 32 << 10
 
 // Describe looks an LPU up in ghw: names, the path through the PCI tree, and vital product data. ghw
 // decides nothing: it returns no device at all when one has no modalias, and needs pci.ids. So whatever
-// it does not say within limit is left out, and why is returned as a sentence.
-func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (Details, string) {
-	type answer struct {
-		details Details
-		gap     string
-	}
-	a, ok := within(ctx, &readers{}, "ghw", limit, func() answer {
-		d, gap := describe(root, lpu)
-		return answer{d, gap}
-	})
-	if !ok {
-		return Details{}, fmt.Sprintf("ghw did not answer within %v", limit)
-	}
-	return a.details, a.gap
+// it does not say within limit is left out, and the error says why; the other details are there all the same.
+func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (Details, error) {
+	return within(ctx, &readers{}, "details", limit, func() (Details, error) { return describe(root, lpu) })
 }
 
-func describe(root string, lpu *LPU) (Details, string) {
+func describe(root string, lpu *LPU) (Details, error) {
 	var d Details
-	readVPD(root, lpu, &d)
+	t, err := openTree(root)
+	if err != nil {
+		return d, err
+	}
+	t.readVPD(lpu, &d)
 	absolute, err := filepath.Abs(root)
 	if err != nil {
-		return d, err.Error()
+		return d, err
 	}
-	if odd := oddForGHW(root); odd != "" {
-		return d, "no names and no PCI path: " + odd + " is no sysfs attribute"
+	if odd := t.oddForGHW(); odd != "" {
+		return d, fmt.Errorf("no names and no PCI path: %s is no sysfs attribute", odd)
 	}
 	info, err := ghw.PCI(ghw.WithChroot(absolute), ghw.WithDisableTopology(), ghw.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		return d, "no names: " + err.Error()
+		return d, fmt.Errorf("no names: %w", err)
 	}
 	device := info.GetDevice(lpu.Address.String())
 	if device == nil {
-		return d, fmt.Sprintf("no names and no PCI path: ghw read %d PCI devices, and not this one (one without a modalias makes it give up)", len(info.Devices))
+		return d, fmt.Errorf("no names and no PCI path: ghw read %d PCI devices, and not this one (one without a modalias makes it give up)", len(info.Devices))
 	}
 	d.VendorName, d.ProductName = known(device.Vendor.Name), known(device.Product.Name)
 	for _, ancestor := range device.Ancestors() {
@@ -68,18 +61,13 @@ func describe(root string, lpu *LPU) (Details, string) {
 		}
 	}
 	d.Path = append(d.Path, lpu.Address)
-	return d, ""
+	return d, nil
 }
 
 // oddForGHW names a file that no kernel makes among those that ghw reads of every PCI function. ghw reads files
 // whole, whatever they are and however large, so then it is not asked.
-func oddForGHW(root string) string {
-	t, err := openTree(root)
-	if err != nil {
-		return ""
-	}
-	s := &scan{tree: t}
-	addresses, err := s.list()
+func (t *tree) oddForGHW() string {
+	addresses, err := (&scan{tree: t}).list()
 	if err != nil {
 		return ""
 	}
@@ -88,7 +76,7 @@ func oddForGHW(root string) string {
 			p := pciDevices + "/" + a.String() + "/" + attribute
 			st, err := t.lstat(p)
 			if err == nil && (fileKind(st.Mode) != "" || st.Size > attributeMax) {
-				return filepath.Join(root, p)
+				return filepath.Join(t.root, p)
 			}
 		}
 	}
@@ -103,11 +91,7 @@ func known(name string) string {
 	return name
 }
 
-func readVPD(root string, lpu *LPU, d *Details) {
-	t, err := openTree(root)
-	if err != nil {
-		return
-	}
+func (t *tree) readVPD(lpu *LPU, d *Details) {
 	dir, err := t.open(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
 		return

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,40 +59,46 @@ func (id *identity) text(attribute int) string {
 	return fmt.Sprintf("%04x", v)
 }
 
-// entry is a Match with its numbers parsed.
-type entry struct {
-	ids   [idSubdevice + 1]*uint16
-	class *classMatch
+// wanted is a value that an id must have. Of a class of four digits the programming interface, the low 8 bits, is left out.
+type wanted struct {
+	attribute int
+	value     uint32
+	shift     int
 }
 
-func compileEntry(m Match) entry {
-	var e entry
-	for i, text := range []string{m.Vendor, m.Device, m.Subvendor, m.Subdevice} {
-		if v, err := parseID(text); err == nil {
-			e.ids[i] = &v
+// parseWanted reads four hexadecimal digits; of a class, four or six.
+func parseWanted(attribute int, text string) (wanted, error) {
+	value, err := strconv.ParseUint(text, 16, 32)
+	w := wanted{attribute: attribute, value: uint32(value)}
+	if attribute != idClass {
+		if err != nil || len(text) != 4 {
+			return w, fmt.Errorf("%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
 		}
+		return w, nil
 	}
-	if c, err := parseClass(m.Class); err == nil {
-		e.class = &c
+	if err != nil || len(text) != 4 && len(text) != 6 {
+		return w, fmt.Errorf("%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", text)
 	}
-	return e
+	if len(text) == 4 {
+		w.shift = 8
+	}
+	return w, nil
 }
+
+// entry is a Match with its ids parsed, the vendor first: all are wanted.
+type entry []wanted
 
 func (e entry) matches(id *identity) bool {
-	for i, want := range e.ids {
-		if want == nil {
-			continue
-		}
-		if v, ok := id.get(i); !ok || v != uint32(*want) {
-			return false
-		}
-	}
-	if e.class != nil {
-		if v, ok := id.get(idClass); !ok || v>>e.class.shift != e.class.value {
+	for _, w := range e {
+		if v, ok := id.get(w.attribute); !ok || v>>w.shift != w.value {
 			return false
 		}
 	}
 	return true
+}
+
+func anyMatches(entries []entry, id *identity) bool {
+	return slices.ContainsFunc(entries, func(e entry) bool { return e.matches(id) })
 }
 
 // function is a PCI function as its ids tell it.
@@ -129,18 +136,14 @@ func (s *scan) identifyOne(a Address) function {
 // them; two rows of the same rank that match are both returned.
 func (s *scan) match(id *identity) (model, also *compiledModel) {
 	for _, m := range s.models {
-		if model != nil && m.operator != model.operator {
-			break
-		}
-		for _, e := range m.entries {
-			if !e.matches(id) {
-				continue
-			}
-			if model != nil {
-				return model, m
-			}
+		switch {
+		case model != nil && m.operator != model.operator:
+			return model, nil
+		case !anyMatches(m.entries, id):
+		case model != nil:
+			return model, m
+		default:
 			model = m
-			break
 		}
 	}
 	return model, nil
@@ -148,21 +151,8 @@ func (s *scan) match(id *identity) (model, also *compiledModel) {
 
 func (s *scan) matchManagement(id *identity, a Address) *compiledModel {
 	for _, m := range s.models {
-		if m.Management == nil || a.Function != m.Management.Function {
-			continue
-		}
-		want, err := parseID(m.Management.Device)
-		if err != nil {
-			continue
-		}
-		for _, e := range m.entries {
-			if e.ids[idVendor] == nil {
-				continue
-			}
-			ofVendor := entry{ids: [4]*uint16{idVendor: e.ids[idVendor], idDevice: &want}}
-			if ofVendor.matches(id) {
-				return m
-			}
+		if m.Management != nil && a.Function == m.Management.Function && anyMatches(m.managers, id) {
+			return m
 		}
 	}
 	return nil

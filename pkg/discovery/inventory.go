@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // APIVersion stands in every document lpuctl prints or reads.
@@ -94,7 +95,7 @@ type LPU struct {
 	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
 	Absent bool `json:"absent,omitempty"`
 	// Users are the processes that hold a node open; nil where nobody looked (FindUsers).
-	Users []User `json:"users,omitempty"`
+	Users []User `json:"users,omitzero"`
 
 	// What a container needs besides the node: the model's, with what is true on this machine.
 	Mounts []Mount  `json:"-"`
@@ -118,7 +119,17 @@ type Link struct {
 }
 
 // String is the link as lspci says it: "8.0GT/s x16".
-func (l Link) String() string { return fmt.Sprintf("%.1fGT/s x%d", l.SpeedGTs, l.Width) }
+func (l Link) String() string { return linkText(l.SpeedGTs, l.Width) }
+
+// Most is the link at its best, likewise.
+func (l Link) Most() string { return linkText(l.MaxSpeedGTs, l.MaxWidth) }
+
+func linkText(speed float64, width int) string {
+	if speed == 0 || width == 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1fGT/s x%d", speed, width)
+}
 
 // Management is the function of a card that administers it. A container does not get it unless asked.
 type Management struct {
@@ -134,12 +145,20 @@ type Mount struct {
 	Present bool `json:"-"`
 }
 
-// Find returns the LPU that people mean by its name, its index or its PCI address.
+// Find returns the LPU that people mean by its name, its index or its PCI address, in either case of letters and with or
+// without the domain 0000, as lspci prints it.
 func (inv *Inventory) Find(name string) (*LPU, error) {
+	meant := strings.ToLower(name)
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		if name == l.Name || name == strconv.Itoa(l.Index) || name == l.Address.String() {
+		a := l.Address.String()
+		if meant == l.Name || meant == strconv.Itoa(l.Index) || meant == a || "0000:"+meant == a {
 			return l, nil
+		}
+	}
+	for _, l := range inv.LPUs {
+		if m := l.Management; m != nil && meant == m.Address.String() {
+			return nil, fmt.Errorf("no LPU %q: it is the management function of %s (%s)", name, l.Name, l.Address)
 		}
 	}
 	if len(inv.LPUs) == 0 {

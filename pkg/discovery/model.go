@@ -1,11 +1,10 @@
 package discovery
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -113,36 +112,22 @@ func MergeModels(table, operator []Model) []Model {
 	return merged
 }
 
+// overlay replaces what an entry of the config file states: null and a key that is left out state nothing, an empty list does.
 func overlay(m, over Model) Model {
-	if over.Enabled != nil {
-		m.Enabled = over.Enabled
-	}
-	if over.Match != nil {
-		m.Match = over.Match
-	}
-	if over.Drivers != nil {
-		m.Drivers = over.Drivers
-	}
-	if over.Nodes != nil {
-		m.Nodes = over.Nodes
-	}
-	if over.Management != nil {
-		m.Management = over.Management
-	}
-	if over.Mounts != nil {
-		m.Mounts = over.Mounts
-	}
-	if over.Env != nil {
-		m.Env = over.Env
-	}
-	if over.Health != "" {
-		m.Health = over.Health
+	to, from := reflect.ValueOf(&m).Elem(), reflect.ValueOf(over)
+	for i := range to.NumField() {
+		if to.Field(i).CanSet() && !from.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
 	}
 	return m
 }
 
 // IsEnabled tells whether the row takes part in a scan.
 func (m *Model) IsEnabled() bool { return m.Enabled == nil || *m.Enabled }
+
+// FieldFault is a fault in one field of a configuration: Field is its path, elements joined by dots.
+type FieldFault struct{ Field, Message string }
 
 // Validate checks one row. Each fault names the field as it stands in the config file, relative to the row.
 //
@@ -154,15 +139,17 @@ func (m *Model) Validate() []FieldFault {
 		c.fault("name", errors.New("a model needs a name"))
 	}
 	for i, match := range m.Match {
-		for _, f := range match.validate() {
-			c = append(c, FieldFault{fmt.Sprintf("match.%d%s", i, f.Field), f.Message})
-		}
+		c.match(fmt.Sprintf("match.%d", i), match)
 	}
 	c.nodeRules("nodes", m.Nodes)
-	c.management(m.Management)
+	if m.Management != nil {
+		c.management(m.Management)
+	}
 	for i, mount := range m.Mounts {
 		c.absolute(fmt.Sprintf("mounts.%d.hostPath", i), mount.HostPath)
-		c.absolute(fmt.Sprintf("mounts.%d.containerPath", i), cmp.Or(mount.ContainerPath, mount.HostPath))
+		if mount.ContainerPath != "" {
+			c.absolute(fmt.Sprintf("mounts.%d.containerPath", i), mount.ContainerPath)
+		}
 	}
 	for i, entry := range m.Env {
 		if key, _, ok := strings.Cut(entry, "="); !ok || key == "" {
@@ -178,24 +165,52 @@ func (m *Model) Validate() []FieldFault {
 // checker collects the faults of a model.
 type checker []FieldFault
 
+// fault adds one, unless err is nil.
 func (c *checker) fault(field string, err error) {
 	if err != nil {
 		*c = append(*c, FieldFault{Field: field, Message: err.Error()})
 	}
 }
 
-func (c *checker) nodeRules(field string, rules []string) {
-	for i, rule := range rules {
-		_, err := parseNodeRule(rule)
-		c.fault(fmt.Sprintf("%s.%d", field, i), err)
+// match checks an entry and returns the ids it demands.
+func (c *checker) match(field string, m Match) entry {
+	var e entry
+	for attribute, id := range [...]struct{ key, text string }{
+		{"vendor", m.Vendor}, {"device", m.Device}, {"subvendor", m.Subvendor}, {"subdevice", m.Subdevice}, {"class", m.Class},
+	} {
+		if id.text != "" {
+			wanted, err := parseWanted(attribute, id.text)
+			c.fault(field+"."+id.key, err)
+			e = append(e, wanted)
+		}
 	}
+	switch {
+	case m.Subsystem != "" && len(e) > 0:
+		c.fault(field+".subsystem", errors.New("subsystem stands alone; make the ids an entry of their own"))
+	case m.Subsystem != "" && !isPlainName(m.Subsystem):
+		c.fault(field+".subsystem", fmt.Errorf("%q is not a subsystem name", m.Subsystem))
+	case m.Subsystem == "" && len(e) == 0:
+		c.fault(field, errors.New("an empty entry would match every PCI function"))
+	case m.Vendor != "" && len(e) == 1:
+		c.fault(field+".vendor", errors.New("a vendor alone would match everything it makes; add the device id"))
+	}
+	return e
+}
+
+func (c *checker) nodeRules(field string, rules []string) []nodeRule {
+	var parsed []nodeRule
+	for i, text := range rules {
+		rule, err := parseNodeRule(text)
+		c.fault(fmt.Sprintf("%s.%d", field, i), err)
+		if err == nil {
+			parsed = append(parsed, rule)
+		}
+	}
+	return parsed
 }
 
 func (c *checker) management(m *ManagementMatch) {
-	if m == nil {
-		return
-	}
-	_, err := parseID(m.Device)
+	_, err := parseWanted(idDevice, m.Device)
 	c.fault("management.device", err)
 	if m.Function > 7 {
 		c.fault("management.function", errors.New("a PCI function is 0 to 7"))
@@ -209,71 +224,10 @@ func (c *checker) absolute(field, path string) {
 	}
 }
 
-// FieldFault is a fault in one field of a configuration: Field is its path, elements joined by dots.
-type FieldFault struct{ Field, Message string }
-
-func (m Match) validate() []FieldFault {
-	ids := []struct{ field, text string }{
-		{".vendor", m.Vendor}, {".device", m.Device}, {".subvendor", m.Subvendor}, {".subdevice", m.Subdevice},
-	}
-	var faults []FieldFault
-	given := 0
-	for _, id := range ids {
-		if id.text == "" {
-			continue
-		}
-		given++
-		if _, err := parseID(id.text); err != nil {
-			faults = append(faults, FieldFault{id.field, err.Error()})
-		}
-	}
-	if m.Class != "" {
-		given++
-		if _, err := parseClass(m.Class); err != nil {
-			faults = append(faults, FieldFault{".class", err.Error()})
-		}
-	}
-	switch {
-	case m.Subsystem != "" && given > 0:
-		faults = append(faults, FieldFault{".subsystem", "subsystem stands alone; make the ids an entry of their own"})
-	case m.Subsystem != "" && !isPlainName(m.Subsystem):
-		faults = append(faults, FieldFault{".subsystem", fmt.Sprintf("%q is not a subsystem name", m.Subsystem)})
-	case m.Subsystem == "" && given == 0:
-		faults = append(faults, FieldFault{"", "an empty entry would match every PCI function"})
-	case given == 1 && m.Vendor != "":
-		faults = append(faults, FieldFault{".vendor", "a vendor alone would match everything it makes; add the device id"})
-	}
-	return faults
-}
-
 func isPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '/'
 	})
-}
-
-func parseID(text string) (uint16, error) {
-	if len(text) == 4 {
-		if id, err := parseHex[uint16](text, 16); err == nil {
-			return id, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
-}
-
-// classMatch compares the leading 4 or 6 digits of a PCI class: the programming interface may differ.
-type classMatch struct {
-	value uint32
-	shift int
-}
-
-func parseClass(text string) (classMatch, error) {
-	if len(text) == 4 || len(text) == 6 {
-		if v, err := strconv.ParseUint(text, 16, 32); err == nil {
-			return classMatch{value: uint32(v), shift: (6 - len(text)) * 4}, nil
-		}
-	}
-	return classMatch{}, fmt.Errorf("%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", text)
 }
 
 // nodeRule is a parsed entry of Model.Nodes.
@@ -288,4 +242,52 @@ func parseNodeRule(text string) (nodeRule, error) {
 		return nodeRule{kind, argument}, nil
 	}
 	return nodeRule{}, fmt.Errorf("%q is not a node rule (class:NAME, drm:render or path:/dev/TEMPLATE)", text)
+}
+
+// compiledModel is a model with its ids and rules parsed, once a scan.
+type compiledModel struct {
+	Model
+	entries         []entry
+	managers        []entry // of the management function, besides its number
+	subsystems      []string
+	nodes           []nodeRule
+	managementNodes []nodeRule
+	present         []Mount // the model's mounts, with Present as it is on this machine
+}
+
+// compile parses the enabled models. What Validate would refuse matches nothing.
+func compile(models []Model) []*compiledModel {
+	var compiled []*compiledModel
+	for _, m := range models {
+		if m.IsEnabled() {
+			compiled = append(compiled, m.compile())
+		}
+	}
+	return compiled
+}
+
+func (m *Model) compile() *compiledModel {
+	var refused checker
+	c := &compiledModel{Model: *m, nodes: refused.nodeRules("", m.Nodes)}
+	for _, match := range m.Match {
+		var faults checker
+		switch e := faults.match("", match); {
+		case len(faults) > 0:
+		case match.Subsystem != "":
+			c.subsystems = append(c.subsystems, match.Subsystem)
+		default:
+			c.entries = append(c.entries, e)
+		}
+	}
+	if m.Management == nil {
+		return c
+	}
+	c.managementNodes = refused.nodeRules("", m.Management.Nodes)
+	device, err := parseWanted(idDevice, m.Management.Device)
+	for _, e := range c.entries {
+		if err == nil && e[0].attribute == idVendor {
+			c.managers = append(c.managers, entry{e[0], device})
+		}
+	}
+	return c
 }

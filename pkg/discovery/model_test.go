@@ -49,10 +49,11 @@ func TestModelFaults(t *testing.T) {
 
 func TestMergeModels(t *testing.T) {
 	off := false
-	table := []Model{{Name: "a", Drivers: []string{"da"}, Health: "xocl"}, {Name: "b", Health: "ha"}}
-	merged := MergeModels(table, []Model{{Name: "b", Enabled: &off, Nodes: []string{"class:b"}}, {Name: "c"}})
+	mounts := []Mount{{HostPath: "/m"}}
+	table := []Model{{Name: "a", Drivers: []string{"da"}, Health: "xocl"}, {Name: "b", Drivers: []string{"db"}, Mounts: mounts, Health: "ha"}}
+	merged := MergeModels(table, []Model{{Name: "b", Enabled: &off, Drivers: []string{}, Nodes: []string{"class:b"}}, {Name: "c"}})
 	want := []Model{
-		{Name: "b", Enabled: &off, Nodes: []string{"class:b"}, Health: "ha", operator: true},
+		{Name: "b", Enabled: &off, Drivers: []string{}, Nodes: []string{"class:b"}, Mounts: mounts, Health: "ha", operator: true},
 		{Name: "c", Health: "generic", operator: true},
 		{Name: "a", Drivers: []string{"da"}, Health: "xocl"},
 	}

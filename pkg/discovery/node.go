@@ -2,11 +2,11 @@ package discovery
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,23 +36,8 @@ func (r nodeRule) accepts(d classDevice) bool {
 	return r.kind != "drm" || strings.HasPrefix(d.name, "renderD")
 }
 
-// readClass lists sys/class/SUBSYSTEM. Its entries are links to the class devices, whose path says which
+// listClass lists a directory of sys/class. Its entries are links to the class devices, whose path says which
 // PCI function they belong to. A class that is not there has no devices.
-func (s *scan) readClass(ctx context.Context, subsystem string) (classDevices, error) {
-	type answer struct {
-		devices classDevices
-		err     error
-	}
-	a, ok := within(ctx, s.readers, "class "+subsystem, s.deadline, func() answer {
-		devices, err := s.listClass(path.Join(sysClass, subsystem))
-		return answer{devices, err}
-	})
-	if !ok {
-		return nil, fmt.Errorf("sysfs did not answer within %v", s.deadline)
-	}
-	return a.devices, a.err
-}
-
 func (s *scan) listClass(class string) (classDevices, error) {
 	dir, err := s.tree.open(class)
 	if isAbsent(err) {
@@ -111,6 +96,7 @@ func (s *scan) nodes(rules []nodeRule, lpu *LPU) ([]Node, error) {
 			found = append(found, n)
 		}
 		if len(found) > 1 {
+			slices.SortFunc(found, func(a, b Node) int { return strings.Compare(a.Path, b.Path) })
 			return nil, fmt.Errorf("it has %d nodes of %s, and nothing says which is the LPU's: %s and %s",
 				len(found), rule.subsystem(), found[0].Path, found[1].Path)
 		}

@@ -2,6 +2,8 @@ package discovery
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -19,27 +21,38 @@ func (r *readers) hangs(what string) bool {
 	return r.hung[what]
 }
 
+// errStalled says that a read was given up on.
+var errStalled = errors.New("sysfs did not answer")
+
+func stalledFor(limit time.Duration) error { return fmt.Errorf("%w within %v", errStalled, limit) }
+
 // within runs read in a goroutine of its own and gives up on it when limit has passed or ctx ends, or at once if an
-// earlier read of the same still hangs. A read that was given up on goes on by itself: nothing it returns later is seen.
-func within[T any](ctx context.Context, r *readers, what string, limit time.Duration, read func() T) (value T, ok bool) {
-	if r.hangs(what) {
-		return value, false
+// earlier read of the same still hangs: then the error is errStalled. A read that was given up on goes on by itself:
+// nothing it returns later is seen.
+func within[T any](ctx context.Context, r *readers, what string, limit time.Duration, read func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
 	}
-	done := make(chan T, 1)
+	var none T
+	if r.hangs(what) {
+		return none, stalledFor(limit)
+	}
+	done := make(chan answer, 1)
 	ended := false // under r.mu
 	go func() {
-		v := read()
+		v, err := read()
 		r.mu.Lock()
 		ended = true
 		delete(r.hung, what)
 		r.mu.Unlock()
-		done <- v
+		done <- answer{v, err}
 	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case value = <-done:
-		return value, true
+	case a := <-done:
+		return a.value, a.err
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -51,5 +64,5 @@ func within[T any](ctx context.Context, r *readers, what string, limit time.Dura
 		}
 		r.hung[what] = true
 	}
-	return value, false
+	return none, stalledFor(limit)
 }

@@ -31,34 +31,28 @@ const ringTableMax = 1 << 20
 // readRingTable finds the ring table and reads it. No table is no problem; one that cannot be used is, and
 // then neighbours are as unknown as without one.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
-	paths := s.ringTables
-	if len(paths) == 0 {
+	paths := []string{s.RingTable}
+	if s.RingTable == "" {
+		paths = nil
 		for _, p := range []string{InstalledRingTable, hyperdexRingTable} {
 			if resolved, err := securejoin.SecureJoin(s.tree.root, p); err == nil {
 				paths = append(paths, resolved)
 			}
 		}
 	}
-	type answer struct {
-		data []byte
-		err  error
-	}
 	for _, p := range paths {
-		a, ok := within(ctx, s.readers, p, s.deadline, func() answer {
-			data, err := ReadRingTable(p)
-			return answer{data, err}
-		})
-		if !ok {
-			a.err = fmt.Errorf("%s: does not answer within %v", p, s.deadline)
-		}
-		if errors.Is(a.err, fs.ErrNotExist) && len(s.ringTables) == 0 {
+		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return ReadRingTable(p) })
+		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}
-		if a.err != nil {
-			s.problem(unusableTable(p, a.err))
+		if errors.Is(err, errStalled) {
+			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
+		}
+		if err != nil {
+			s.problem(unusableTable(p, err))
 			return nil
 		}
-		table, findings := ring.Parse(a.data)
+		table, findings := ring.Parse(data)
 		s.problems = append(s.problems, tableProblems(p, findings)...)
 		if ring.HasErrors(findings) {
 			return nil
@@ -173,8 +167,7 @@ func missingLPU(c candidate) LPU {
 	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: []Finding{}}
 	if c.err != nil {
 		l.Absent = false
-		l.fault("read-stalled", c.err.Error(), "the card or its driver hangs: see dmesg, then reset the card or the server")
-		l.Health = HealthUnknown
+		l.stalled(c.err)
 		return l
 	}
 	if c.known {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,42 +63,26 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 
 // scan is the state of one Scan.
 type scan struct {
-	tree       *tree
-	models     []*compiledModel
-	deadline   time.Duration
-	management bool
-	classes    map[string]classDevices // by subsystem, of the models that have an LPU here
-	seesDev    bool                    // whether there is a /dev to verify nodes in
-	versions   sync.Map                // driver: what its module says of its version
-	problems   []Finding
-
-	ringTables []string  // asked for by the caller; none: search
-	table      *TableRef // that was read
-	expect     *ring.Table
-	known      map[Address]string
-	unread     map[Address]error // functions of which it cannot be told what they are
-	readers    *readers
+	Options
+	tree     *tree
+	models   []*compiledModel
+	classes  map[string]classDevices // by subsystem, those that were read
+	seesDev  bool                    // whether there is a /dev to verify nodes in
+	versions sync.Map                // driver: what its module says of its version
+	problems []Finding
+	table    *TableRef         // the ring table that was read
+	unread   map[Address]error // functions of which it cannot be told what they are
 }
 
 func newScan(t *tree, options Options) *scan {
-	s := &scan{
-		tree:       t,
-		models:     compile(options.Models),
-		deadline:   cmp.Or(options.CardDeadline, time.Second),
-		management: options.Management,
-		seesDev:    t.exists("dev"),
-		expect:     options.Expect,
-		known:      options.known,
-		readers:    options.readers,
-		unread:     map[Address]error{},
+	options.CardDeadline = cmp.Or(options.CardDeadline, time.Second)
+	if options.readers == nil {
+		options.readers = &readers{}
 	}
-	if s.readers == nil {
-		s.readers = &readers{}
+	return &scan{
+		Options: options, tree: t, models: compile(options.Models), seesDev: t.exists("dev"),
+		classes: map[string]classDevices{}, unread: map[Address]error{},
 	}
-	if options.RingTable != "" {
-		s.ringTables = []string{options.RingTable}
-	}
-	return s
 }
 
 func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
@@ -112,7 +95,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	lpus, managements := s.members(ctx, addresses)
 	s.readClasses(ctx, lpus)
 	s.readMounts(ctx, lpus)
-	table := s.expect
+	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
 	}
@@ -205,21 +188,21 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 // identify reads the ids of every function, in one goroutine because that is quickest; if anything in
 // there hangs, each in a goroutine of its own, to find out which one it is.
 func (s *scan) identify(ctx context.Context, addresses []Address) []function {
-	all, ok := within(ctx, s.readers, "ids", s.deadline, func() []function {
+	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
 			functions[i] = s.identifyOne(a)
 		}
-		return functions
+		return functions, nil
 	})
-	if ok {
+	if err == nil {
 		return all
 	}
 	functions := make([]function, len(addresses))
 	inParallel(len(addresses), func(i int) {
-		f, ok := within(ctx, s.readers, "ids of "+addresses[i].String(), s.deadline, func() function { return s.identifyOne(addresses[i]) })
-		if !ok {
-			f = function{address: addresses[i], err: fmt.Errorf("sysfs did not answer within %v", s.deadline)}
+		f, err := within(ctx, s.readers, "ids of "+addresses[i].String(), s.CardDeadline, func() (function, error) { return s.identifyOne(addresses[i]), nil })
+		if err != nil {
+			f = function{address: addresses[i], err: err}
 		}
 		functions[i] = f
 	})
@@ -231,11 +214,7 @@ func (s *scan) subsystemMembers(ctx context.Context) map[Address]*compiledModel 
 	members := map[Address]*compiledModel{}
 	for _, m := range s.models {
 		for _, subsystem := range m.subsystems {
-			devices, err := s.readClass(ctx, subsystem)
-			if err != nil {
-				s.problem(classProblem(subsystem, err))
-			}
-			for a := range devices {
+			for a := range s.class(ctx, subsystem) {
 				if members[a] == nil {
 					members[a] = m
 				}
@@ -267,44 +246,48 @@ func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*c
 
 // readClasses lists the class devices that the node rules of the LPUs found need.
 func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
-	s.classes = map[string]classDevices{}
 	for _, m := range modelsOf(lpus) {
 		rules := m.nodes
-		if s.management {
+		if s.Management {
 			rules = slices.Concat(rules, m.managementNodes)
 		}
 		for _, rule := range rules {
-			subsystem := rule.subsystem()
-			if _, known := s.classes[subsystem]; known || subsystem == "" {
-				continue
+			if subsystem := rule.subsystem(); subsystem != "" {
+				s.class(ctx, subsystem)
 			}
-			devices, err := s.readClass(ctx, subsystem)
-			if err != nil {
-				s.problem(classProblem(subsystem, err))
-			}
-			s.classes[subsystem] = devices
 		}
 	}
 }
 
-func classProblem(subsystem string, err error) Finding {
-	return Finding{
-		Severity: SeverityError, ID: "unreadable-class", Subject: path.Join("/", sysClass, subsystem),
-		Message: err.Error(), Remedy: "LPUs of this class are not seen until it can be read: check that sysfs is mounted whole",
+// class lists the devices of sys/class/SUBSYSTEM, once a scan.
+func (s *scan) class(ctx context.Context, subsystem string) classDevices {
+	if devices, known := s.classes[subsystem]; known {
+		return devices
 	}
+	devices, err := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
+		return s.listClass(path.Join(sysClass, subsystem))
+	})
+	if err != nil {
+		s.problem(Finding{
+			Severity: SeverityError, ID: "unreadable-class", Subject: path.Join("/", sysClass, subsystem),
+			Message: err.Error(), Remedy: "LPUs of this class are not seen until it can be read: check that sysfs is mounted whole",
+		})
+	}
+	s.classes[subsystem] = devices
+	return devices
 }
 
 // readMounts finds out which of the models' mounts exist on this machine.
 func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
 	for _, m := range modelsOf(lpus) {
-		mounts, ok := within(ctx, s.readers, "mounts of "+m.Name, s.deadline, func() []Mount {
+		mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
 			seen := slices.Clone(m.Mounts)
 			for i := range seen {
 				seen[i].Present = s.tree.exists(seen[i].HostPath)
 			}
-			return seen
+			return seen, nil
 		})
-		if !ok {
+		if err != nil {
 			s.problem(Finding{
 				Severity: SeverityWarning, ID: "mount-stalled", Subject: m.Name,
 				Message: fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts),
@@ -371,50 +354,4 @@ func refuseSharedNodes(lpus []LPU) {
 			owner[n.Path] = &lpus[i]
 		}
 	}
-}
-
-// compiledModel is a model with its ids and rules parsed, once a scan.
-type compiledModel struct {
-	Model
-	entries         []entry
-	subsystems      []string
-	nodes           []nodeRule
-	managementNodes []nodeRule
-	present         []Mount // the model's mounts, with Present as it is on this machine
-}
-
-// compile parses the enabled models. What Validate would refuse matches nothing.
-func compile(models []Model) []*compiledModel {
-	var compiled []*compiledModel
-	for _, m := range models {
-		if !m.IsEnabled() {
-			continue
-		}
-		c := &compiledModel{Model: m, nodes: parseNodeRules(m.Nodes)}
-		if m.Management != nil {
-			c.managementNodes = parseNodeRules(m.Management.Nodes)
-		}
-		for _, match := range m.Match {
-			if len(match.validate()) > 0 {
-				continue
-			}
-			if match.Subsystem != "" {
-				c.subsystems = append(c.subsystems, match.Subsystem)
-				continue
-			}
-			c.entries = append(c.entries, compileEntry(match))
-		}
-		compiled = append(compiled, c)
-	}
-	return compiled
-}
-
-func parseNodeRules(texts []string) []nodeRule {
-	var rules []nodeRule
-	for _, text := range texts {
-		if rule, err := parseNodeRule(strings.TrimSpace(text)); err == nil {
-			rules = append(rules, rule)
-		}
-	}
-	return rules
 }

@@ -113,22 +113,13 @@ func (d *directory) head(name string, limit int) ([]byte, error) {
 	// Nearly all attributes are short: a small buffer first.
 	buffer := make([]byte, min(limit, 128))
 	for n := 0; ; buffer = append(buffer, make([]byte, limit-len(buffer))...) {
-		more, err := read(fd, buffer[n:])
-		n += more
+		more, err := retry(func() (int, error) { return unix.Read(fd, buffer[n:]) })
+		n += max(more, 0)
 		if err != nil {
 			return nil, d.fault(name, err)
 		}
 		if n < len(buffer) || n == limit {
 			return buffer[:n], nil
-		}
-	}
-}
-
-func read(fd int, buffer []byte) (int, error) {
-	for {
-		n, err := unix.Read(fd, buffer)
-		if !errors.Is(err, unix.EINTR) {
-			return max(n, 0), err
 		}
 	}
 }
@@ -224,18 +215,8 @@ func (d *directory) names() ([]string, error) {
 // isAbsent tells a file that is not there from one that cannot be read.
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// follow returns where the link dir/name leads, as a path below the root. The kernel's links in sysfs are
-// relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
-func (t *tree) follow(dir, name string) (string, error) {
-	d, err := t.open(dir)
-	if err != nil {
-		return "", err
-	}
-	defer d.close()
-	return d.follow(dir, name)
-}
-
-// follow is tree.follow for a directory that is open already; dir is its path below the root.
+// follow returns where the link dir/name leads, as a path below the root; dir is the path of d below the root. The kernel's
+// links in sysfs are relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
 func (d *directory) follow(dir, name string) (string, error) {
 	target, err := d.link(name)
 	if err != nil {

@@ -3,8 +3,8 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,38 +35,40 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	if err != nil || len(nodes) == 0 {
 		return
 	}
-	processes, hidden := t.processes(ctx, nodes)
-	for _, p := range processes {
-		for _, i := range p.lpus {
-			inv.LPUs[i].Users = append(inv.LPUs[i].Users, p.user)
+	hidden := 0 // processes that the caller may not look into
+	for _, pid := range t.pids() {
+		if ctx.Err() != nil {
+			break
+		}
+		held, err := t.heldBy(pid, nodes)
+		if errors.Is(err, fs.ErrPermission) {
+			hidden++
+		}
+		if len(held) == 0 {
+			continue
+		}
+		user := t.user(pid)
+		for _, i := range held {
+			inv.LPUs[i].Users = append(inv.LPUs[i].Users, user)
 		}
 	}
 	if hidden > 0 {
 		inv.Problems = append(inv.Problems, Finding{
 			Severity: SeverityNote, ID: "users-hidden", Subject: "/proc",
-			Message: "of " + strconv.Itoa(hidden) + " processes it cannot be seen which files they hold open",
+			Message: fmt.Sprintf("of %d processes it cannot be seen which files they hold open", hidden),
 			Remedy:  "run as root to see every user of an LPU",
 		})
 	}
 }
 
-// holder is a process with the LPUs, by index in the inventory, whose nodes it holds open.
-type holder struct {
-	user User
-	lpus []int
-}
-
-// processes looks through /proc in the order of pids. hidden counts those it may not look into.
-func (t *tree) processes(ctx context.Context, nodes map[string]int) (holders []holder, hidden int) {
+// pids are the processes of the machine, in ascending order; none where there is no /proc.
+func (t *tree) pids() []int {
 	proc, err := t.open("proc")
 	if err != nil {
-		return nil, 0
+		return nil
 	}
 	defer proc.close()
-	names, err := proc.names()
-	if err != nil {
-		return nil, 0
-	}
+	names, _ := proc.names()
 	var pids []int
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
@@ -74,55 +76,42 @@ func (t *tree) processes(ctx context.Context, nodes map[string]int) (holders []h
 		}
 	}
 	slices.Sort(pids)
-	for _, pid := range pids {
-		if ctx.Err() != nil {
-			break
-		}
-		h, err := t.process(pid, nodes)
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-			hidden++
-		case err == nil && len(h.lpus) > 0:
-			holders = append(holders, h)
-		}
-	}
-	return holders, hidden
+	return pids
 }
 
-// process looks which nodes one process holds open. That it ends meanwhile is an error like any other.
-func (t *tree) process(pid int, nodes map[string]int) (holder, error) {
-	dir := path.Join("proc", strconv.Itoa(pid))
-	open, err := t.open(dir + "/fd")
+// heldBy are the LPUs, by index in the inventory, whose nodes a process holds open. That it ends meanwhile is an error
+// like any other.
+func (t *tree) heldBy(pid int, nodes map[string]int) ([]int, error) {
+	open, err := t.open(fmt.Sprintf("proc/%d/fd", pid))
 	if err != nil {
-		return holder{}, err
+		return nil, err
 	}
 	defer open.close()
 	names, err := open.names()
 	if err != nil {
-		return holder{}, err
+		return nil, err
 	}
-	h := holder{user: User{PID: pid}}
+	var held []int
 	for _, name := range names {
 		target, err := open.link(name)
-		if i, isNode := nodes[target]; err == nil && isNode && !slices.Contains(h.lpus, i) {
-			h.lpus = append(h.lpus, i)
+		if i, isNode := nodes[target]; err == nil && isNode && !slices.Contains(held, i) {
+			held = append(held, i)
 		}
 	}
-	if len(h.lpus) > 0 {
-		t.identifyProcess(dir, &h.user)
-	}
-	return h, nil
+	return held, nil
 }
 
-func (t *tree) identifyProcess(dir string, u *User) {
-	d, err := t.open(dir)
+func (t *tree) user(pid int) User {
+	u := User{PID: pid}
+	d, err := t.open(fmt.Sprintf("proc/%d", pid))
 	if err != nil {
-		return
+		return u
 	}
 	defer d.close()
 	u.Command, _ = d.line("comm")
 	cgroup, _ := d.text("cgroup")
 	u.Container, u.Pod = parseCgroup(cgroup)
+	return u
 }
 
 // parseCgroup reads /proc/PID/cgroup (cgroups(7)). Container engines end the path with the container's id of 64

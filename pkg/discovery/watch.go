@@ -19,8 +19,12 @@ const settle = 20 * time.Millisecond
 func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory), failed func(error)) {
 	options.readers = &readers{}
 	health := steady{}
-	changes := watchNodes(root)
-	defer changes.close()
+	var changes <-chan fsnotify.Event // a convenience: without it a change is seen at the next interval
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer func() { _ = watcher.Close() }()
+		changes = watcher.Events
+	}
 	for {
 		inv, err := Scan(ctx, root, options)
 		switch {
@@ -34,52 +38,28 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 			for i := range inv.LPUs {
 				options.known[inv.LPUs[i].Address] = inv.LPUs[i].Serial // "" of one that is gone: another may come
 			}
-			changes.follow(inv)
+			if changes != nil {
+				followNodes(watcher, root, inv)
+			}
 			deliver(inv)
 		}
-		if !changes.wait(ctx, interval) {
+		if !wait(ctx, changes, interval) {
 			return
 		}
 	}
 }
 
-// nodeWatch tells of changes in the directories of device nodes. It is a convenience: without it a change is seen at
-// the next interval.
-type nodeWatch struct {
-	root    string
-	watcher *fsnotify.Watcher // nil: there is none
-	events  chan fsnotify.Event
-}
-
-func watchNodes(root string) *nodeWatch {
-	w := &nodeWatch{root: root}
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		w.watcher, w.events = watcher, watcher.Events
-	}
-	return w
-}
-
-func (w *nodeWatch) close() {
-	if w.watcher != nil {
-		_ = w.watcher.Close()
-	}
-}
-
-// follow watches the directories that the nodes of an inventory lie in.
-func (w *nodeWatch) follow(inv *Inventory) {
-	if w.watcher == nil {
-		return
-	}
+// followNodes watches the directories that the nodes of an inventory lie in.
+func followNodes(watcher *fsnotify.Watcher, root string, inv *Inventory) {
 	for _, l := range inv.LPUs {
 		for _, n := range l.Nodes {
-			_ = w.watcher.Add(filepath.Join(w.root, path.Dir(n.Path))) // again is nothing; a directory that is gone comes back
+			_ = watcher.Add(filepath.Join(root, path.Dir(n.Path))) // again is nothing; a directory that is gone comes back
 		}
 	}
 }
 
 // wait returns after the interval or soon after a change; false if ctx ended.
-func (w *nodeWatch) wait(ctx context.Context, interval time.Duration) bool {
+func wait(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	changed := false
@@ -89,7 +69,7 @@ func (w *nodeWatch) wait(ctx context.Context, interval time.Duration) bool {
 			return false
 		case <-timer.C:
 			return true
-		case e := <-w.events:
+		case e := <-changes:
 			if !changed && e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
 				changed = true
 				timer.Reset(min(settle, interval))

@@ -1,9 +1,6 @@
 package simulate
 
-import (
-	"fmt"
-	"strconv"
-)
+import "fmt"
 
 // The shell of a U55C as its ROM names it, and that of the golden image.
 const (
@@ -29,9 +26,6 @@ func orionCard(c *card) []*function {
 		children: []*child{
 			classDevice("xrt_mgmt", name, &node{name: name, numbers: Numbers{238, uint32(c.probe)}}, nil),
 			platformDevice("rom.m", first, rom()),
-			platformDevice("firewall.m", first+1, map[string]string{
-				"level": "0", "status": "0", "detected_level": "0", "detected_status": "0", "detected_time": "0", "detected_level_name": "",
-			}),
 		},
 	}
 	user := &function{
@@ -47,11 +41,7 @@ func orionCard(c *card) []*function {
 		}),
 		children: []*child{
 			platformDevice("rom.u", first, rom()),
-			platformDevice("xmc.u", first+1, sensors(c)),
-			platformDevice("mig.u", first+2, map[string]string{
-				"name": "HBM[0]", "ecc_enabled": "1", "ecc_status": "0", "ecc_ce_cnt": "0", "ecc_ue_cnt": "0",
-			}),
-			classDevice("hwmon", fmt.Sprint("hwmon", 3+c.probe), nil, hwmon(c)),
+			platformDevice("xmc.u", first+1, map[string]string{"serial_num": c.serial(), "bd_name": "ALVEO U55C PQ", "bmc_ver": "7.1.20"}),
 		},
 	}
 	return []*function{management, user}
@@ -70,46 +60,6 @@ func linkAttributes(a map[string]string) map[string]string {
 
 func rom() map[string]string {
 	return map[string]string{"VBNV": shell, "timestamp": "0", "uuid": logicUUID, "FPGA": "xcu55c-fsvh2892-2L-e"}
-}
-
-// temperature of the FPGA, in degrees Celsius; HBM and cages are near it.
-func (c *card) temperature() int { return 45 + c.index%5 }
-
-// power that the card draws, in microwatts.
-func (c *card) power() string { return strconv.Itoa(28_000_000 + 250_000*(c.index%8)) }
-
-// sensors are the readings of the card's management controller: degrees Celsius, microwatts.
-func sensors(c *card) map[string]string {
-	t := c.temperature()
-	return map[string]string{
-		"serial_num": c.serial(), "bd_name": "ALVEO U55C PQ", "bmc_ver": "7.1.20", "max_power": "2",
-		"xmc_fpga_temp": strconv.Itoa(t), "xmc_hbm_temp": strconv.Itoa(t + 3),
-		"xmc_cage_temp0": strconv.Itoa(t - 9), "xmc_cage_temp1": strconv.Itoa(t - 8),
-		"xmc_power": c.power(), "xmc_power_warn": "0", "xmc_heartbeat_stall": "0",
-		"scaling_enabled": "1", "scaling_threshold_temp_limit": "97", "scaling_threshold_power_limit": "150",
-		"scaling_critical_temp_threshold": "N/A",
-	}
-}
-
-// hwmon are the same readings in hwmon's units: thousandths of a degree Celsius, microwatts, millivolts.
-func hwmon(c *card) map[string]string {
-	a := map[string]string{
-		"name":         shell + "_user",
-		"power1_label": "POWER", "power1_input": c.power(), "power1_average": c.power(),
-		"in0_label": "12V PEX", "in0_input": "12080", "in0_average": "12079", "in0_max": "12101",
-	}
-	temperatures := []struct {
-		number int
-		label  string
-		offset int
-	}{{4, "FPGA TEMP", 0}, {10, "HBM TEMP", 3}, {11, "QSPF 0", -9}, {12, "QSPF 1", -8}}
-	for _, v := range temperatures {
-		prefix, now := fmt.Sprint("temp", v.number, "_"), c.temperature()+v.offset
-		a[prefix+"label"] = v.label
-		a[prefix+"input"] = strconv.Itoa(1000 * now)
-		a[prefix+"highest"] = strconv.Itoa(1000 * (now + 6))
-	}
-	return a
 }
 
 func drmNodes(number int, _ *card) []*child { return drmDevices(number) }

@@ -9,7 +9,7 @@ import (
 type child struct {
 	path       string // below the function: "drm/renderD130", "rom.u.16"
 	class      string // subsystem in sys/class; "": a platform device
-	node       *node
+	node       *node  // of a class device
 	attributes map[string]string
 }
 
@@ -41,12 +41,10 @@ func (c *child) write(t *tree, function string) {
 		t.link("sys/bus/platform/devices/"+name, dir)
 	} else {
 		t.text(dir+"/uevent", c.node.uevent())
+		t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.node.numbers.Major, c.node.numbers.Minor))
 		t.link(dir+"/device", function)
 		t.link(dir+"/subsystem", "sys/class/"+c.class)
 		t.link("sys/class/"+c.class+"/"+name, dir)
-	}
-	if c.node != nil {
-		t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.node.numbers.Major, c.node.numbers.Minor))
 	}
 	for attribute, text := range c.attributes {
 		t.text(dir+"/"+attribute, text)
@@ -54,9 +52,6 @@ func (c *child) write(t *tree, function string) {
 }
 
 func (n *node) uevent() string {
-	if n == nil {
-		return ""
-	}
 	text := fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s", n.numbers.Major, n.numbers.Minor, n.name)
 	if n.kind != "" {
 		text += "\nDEVTYPE=" + n.kind

@@ -13,18 +13,6 @@ type Fault struct {
 	Index int    // the LPU's index in ascending order of PCI addresses, as it is before any fault
 }
 
-// FaultKind is a kind of fault.
-type FaultKind struct{ Name, Summary string }
-
-// FaultKinds lists the kinds.
-func FaultKinds() []FaultKind {
-	var list []FaultKind
-	for _, k := range faultKinds() {
-		list = append(list, k.FaultKind)
-	}
-	return list
-}
-
 // ParseFault reads NAME@INDEX, such as "unbound@3".
 func ParseFault(text string) (Fault, error) {
 	name, number, _ := strings.Cut(text, "@")
@@ -41,28 +29,30 @@ func ParseFault(text string) (Fault, error) {
 // String is the form that ParseFault reads.
 func (f Fault) String() string { return fmt.Sprintf("%s@%d", f.Name, f.Index) }
 
-// faultKind is a kind with what it does to a card. A card has at most one fault for each part.
-type faultKind struct {
-	FaultKind
+// FaultKind is a kind of fault, with what it does to a card. A card has at most one fault for each part.
+type FaultKind struct {
+	Name, Summary string
+
 	part  string
 	bound bool                 // changes what is there only while the LPU's driver is bound
 	apply func(*server, *card) // nil: block sees to it, since names below the card hold its address
 }
 
-func faultKinds() []faultKind {
-	return []faultKind{
-		{FaultKind{"no-modalias", "the modalias file is missing"}, "modalias", false, odd("modalias", absent)},
-		{FaultKind{"numa-unknown", "numa_node is -1"}, "numa_node", false, func(_ *server, c *card) { c.lpu().numa = -1 }},
-		{FaultKind{"unreadable", "numa_node cannot be read: it is a directory"}, "numa_node", false, odd("numa_node", directory)},
-		{FaultKind{"fifo", "numa_node is a FIFO, on which a careless reader hangs"}, "numa_node", false, odd("numa_node", fifo)},
-		{FaultKind{"unbound", "no driver is bound"}, "driver", false, rebind("")},
-		{FaultKind{"vfio", "bound to vfio-pci, for a virtual machine"}, "driver", false, rebind("vfio-pci")},
-		{FaultKind{"node-missing", "the node is missing in dev"}, "node", true, func(_ *server, c *card) { c.node().missing = true }},
-		{FaultKind{"node-mismatch", "the node in dev has other device numbers"}, "node", true, func(_ *server, c *card) { c.node().stale = true }},
-		{FaultKind{"two-nodes", "two class devices of the class that the node comes from"}, "second node", true, addSecondNode},
-		{FaultKind{goldenImage, "the card runs its golden image (XRT only)"}, "shell", true, flashGoldenImage},
-		{FaultKind{wideDomain, "the card sits in a PCI domain of five digits"}, "address", false, nil},
-		{FaultKind{"foreign", "an accelerator of another vendor beside the LPU"}, "neighbour", false, addForeign},
+// FaultKinds lists the kinds.
+func FaultKinds() []FaultKind {
+	return []FaultKind{
+		{"no-modalias", "the modalias file is missing", "modalias", false, odd("modalias", absent)},
+		{"numa-unknown", "numa_node is -1", "numa_node", false, func(_ *server, c *card) { c.lpu().numa = -1 }},
+		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", false, odd("numa_node", directory)},
+		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", false, odd("numa_node", fifo)},
+		{"unbound", "no driver is bound", "driver", false, rebind("")},
+		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", false, rebind("vfio-pci")},
+		{"node-missing", "the node is missing in dev", "node", true, func(_ *server, c *card) { c.node().missing = true }},
+		{"node-mismatch", "the node in dev has other device numbers", "node", true, func(_ *server, c *card) { c.node().stale = true }},
+		{"two-nodes", "two class devices of the class that the node comes from", "second node", true, addSecondNode},
+		{goldenImage, "the card runs its golden image (XRT only)", "shell", true, flashGoldenImage},
+		{wideDomain, "the card sits in a PCI domain of five digits", "address", false, nil},
+		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", false, addForeign},
 	}
 }
 
@@ -72,12 +62,12 @@ const (
 	wideDomain  = "wide-domain"
 )
 
-func faultNamed(name string) (faultKind, error) {
-	return find("fault", name, faultKinds(), func(k faultKind) string { return k.Name })
+func faultNamed(name string) (FaultKind, error) {
+	return find("fault", name, FaultKinds(), func(k FaultKind) string { return k.Name })
 }
 
 // checkFaults checks that each fault is possible on this node and that no two contradict each other.
-func checkFaults(p *profile, lpus int, faults []Fault) error {
+func checkFaults(p *Profile, lpus int, faults []Fault) error {
 	for i, f := range faults {
 		kind, err := faultNamed(f.Name)
 		switch {
@@ -100,7 +90,7 @@ func checkFaults(p *profile, lpus int, faults []Fault) error {
 
 // apply lets the faults happen, in the order of their kinds: the order in which they were given does not matter.
 func (s *server) apply(faults []Fault) {
-	for _, kind := range faultKinds() {
+	for _, kind := range FaultKinds() {
 		for _, c := range s.cards {
 			if kind.apply != nil && slices.Contains(faults, Fault{kind.Name, c.index}) {
 				kind.apply(s, c)

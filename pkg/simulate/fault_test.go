@@ -86,7 +86,6 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 		{"node-mismatch", "orion", true, []string{`~dev/dri/renderD132 Dcrw-rw-rw- 226:133`}},
 		{"recovery", "orion", false, []string{
 			`~` + lpu + `/rom\.u\.\d+/VBNV -\S+ xilinx_u55c_recovery `,
-			`~` + lpu + `/hwmon/hwmon\d+/name -\S+ xilinx_u55c_recovery_user `,
 			`~` + bridge + `/0000:44:00\.0/rom\.m\.\d+/VBNV -\S+ xilinx_u55c_recovery `,
 			`~` + bridge + `/0000:44:00\.0/recovery -\S+ 1 `,
 		}},
@@ -152,8 +151,8 @@ func withoutXocl(lpu string, more ...string) []string {
 	return append(more,
 		`[-]sys/bus/pci/drivers/xocl/0000:44:00\.1`,
 		`[-]`+lpu+`/(user_pf|ready|dev_\w+|device_bad_state|shutdown|\w+uuids?|link_\w+|\w*mailbox_\w+|mig_calibration|board_name|host_mem_size|userbar|kds_interrupt|nodma|versal)`,
-		`[-]`+lpu+`/(drm|hwmon|rom\.u\.\d+|xmc\.u\.\d+|mig\.u\.\d+)(/.*)?`,
-		`[-]sys/class/(drm/renderD132|drm/card4|hwmon/hwmon\d+)`,
+		`[-]`+lpu+`/(drm|rom\.u\.\d+|xmc\.u\.\d+)(/.*)?`,
+		`[-]sys/class/(drm/renderD132|drm/card4)`,
 		`[-]sys/bus/platform/(devices|drivers/[a-z]+\.u)/[a-z]+\.u\.\d+`,
 	)
 }

@@ -16,6 +16,8 @@ type Node struct {
 	Functions int      // PCI functions in all, at most 4096 more than the profile and the faults need; 0: just those
 	Faults    []Fault  // at most one for each part of a card
 	Numbers   *Numbers // of every LPU node, such as 10:229 (/dev/fuse), so that the nodes can be opened; nil: the profile's
+	// Progress is told after each PCI function how many of all are written, unless it is nil. An error of it ends the writing.
+	Progress func(done, total int) error
 }
 
 // Numbers are the device numbers of a character device, as in the dev file of a class device ("226:128").
@@ -44,7 +46,7 @@ func (n Node) Write(dir string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	nodes := s.write(t)
+	nodes := s.write(t, n.Progress)
 	if t.err != nil {
 		return Result{}, fmt.Errorf("%w (the simulated node in %s is not complete)", t.err, dir)
 	}
@@ -52,7 +54,7 @@ func (n Node) Write(dir string) (Result, error) {
 }
 
 func (n Node) server() (*server, error) {
-	p, err := find("profile", n.Profile, profiles(), func(p *profile) string { return p.Name })
+	p, err := find("profile", n.Profile, Profiles(), func(p *Profile) string { return p.Name })
 	if err != nil {
 		return nil, err
 	}

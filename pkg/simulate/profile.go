@@ -1,23 +1,10 @@
 package simulate
 
-// Profile is a kind of simulated node.
+// Profile is a kind of simulated node: what the server and its LPU cards are like.
 type Profile struct {
 	Name, Summary string
 	LPUs          int // unless Node.LPUs says otherwise
-}
 
-// Profiles lists the profiles; the first is the usual one.
-func Profiles() []Profile {
-	var list []Profile
-	for _, p := range profiles() {
-		list = append(list, p.Profile)
-	}
-	return list
-}
-
-// profile says what the server and its LPU cards are like.
-type profile struct {
-	Profile
 	cpus     []cpus // of each NUMA node
 	allCPUs  cpus
 	gpus     int
@@ -36,19 +23,20 @@ type profile struct {
 // cpus are those near a device, as sysfs prints them: a list and a mask.
 type cpus struct{ list, mask string }
 
-func profiles() []*profile {
+// Profiles lists the profiles; the first is the usual one.
+func Profiles() []*Profile {
 	two, all := []cpus{{"0-31", "00000000,ffffffff"}, {"32-63", "ffffffff,00000000"}}, cpus{"0-63", "ffffffff,ffffffff"}
 	gen3, gen4, gen5 := link{3, 16, 3, 16}, link{4, 16, 4, 16}, link{5, 16, 5, 16}
-	return []*profile{
+	return []*Profile{
 		{
-			Profile: Profile{"orion", "Orion server: Alveo U55C cards under xocl, with two GPUs beside them", 8},
-			cpus:    two, allCPUs: all, gpus: 2, gpu: 0x20f1, switched: true, link: gen3,
+			Name: "orion", Summary: "Orion server: Alveo U55C cards under xocl, with two GPUs beside them", LPUs: 8,
+			cpus: two, allCPUs: all, gpus: 2, gpu: 0x20f1, switched: true, link: gen3,
 			modules: []string{"xocl", "xclmgmt"}, class: "drm", nodes: drmNodes, card: orionCard, ring: true,
 			files: hyperdexFiles(),
 		},
 		{
-			Profile: Profile{"lpu", "cards with /dev/lpuN, the generic form", 8},
-			cpus:    two, allCPUs: all, switched: true, link: gen4,
+			Name: "lpu", Summary: "cards with /dev/lpuN, the generic form", LPUs: 8,
+			cpus: two, allCPUs: all, switched: true, link: gen4,
 			modules: []string{"lpu"}, class: "lpu", nodes: lpuNode, inOrder: true, card: lpuCard,
 			files: map[string]string{
 				"opt/hyperaccel/lib/libhyperaccel.so": placeholder,
@@ -56,8 +44,8 @@ func profiles() []*profile {
 			},
 		},
 		{
-			Profile: Profile{"bertha", "Bertha cards with /dev/haN in probe order, and the configuration that names their ids", 8},
-			cpus:    two, allCPUs: all, switched: true, link: gen5,
+			Name: "bertha", Summary: "Bertha cards with /dev/haN in probe order, and the configuration that names their ids", LPUs: 8,
+			cpus: two, allCPUs: all, switched: true, link: gen5,
 			modules: []string{"ha"}, class: "ha", nodes: berthaNode, card: berthaCard,
 			files: map[string]string{
 				"etc/lpuctl/config.yaml":                  berthaConfig,
@@ -67,8 +55,8 @@ func profiles() []*profile {
 			},
 		},
 		{
-			Profile: Profile{"edge", "Orion Edge server: Alveo U55C cards at root ports, one NUMA node, one GPU", 2},
-			cpus:    []cpus{{"0-15", "ffff"}}, allCPUs: cpus{"0-15", "ffff"}, gpus: 1, gpu: 0x2236, link: gen3,
+			Name: "edge", Summary: "Orion Edge server: Alveo U55C cards at root ports, one NUMA node, one GPU", LPUs: 2,
+			cpus: []cpus{{"0-15", "ffff"}}, allCPUs: cpus{"0-15", "ffff"}, gpus: 1, gpu: 0x2236, link: gen3,
 			modules: []string{"xocl", "xclmgmt"}, class: "drm", nodes: drmNodes, card: orionCard, ring: true,
 			files: hyperdexFiles(),
 		},

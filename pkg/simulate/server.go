@@ -9,7 +9,7 @@ import (
 
 // server is a simulated machine, as it is before it is written.
 type server struct {
-	*profile
+	*Profile
 	numbers    *Numbers
 	functions  []*function
 	cards      []*card
@@ -34,8 +34,8 @@ func (c *card) node() *node    { return c.lpu().children[0].node }
 // serial is the card's serial number: nothing real has one like it.
 func (c *card) serial() string { return fmt.Sprintf("XFL1SIM%04dA", c.index) }
 
-func newServer(p *profile, lpus int, faults []Fault, numbers *Numbers) *server {
-	s := &server{profile: p, numbers: numbers, nextNumber: p.gpus + lpus}
+func newServer(p *Profile, lpus int, faults []Fault, numbers *Numbers) *server {
+	s := &server{Profile: p, numbers: numbers, nextNumber: p.gpus + lpus}
 	s.system()
 	for i := range p.gpus {
 		s.graphics(i)

@@ -197,3 +197,23 @@ func TestFailureMidwaySaysSo(t *testing.T) {
 		t.Error("nothing is left of what was written")
 	}
 }
+
+func TestProgressEndsTheWriting(t *testing.T) {
+	dir, enough := t.TempDir(), errors.New("enough")
+	last := 0
+	_, err := Node{Profile: "orion", Progress: func(done, total int) error {
+		if done != last+1 || total != 40 {
+			t.Errorf("%d of %d after %d", done, total, last)
+		}
+		if last = done; done == 10 {
+			return enough
+		}
+		return nil
+	}}.Write(dir)
+	if !errors.Is(err, enough) || last != 10 {
+		t.Errorf("%v after %d", err, last)
+	}
+	if entries, _ := os.ReadDir(filepath.Join(dir, "sys/bus/pci/devices")); len(entries) != 10 {
+		t.Errorf("%d functions are written", len(entries))
+	}
+}

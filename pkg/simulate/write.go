@@ -9,9 +9,9 @@ import (
 const iommu = "sys/devices/virtual/iommu/dmar0"
 
 // write makes the whole tree; it tells whether that has device nodes.
-func (s *server) write(t *tree) bool {
+func (s *server) write(t *tree, progress func(done, total int) error) bool {
 	drivers := slices.Clone(s.modules)
-	for _, f := range s.functions {
+	for i, f := range s.functions {
 		f.write(t, s.near(f.numa))
 		drivers = append(drivers, f.driver)
 		if host := f.host(); !t.made[host+"/pci_bus"] {
@@ -20,6 +20,12 @@ func (s *server) write(t *tree) bool {
 		}
 		if f.slot > 0 {
 			f.writeSlot(t)
+		}
+		if progress != nil && t.err == nil {
+			t.err = progress(i+1, len(s.functions))
+		}
+		if t.err != nil {
+			return false
 		}
 	}
 	slices.Sort(drivers)
