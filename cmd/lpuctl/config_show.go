@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -112,17 +113,15 @@ func newConfigCheckCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a config file, by default this node's",
-		Long: `check reads a config file and reports everything that is wrong with it, with file and line.
+		Long: `check reads a config file, without FILE that of --config or else this node's, and reports everything that is
+wrong with it, with file and line.
 The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read.`,
 		Example: `  lpuctl config check
   lpuctl config check ./config.yaml -o json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFile,
 		RunE: func(_ *cobra.Command, args []string) error {
-			name := a.at(defaultConfigFile)
-			if len(args) > 0 {
-				name = args[0]
-			}
+			name := cmp.Or(append(args, a.configFile, a.at(defaultConfigFile))...)
 			data, err := readSmallFile(name)
 			if err != nil {
 				return err

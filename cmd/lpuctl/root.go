@@ -96,10 +96,13 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 
   lpuctl simulate /tmp/node            # no hardware? a simulated Orion server
   lpuctl --root /tmp/node list`,
+		Version:           readVersion().String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.Flags().Bool("version", false, "print the version of lpuctl")
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
 	f.StringVar(&a.configFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")

@@ -31,7 +31,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			if f != formatTable {
 				return writeDocument(a.out, f, v)
 			}
-			_, err := fmt.Fprintf(a.out, "lpuctl %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			_, err := fmt.Fprintln(a.out, v)
 			return err
 		},
 	}
@@ -39,10 +39,14 @@ func newVersionCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+func (v versionInfo) String() string { return fmt.Sprintf("lpuctl %s (%s, %s)", v.Version, v.Go, v.Platform) }
+
 func readVersion() versionInfo {
 	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
-		v.Version = info.Main.Version
+	if version == "" {
+		if info, ok := debug.ReadBuildInfo(); ok {
+			v.Version = info.Main.Version
+		}
 	}
 	return v
 }
