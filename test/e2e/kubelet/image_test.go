@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const manifest = "../../packaging/kubernetes/lpuctl.yaml"
+const manifest = "../../../packaging/kubernetes/lpuctl.yaml"
 
 // TestImage runs the image as the manifest says: with its user, capabilities, read-only root and mounts; only the
 // host's sysfs, /dev, /opt and /etc/lpuctl are those of the simulated server.
