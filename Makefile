@@ -10,10 +10,10 @@ GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' test/e2e/kubelet/tools/kubernetes/go.mod)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)
 CONTAINERD := $(CACHE)/containerd-v2.4.2
-CONTAINERD_OLD := $(CACHE)/containerd-v1.7.35
+OLD_CONTAINERD := $(CACHE)/containerd-v1.7.35
 CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
 CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
-CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(call CONTAINERD_PROGRAMS,$(dir)))
+CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
 NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
@@ -73,7 +73,7 @@ e2e: build ## tests on real consumers (needs root; names what is missing)
 
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) CONTAINERD_OLD=$(CONTAINERD_OLD) IMAGE=$(IMAGE) \
+	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) \
 	  go test -C test/e2e -json -count=1 -timeout 20m ./kubelet | go run ./test/report
 
 .PHONY: e2e-kubelet-tools
