@@ -7,13 +7,13 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lpuctl-e2e
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' test/kubelet/tools/kubernetes/go.mod)
+KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' test/e2e/kubelet/tools/kubernetes/go.mod)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)
 CONTAINERD := $(CACHE)/containerd-v2.4.2
-CONTAINERD_OLD := $(CACHE)/containerd-v1.7.35
+OLD_CONTAINERD := $(CACHE)/containerd-v1.7.35
 CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
 CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
-CONTAINERDS := $(foreach dir,$(CONTAINERD) $(CONTAINERD_OLD),$(call CONTAINERD_PROGRAMS,$(dir)))
+CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
 NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
@@ -62,8 +62,6 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 lint: $(GOLANGCI) ## golangci-lint, shellcheck, formatting
 	$(GOLANGCI) run ./...
 	cd test/e2e && $(GOLANGCI) run --config ../../.golangci.yml ./...
-	cd test/kubelet && $(GOLANGCI) run --config ../../.golangci.yml ./...
-	cd test/containerd && $(GOLANGCI) run --config ../../.golangci.yml ./...
 	@if command -v shellcheck >/dev/null; then shellcheck $(SHELL_FILES); else echo "lint: shellcheck is missing (apt-get install shellcheck)"; exit 1; fi
 
 $(GOLANGCI):
@@ -71,24 +69,24 @@ $(GOLANGCI):
 
 .PHONY: e2e
 e2e: build ## tests on real consumers (needs root; names what is missing)
-	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -json -count=1 -timeout 15m ./... | go run ./test/report
+	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
 
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) CONTAINERD_OLD=$(CONTAINERD_OLD) IMAGE=$(IMAGE) \
-	  go test -C test/kubelet -json -count=1 -timeout 20m ./... | go run ./test/report
+	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) \
+	  go test -C test/e2e -json -count=1 -timeout 20m ./kubelet | go run ./test/report
 
 .PHONY: e2e-kubelet-tools
-e2e-kubelet-tools: ## build what test/kubelet runs: kubelet, API server, containerd (once, 15 minutes)
+e2e-kubelet-tools: ## build what test/e2e/kubelet runs: kubelet, API server, containerd (once, 15 minutes)
 e2e-kubelet-tools: $(addprefix $(KUBERNETES)/,kubelet kube-apiserver kube-scheduler kubectl etcd) $(CONTAINERDS)
 
 TOOL_BUILD = CGO_ENABLED=0 go build -p 2 -trimpath -buildvcs=false -o $@
 
 $(KUBERNETES)/etcd:
-	cd test/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w' go.etcd.io/etcd/server/v3
+	cd test/e2e/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w' go.etcd.io/etcd/server/v3
 
 $(KUBERNETES)/%:
-	cd test/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' k8s.io/kubernetes/cmd/$*
+	cd test/e2e/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' k8s.io/kubernetes/cmd/$*
 
 # containerd is built in its own module, with its own go.sum.
 $(CONTAINERDS) $(CONTAINERD_MORE): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))
@@ -99,10 +97,10 @@ $(CONTAINERDS) $(CONTAINERD_MORE):
 
 .PHONY: e2e-containerd
 e2e-containerd: build ## tests of runtime check and of specs on real containerds (needs root and e2e-containerd-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl TOOLS=$(CACHE) go test -C test/containerd -json -count=1 -timeout 15m ./... | go run ./test/report
+	LPUCTL=$(CURDIR)/bin/lpuctl TOOLS=$(CACHE) go test -C test/e2e -json -count=1 -timeout 15m ./containerd | go run ./test/report
 
 .PHONY: e2e-containerd-tools
-e2e-containerd-tools: ## build what test/containerd runs: containerd in four releases, nerdctl (once, 10 minutes)
+e2e-containerd-tools: ## build what test/e2e/containerd runs: containerd in four releases, nerdctl (once, 10 minutes)
 e2e-containerd-tools: $(CONTAINERDS) $(CONTAINERD_MORE) $(NERDCTL)
 
 # nerdctl's programs import helpers for tests from a module that is nowhere published, so it is built from a copy without those.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 const specName = "hyperaccel.ai-lpu.json"
@@ -29,11 +30,7 @@ func sharedSpecDir(t *testing.T, roots ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, root := range roots {
-		here := filepath.Join(root, "var/run/cdi")
-		if err := os.MkdirAll(here, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		mount(t, dir, here, "", unix.MS_BIND, "")
+		machine.BindMount(t, dir, filepath.Join(root, "var/run/cdi"))
 	}
 	return dir
 }
@@ -177,8 +174,8 @@ func TestKilledAtEachStep(t *testing.T) {
 			}
 			k := killing{
 				dir: dir, spec: filepath.Join(dir, specName),
-				refresh: []string{binary(t), "--root", after, "--quiet", "cdi", "refresh"},
-				want:    []byte(lpuctl(t, "--root", after, "cdi", "generate")),
+				refresh: []string{machine.Binary(t), "--root", after, "--quiet", "cdi", "refresh"},
+				want:    []byte(machine.Lpuctl(t, "--root", after, "cdi", "generate")),
 				kills:   map[string]int{}, found: map[string]bool{},
 			}
 			reset := func() {
@@ -187,8 +184,8 @@ func TestKilledAtEachStep(t *testing.T) {
 				}
 			}
 			if inPlace {
-				k.old = []byte(lpuctl(t, "--root", before, "cdi", "generate"))
-				reset = func() { lpuctl(t, "--root", before, "cdi", "refresh") }
+				k.old = []byte(machine.Lpuctl(t, "--root", before, "cdi", "generate"))
+				reset = func() { machine.Lpuctl(t, "--root", before, "cdi", "refresh") }
 			}
 			k.atEachStep(t, reset)
 		})
@@ -242,8 +239,8 @@ func (k *killing) judge(t *testing.T, when string) {
 			k.found["a file half done"] = k.found["a file half done"] || !slices.Contains(specDirNames, e.Name())
 		}
 	}
-	if r := run(t, k.refresh...); r.code != 0 || r.stderr != "" {
-		t.Fatalf("%s: the next refresh: exit code %d: %s", when, r.code, r.stderr)
+	if r := machine.Run(t, k.refresh...); r.Code != 0 || r.Stderr != "" {
+		t.Fatalf("%s: the next refresh: exit code %d: %s", when, r.Code, r.Stderr)
 	}
 	if !bytes.Equal(read(t, k.spec), k.want) {
 		t.Fatalf("%s: the next refresh has not put the new spec in place", when)
@@ -260,17 +257,17 @@ func TestManyRefreshesAtOnce(t *testing.T) {
 	dir := sharedSpecDir(t, roots...)
 	var wanted []string
 	for _, root := range roots {
-		wanted = append(wanted, lpuctl(t, "--root", root, "cdi", "generate"))
+		wanted = append(wanted, machine.Lpuctl(t, "--root", root, "cdi", "generate"))
 	}
-	var results [16]result
+	var results [16]machine.Result
 	var wg sync.WaitGroup
 	for i := range results {
-		wg.Go(func() { results[i] = run(t, binary(t), "--root", roots[i%2], "cdi", "refresh") })
+		wg.Go(func() { results[i] = machine.Run(t, machine.Binary(t), "--root", roots[i%2], "cdi", "refresh") })
 	}
 	wg.Wait()
 	for i, r := range results {
-		if r.code != 0 {
-			t.Errorf("refresh %d: exit code %d: %s", i, r.code, r.stderr)
+		if r.Code != 0 {
+			t.Errorf("refresh %d: exit code %d: %s", i, r.Code, r.Stderr)
 		}
 	}
 	if got := string(read(t, filepath.Join(dir, specName))); got != wanted[0] && got != wanted[1] {
@@ -300,27 +297,23 @@ func TestAFullOrFailingDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := simulate(t, "--profile", "lpu", "--lpus", "3"), simulate(t, "--profile", "lpu", "--lpus", c.lpus)
 			small := t.TempDir()
-			mount(t, "tmpfs", small, "tmpfs", 0, "size=16k")
+			machine.Mount(t, "tmpfs", small, "tmpfs", 0, "size=16k")
 			for _, root := range []string{before, after} {
-				here := filepath.Join(root, "var/run/cdi")
-				if err := os.MkdirAll(here, 0o755); err != nil {
-					t.Fatal(err)
-				}
-				mount(t, small, here, "", unix.MS_BIND, "")
+				machine.BindMount(t, small, filepath.Join(root, "var/run/cdi"))
 			}
-			lpuctl(t, "--root", before, "cdi", "refresh")
+			machine.Lpuctl(t, "--root", before, "cdi", "refresh")
 			old := read(t, filepath.Join(small, specName))
 			mend := func() {}
 			if c.spoil != nil {
 				mend = c.spoil(t, small)
 			}
-			r := run(t, append(c.fail, binary(t), "--root", after, "cdi", "refresh")...)
+			r := machine.Run(t, append(c.fail, machine.Binary(t), "--root", after, "cdi", "refresh")...)
 			wantRefused(t, r, filepath.Join(after, "var/run/cdi"), c.says)
 			if !bytes.Equal(read(t, filepath.Join(small, specName)), old) {
 				t.Error("the spec is not what it was")
 			}
 			mend()
-			lpuctl(t, "--root", before, "cdi", "refresh")
+			machine.Lpuctl(t, "--root", before, "cdi", "refresh")
 			if diff := cmp.Diff(specDirNames, namesIn(t, small)); diff != "" {
 				t.Errorf("after the next refresh:\n%s", diff)
 			}
@@ -346,14 +339,14 @@ func readOnly(t *testing.T, dir string) (mend func()) {
 }
 
 // wantRefused wants exit code 1 and one message, with the path, the reason and a hint.
-func wantRefused(t *testing.T, r result, path, reason string) {
+func wantRefused(t *testing.T, r machine.Result, path, reason string) {
 	t.Helper()
-	message, hint, _ := strings.Cut(r.stderr, "\n")
-	if r.code != 1 || r.stdout != "" || !strings.HasPrefix(message, "lpuctl: ") || !strings.Contains(message, path) || !strings.Contains(message, reason) {
-		t.Errorf("exit code %d, want 1, and a message with %s and %q:\n%s%s", r.code, path, reason, r.stdout, r.stderr)
+	message, hint, _ := strings.Cut(r.Stderr, "\n")
+	if r.Code != 1 || r.Stdout != "" || !strings.HasPrefix(message, "lpuctl: ") || !strings.Contains(message, path) || !strings.Contains(message, reason) {
+		t.Errorf("exit code %d, want 1, and a message with %s and %q:\n%s%s", r.Code, path, reason, r.Stdout, r.Stderr)
 	}
 	if !strings.HasPrefix(hint, "  hint: ") || strings.Count(hint, "\n") != 1 {
-		t.Errorf("want one hint below the message:\n%s", r.stderr)
+		t.Errorf("want one hint below the message:\n%s", r.Stderr)
 	}
 }
 
@@ -362,11 +355,11 @@ func TestADirectoryThatIsNotSynced(t *testing.T) {
 	need(t, "strace")
 	before, after := simulate(t, "--profile", "lpu", "--lpus", "3"), simulate(t, "--profile", "lpu", "--lpus", "4")
 	dir := sharedSpecDir(t, before, after)
-	lpuctl(t, "--root", before, "cdi", "refresh")
+	machine.Lpuctl(t, "--root", before, "cdi", "refresh")
 	here := filepath.Join(after, "var/run/cdi")
-	r := run(t, "strace", "-f", "-qqq", "-o", "/dev/null", "-P", here, "-e", "trace=fsync", "-e", "inject=fsync:error=EIO", binary(t), "--root", after, "cdi", "refresh")
+	r := machine.Run(t, "strace", "-f", "-qqq", "-o", "/dev/null", "-P", here, "-e", "trace=fsync", "-e", "inject=fsync:error=EIO", machine.Binary(t), "--root", after, "cdi", "refresh")
 	wantRefused(t, r, here, "input/output error")
-	if got, want := string(read(t, filepath.Join(dir, specName))), lpuctl(t, "--root", after, "cdi", "generate"); got != want {
+	if got, want := string(read(t, filepath.Join(dir, specName))), machine.Lpuctl(t, "--root", after, "cdi", "generate"); got != want {
 		t.Errorf("the spec is not the new one:\n%s", got)
 	}
 }
@@ -376,8 +369,6 @@ func TestNoDirectory(t *testing.T) {
 	need(t)
 	root := simulate(t, "--profile", "lpu", "--lpus", "1")
 	dir := filepath.Join(root, "var/run/cdi")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.WriteFile(dir, nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	wantRefused(t, run(t, binary(t), "--root", root, "cdi", "refresh"), dir, "not a directory")
+	machine.Write(t, dir, "")
+	wantRefused(t, machine.Run(t, machine.Binary(t), "--root", root, "cdi", "refresh"), dir, "not a directory")
 }

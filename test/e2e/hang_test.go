@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // hangingTree serves a simulated node through FUSE; reads of one file never end.
@@ -64,7 +66,7 @@ func hang(t *testing.T, root, file string) string {
 }
 
 func TestACardThatHangs(t *testing.T) {
-	need(t, fuseDevice)
+	need(t, machine.FUSE)
 	root := simulate(t)
 	serial, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices", cardAddress, "xmc.u.*/serial_num"))
 	if err != nil || len(serial) != 1 {
@@ -101,8 +103,8 @@ func TestACardThatHangs(t *testing.T) {
 			}
 			specOfAHungCard(t, root, here, c.refresh, c.inSpec)
 			// What it shows of another card is decoration in part, which may be missing; that it ends is asked for.
-			if r := run(t, "timeout", "-s", "KILL", "10", binary(t), "--root", here, "describe", "0000:43:00.1"); r.code != 0 {
-				t.Errorf("describe: exit code %d: %s", r.code, r.stderr)
+			if r := machine.Run(t, "timeout", "-s", "KILL", "10", machine.Binary(t), "--root", here, "describe", "0000:43:00.1"); r.Code != 0 {
+				t.Errorf("describe: exit code %d: %s", r.Code, r.Stderr)
 			}
 		})
 	}
@@ -117,14 +119,14 @@ type inventory struct {
 func listed(t *testing.T, root string) (inventory, time.Duration) {
 	t.Helper()
 	start := time.Now()
-	r := run(t, "timeout", "-s", "KILL", "10", binary(t), "--root", root, "list", "-o", "json")
+	r := machine.Run(t, "timeout", "-s", "KILL", "10", machine.Binary(t), "--root", root, "list", "-o", "json")
 	took := time.Since(start)
 	var document struct {
 		LPUs     []map[string]any
 		Problems []struct{ ID, Subject string }
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &document); err != nil || r.code != 0 {
-		t.Fatalf("list: exit code %d, %v: %s", r.code, err, r.stderr)
+	if err := json.Unmarshal([]byte(r.Stdout), &document); err != nil || r.Code != 0 {
+		t.Fatalf("list: exit code %d, %v: %s", r.Code, err, r.Stderr)
 	}
 	inv := inventory{map[string]map[string]any{}, map[string]string{}, map[string]string{}}
 	for _, l := range document.LPUs {
@@ -152,8 +154,8 @@ func specOfAHungCard(t *testing.T, root, here string, code int, inSpec bool) {
 	if err := os.Remove(spec); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	if r := run(t, "timeout", "-s", "KILL", "10", binary(t), "--root", here, "cdi", "refresh"); r.code != code {
-		t.Errorf("cdi refresh: exit code %d, want %d: %s", r.code, code, r.stderr)
+	if r := machine.Run(t, "timeout", "-s", "KILL", "10", machine.Binary(t), "--root", here, "cdi", "refresh"); r.Code != code {
+		t.Errorf("cdi refresh: exit code %d, want %d: %s", r.Code, code, r.Stderr)
 	}
 	want := slices.Clone(otherCards)
 	if inSpec {

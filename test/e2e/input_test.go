@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // A card of the simulated server, lpu2, and where it lies.
@@ -36,7 +38,7 @@ var spoilers = map[string]func(path string) error{
 	"a GiB":           func(path string) error { return os.Truncate(path, 1<<30) },
 	"a FIFO":          func(path string) error { return replaced(path, unix.Mkfifo(path+"-", 0o644)) },
 	"a socket":        func(path string) error { return replaced(path, unix.Mknod(path+"-", unix.S_IFSOCK|0o644, 0)) },
-	"a device":        func(path string) error { return replaced(path, makeNode(path+"-", 1, 5)) }, // /dev/zero
+	"a device":        func(path string) error { return replaced(path, machine.MakeNode(path+"-", 1, 5)) }, // /dev/zero
 	"a loop of links": func(path string) error { return replaced(path, os.Symlink(filepath.Base(path), path+"-")) },
 	"nothing":         os.Remove,
 }
@@ -61,25 +63,25 @@ func hostileTree(t *testing.T, spoil func(path string) error, keep []string, say
 	t.Helper()
 	root := simulate(t)
 	everyFile(t, filepath.Join(root, cardDir), keep, spoil)
-	lpuctl := func(args ...string) result {
-		return bounded(t, append([]string{binary(t), "--root", root}, args...)...)
+	lpuctl := func(args ...string) machine.Result {
+		return bounded(t, append([]string{machine.Binary(t), "--root", root}, args...)...)
 	}
 	list := lpuctl("list")
-	if list.code != 0 || strings.Count(list.stdout, " healthy") != 7 || strings.Contains(list.stdout, cardAddress) != (keep != nil) {
-		t.Errorf("list: exit code %d\n%s%s", list.code, list.stdout, list.stderr)
+	if list.Code != 0 || strings.Count(list.Stdout, " healthy") != 7 || strings.Contains(list.Stdout, cardAddress) != (keep != nil) {
+		t.Errorf("list: exit code %d\n%s%s", list.Code, list.Stdout, list.Stderr)
 	}
-	if said := list.stdout + list.stderr; !strings.Contains(said, cardAddress) || !strings.Contains(said, says) {
+	if said := list.Stdout + list.Stderr; !strings.Contains(said, cardAddress) || !strings.Contains(said, says) {
 		t.Errorf("list does not name the broken card with %s:\n%s", says, said)
 	}
-	if r := lpuctl("cdi", "refresh"); r.code != refresh {
-		t.Errorf("cdi refresh: exit code %d, want %d\n%s", r.code, refresh, r.stderr)
+	if r := lpuctl("cdi", "refresh"); r.Code != refresh {
+		t.Errorf("cdi refresh: exit code %d, want %d\n%s", r.Code, refresh, r.Stderr)
 	}
 	if diff := cmp.Diff(otherCards, cardsInSpec(t, root)); diff != "" {
 		t.Errorf("the cards in the spec:\n%s", diff)
 	}
 	for _, command := range [][]string{{"list", "-o", "wide"}, {"list", "-o", "json"}, {"describe", "lpu0"}, {"describe", "2"}, {"topology"}, {"cdi", "list"}} {
-		if r := lpuctl(command...); r.code != 0 {
-			t.Errorf("%v: exit code %d\n%s", command, r.code, r.stderr)
+		if r := lpuctl(command...); r.Code != 0 {
+			t.Errorf("%v: exit code %d\n%s", command, r.Code, r.Stderr)
 		}
 	}
 }
@@ -163,13 +165,13 @@ func TestNothingOutsideTheRootIsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, opened := opens(t, binary(t), "--root", root, "list", "-o", "json")
-	if r.code != 0 || strings.Count(r.stdout, `"usable": true`) != 8 || strings.Contains(r.stdout, `"numaNode": 7`) {
-		t.Errorf("list: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	r, opened := opens(t, machine.Binary(t), "--root", root, "list", "-o", "json")
+	if r.Code != 0 || strings.Count(r.Stdout, `"usable": true`) != 8 || strings.Contains(r.Stdout, `"numaNode": 7`) {
+		t.Errorf("list: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	wantBelow(t, root, opened)
 	for _, command := range [][]string{{"describe", "lpu2"}, {"cdi", "refresh"}, {"cdi", "list"}} {
-		_, opened := opens(t, append([]string{binary(t), "--root", root}, command...)...)
+		_, opened := opens(t, append([]string{machine.Binary(t), "--root", root}, command...)...)
 		for _, file := range opened {
 			if strings.HasPrefix(file, secret) {
 				t.Errorf("%v opened %s", command, file)
@@ -186,10 +188,10 @@ func TestNothingOutsideTheRootIsOpened(t *testing.T) {
 }
 
 // opens runs a command and returns the files it opened, as the kernel names them.
-func opens(t *testing.T, command ...string) (r result, files []string) {
+func opens(t *testing.T, command ...string) (r machine.Result, files []string) {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "trace")
-	r = run(t, append([]string{"strace", "-f", "-qqq", "-y", "-e", "trace=open,openat,openat2", "-o", trace}, command...)...)
+	r = machine.Run(t, append([]string{"strace", "-f", "-qqq", "-y", "-e", "trace=open,openat,openat2", "-o", trace}, command...)...)
 	for line := range strings.Lines(string(read(t, trace))) {
 		_, opened, ok := cutLast(line, " = ") // = 7</the/file>
 		if _, file, found := strings.Cut(opened, "<"); ok && found {
@@ -218,7 +220,7 @@ func wantBelow(t *testing.T, root string, files []string) {
 		switch {
 		case file == root, strings.HasPrefix(file, root+"/"):
 			below++
-		case runtimeFiles.MatchString(file), file == binary(t): // protobuf looks at itself, to be unpredictable
+		case runtimeFiles.MatchString(file), file == machine.Binary(t): // protobuf looks at itself, to be unpredictable
 		default:
 			t.Errorf("opened outside of the root: %s", file)
 		}
@@ -238,7 +240,7 @@ func TestNoMachine(t *testing.T) {
 	for name, root := range map[string]string{"empty": t.TempDir(), "a file": file, "missing": file + "-missing"} {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range [][]string{{"list"}, {"describe", "lpu0"}, {"topology"}, {"cdi", "generate"}, {"cdi", "refresh"}} {
-				wantRefused(t, bounded(t, append([]string{binary(t), "--root", root}, command...)...), root, "")
+				wantRefused(t, bounded(t, append([]string{machine.Binary(t), "--root", root}, command...)...), root, "")
 			}
 		})
 	}
@@ -249,7 +251,7 @@ func TestNoDev(t *testing.T) {
 	need(t)
 	root := simulate(t)
 	verified := func() int {
-		return strings.Count(bounded(t, binary(t), "--root", root, "list", "-o", "json").stdout, `"verified": true`)
+		return strings.Count(bounded(t, machine.Binary(t), "--root", root, "list", "-o", "json").Stdout, `"verified": true`)
 	}
 	if n := verified(); n != 8 {
 		t.Fatalf("with /dev %d nodes are verified", n)
@@ -260,7 +262,7 @@ func TestNoDev(t *testing.T) {
 	if n := verified(); n != 0 {
 		t.Errorf("without /dev %d nodes are verified", n)
 	}
-	lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	if cards := cardsInSpec(t, root); len(cards) != 8 {
 		t.Errorf("in the spec are %v", cards)
 	}
@@ -276,29 +278,29 @@ func TestAsAnybody(t *testing.T) {
 		}
 	}
 	duplicate := filepath.Join(filepath.Dir(root), "lpuctl")
-	if err := os.WriteFile(duplicate, read(t, binary(t)), 0o755); err != nil {
+	if err := os.WriteFile(duplicate, read(t, machine.Binary(t)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	as := func(args ...string) result {
+	as := func(args ...string) machine.Result {
 		return bounded(t, append([]string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", duplicate, "--root", root}, args...)...)
 	}
-	if r := as("list"); r.code != 0 || strings.Count(r.stdout, "healthy") != 8 {
-		t.Errorf("list: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	if r := as("list"); r.Code != 0 || strings.Count(r.Stdout, "healthy") != 8 {
+		t.Errorf("list: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
-	if r := as("cdi", "refresh"); r.code != 1 || !strings.Contains(r.stderr, root+"/var") || !strings.Contains(r.stderr, "hint: run as root") {
-		t.Errorf("cdi refresh: exit code %d\n%s", r.code, r.stderr)
+	if r := as("cdi", "refresh"); r.Code != 1 || !strings.Contains(r.Stderr, root+"/var") || !strings.Contains(r.Stderr, "hint: run as root") {
+		t.Errorf("cdi refresh: exit code %d\n%s", r.Code, r.Stderr)
 	}
 	// One card that he may not read hides no other.
 	if err := os.Chmod(filepath.Join(root, cardDir), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := as("list"); r.code != 0 || strings.Count(r.stdout, " healthy") != 7 || !strings.Contains(r.stderr, root+"/sys/bus/pci/devices/"+cardAddress) || !strings.Contains(r.stderr, "permission denied") {
-		t.Errorf("list: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	if r := as("list"); r.Code != 0 || strings.Count(r.Stdout, " healthy") != 7 || !strings.Contains(r.Stderr, root+"/sys/bus/pci/devices/"+cardAddress) || !strings.Contains(r.Stderr, "permission denied") {
+		t.Errorf("list: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if err := os.Chmod(filepath.Join(root, "sys/bus/pci/devices"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := as("list"); r.code != 1 || !strings.Contains(r.stderr, root+"/sys/bus/pci/devices") || !strings.Contains(r.stderr, "permission denied") || !strings.Contains(r.stderr, "hint: run as a user who may read sysfs") {
-		t.Errorf("list: exit code %d\n%s", r.code, r.stderr)
+	if r := as("list"); r.Code != 1 || !strings.Contains(r.Stderr, root+"/sys/bus/pci/devices") || !strings.Contains(r.Stderr, "permission denied") || !strings.Contains(r.Stderr, "hint: run as a user who may read sysfs") {
+		t.Errorf("list: exit code %d\n%s", r.Code, r.Stderr)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // lpuFacts is what both lpuctl and lspci say of a function.
@@ -37,7 +39,7 @@ func factsOfLPUs(t *testing.T, args ...string) map[string]lpuFacts {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(lpuctl(t, append(args, "list", "-o", "json")...)), &inventory); err != nil {
+	if err := json.Unmarshal([]byte(machine.Lpuctl(t, append(args, "list", "-o", "json")...)), &inventory); err != nil {
 		t.Fatal(err)
 	}
 	facts := map[string]lpuFacts{}
@@ -64,7 +66,7 @@ func factsOfLspci(t *testing.T, root, ids string) map[string]lpuFacts {
 	access := []string{"lspci", "-A", "linux-sysfs", "-O", "sysfs.path=" + filepath.Join(root, "sys/bus/pci"), "-D", "-d", ids}
 	facts := map[string]lpuFacts{}
 	roots, upstreams := map[string]string{}, map[string]string{}
-	for line := range strings.Lines(run(t, append(access, "-PP", "-n")...).stdout) {
+	for line := range strings.Lines(machine.Run(t, append(access, "-PP", "-n")...).Stdout) {
 		path, _, _ := strings.Cut(line, " ") // 0000:40:00.0/41:00.0/42:00.0/43:00.1
 		domain, path, _ := strings.Cut(path, ":")
 		ports := strings.Split(path, "/")
@@ -75,7 +77,7 @@ func factsOfLspci(t *testing.T, root, ids string) map[string]lpuFacts {
 			upstreams[slot] = domain + ":" + ports[len(ports)-3]
 		}
 	}
-	for record := range strings.SplitSeq(run(t, append(access, "-vvmmnnk")...).stdout, "\n\n") {
+	for record := range strings.SplitSeq(machine.Run(t, append(access, "-vvmmnnk")...).Stdout, "\n\n") {
 		fields := map[string]string{}
 		for line := range strings.Lines(record) {
 			key, value, _ := strings.Cut(line, ":\t")
@@ -106,7 +108,7 @@ func id(text string) string {
 
 func linkOf(t *testing.T, command []string) string {
 	t.Helper()
-	out := run(t, command...).stdout
+	out := machine.Run(t, command...).Stdout
 	most := regexp.MustCompile(`LnkCap:.*Speed ([0-9.]+)GT/s, Width x([0-9]+)`).FindStringSubmatch(out)
 	now := regexp.MustCompile(`LnkSta:\s+Speed ([0-9.]+)GT/s(?: \([a-z]+\))?, Width x([0-9]+)`).FindStringSubmatch(out)
 	if most == nil || now == nil {
@@ -145,8 +147,8 @@ func TestListAgreesWithLspci(t *testing.T) {
 func unpack(t *testing.T, name string) string {
 	t.Helper()
 	root := t.TempDir()
-	if r := run(t, "tar", "xzf", "../../testdata/"+name, "-C", root); r.code != 0 {
-		t.Fatal(r.stderr)
+	if r := machine.Run(t, "tar", "xzf", "../../testdata/"+name, "-C", root); r.Code != 0 {
+		t.Fatal(r.Stderr)
 	}
 	groups, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/iommu_group"))
 	if err != nil {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,18 +10,20 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // TestServeWithACardThatHangs: scans come again and again, and the card that hangs costs one thread, not one for each.
 func TestServeWithACardThatHangs(t *testing.T) {
-	need(t, fuseDevice)
+	need(t, machine.FUSE)
 	root := simulate(t)
 	serial, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices", cardAddress, "xmc.u.*/serial_num"))
 	if err != nil || len(serial) != 1 {
 		t.Fatal(serial, err)
 	}
 	here := hang(t, root, filepath.Base(filepath.Dir(serial[0]))+"/serial_num")
-	cmd := exec.Command(binary(t), "--root", here, "serve", "--interval", "100ms", "--listen", "")
+	cmd := exec.Command(machine.Binary(t), "--root", here, "serve", "--interval", "100ms", "--listen", "")
 	var log strings.Builder
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -32,13 +33,13 @@ func TestServeWithACardThatHangs(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	time.Sleep(4 * time.Second)
-	before := status(t, cmd.Process.Pid, "Threads:")
+	before := machine.Status(t, cmd.Process.Pid, "Threads")
 	time.Sleep(6 * time.Second)
-	if after := status(t, cmd.Process.Pid, "Threads:"); after > before+3 {
+	if after := machine.Status(t, cmd.Process.Pid, "Threads"); after > before+3 {
 		t.Errorf("%d threads became %d: each scan leaves one behind", before, after)
 	}
 	const most = 30 << 10 // KiB
-	if rss := status(t, cmd.Process.Pid, "VmRSS:"); rss > most {
+	if rss := machine.Status(t, cmd.Process.Pid, "VmRSS"); rss > most {
 		t.Errorf("it takes %d KiB of memory", rss)
 	} else {
 		t.Logf("%d threads, %d KiB resident", before, rss)
@@ -59,37 +60,25 @@ func TestServeWithACardThatHangs(t *testing.T) {
 	}
 }
 
-// status is a number of /proc/PID/status.
-func status(t *testing.T, pid int, field string) int {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	_, after, found := strings.Cut(string(data), field)
-	if _, err := fmt.Sscan(after, &n); !found || err != nil {
-		t.Fatalf("%s: %v", field, err)
-	}
-	return n
-}
-
 // TestServeInBadPlaces: what it cannot write to is told, and it goes on.
 func TestServeInBadPlaces(t *testing.T) {
+	need(t)
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, root string)
 		want  string
 	}{
 		"the disk is full": {func(t *testing.T, root string) {
-			mount(t, "tmpfs", root+"/var/run/cdi", "tmpfs", 0, "size=8k")
+			machine.Mount(t, "tmpfs", root+"/var/run/cdi", "tmpfs", 0, "size=8k")
 		}, "no space left on device"},
 		"the sockets' directory is read-only": {func(t *testing.T, root string) {
 			dir := root + "/p"
 			if err := os.WriteFile(dir+"/kubelet.sock", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			mount(t, dir, dir, "", unix.MS_BIND, "")
-			mount(t, dir, dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+			machine.Mount(t, dir, dir, "", unix.MS_BIND, "")
+			if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+				t.Fatal(err)
+			}
 		}, "read-only file system"},
 		"the sockets' directory is missing": {func(t *testing.T, root string) {
 			if err := os.Remove(root + "/p"); err != nil {
@@ -105,11 +94,11 @@ func TestServeInBadPlaces(t *testing.T) {
 				}
 			}
 			c.spoil(t, root)
-			r := run(t, "timeout", "3", binary(t), "--root", root, "serve", "--listen", "", "--plugin-dir", "/p") // the path of a socket must be short
-			if r.code != 124 || !strings.Contains(r.stderr, c.want) {
-				t.Errorf("exit code %d, want that of timeout; it said\n%s", r.code, r.stderr)
+			r := machine.Run(t, "timeout", "3", machine.Binary(t), "--root", root, "serve", "--listen", "", "--plugin-dir", "/p") // the path of a socket must be short
+			if r.Code != 124 || !strings.Contains(r.Stderr, c.want) {
+				t.Errorf("exit code %d, want that of timeout; it said\n%s", r.Code, r.Stderr)
 			}
-			if n := strings.Count(r.stderr, c.want); n > 12 {
+			if n := strings.Count(r.Stderr, c.want); n > 12 {
 				t.Errorf("it said so %d times in 3 seconds", n)
 			}
 			if left, _ := filepath.Glob(root + "/var/run/cdi/*.json*"); len(left) > 0 && c.want == "no space left on device" {

@@ -5,20 +5,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // TestWhyPodmanCannotResolve: podman says one sentence for five different faults; validate names each.
 func TestWhyPodmanCannotResolve(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", fuseNumbers)
-	lpuctl(t, "--root", root, "cdi", "refresh")
-	install(t, root)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.FUSENumbers)
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
 	spec := filepath.Join(root, "var/run/cdi/hyperaccel.ai-lpu.json")
 	good, err := os.ReadFile(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := strings.TrimPrefix(strings.TrimSpace(run(t, p.command[0], "--version").stdout), "podman version ")
+	version := strings.TrimPrefix(strings.TrimSpace(machine.Run(t, p[0], "--version").Stdout), "podman version ")
 	changed := func(from, to string) func() error {
 		return func() error {
 			text := strings.Replace(string(good), from, to, 1)
@@ -50,16 +52,16 @@ func TestWhyPodmanCannotResolve(t *testing.T) {
 					t.Fatal(err)
 				}
 			}()
-			if r := p.run(t, inspect, device(c.device)...); r.code != 126 || !strings.Contains(r.stderr, "unresolvable CDI devices") {
-				t.Errorf("podman: exit code %d: %s", r.code, r.stderr)
+			if r := p.Run(t, machine.Inspect, device(c.device)...); r.Code != 126 || !strings.Contains(r.Stderr, "unresolvable CDI devices") {
+				t.Errorf("podman: exit code %d: %s", r.Code, r.Stderr)
 			}
-			r := run(t, binary(t), "--root", root, "cdi", "validate", "--target", "podman="+version, "--device", "hyperaccel.ai/lpu="+c.device)
-			if r.code != 3 || !strings.Contains(r.stderr, "["+c.want+"]") {
-				t.Errorf("validate: exit code %d, want the finding %s:\n%s", r.code, c.want, r.stderr)
+			r := machine.Run(t, machine.Binary(t), "--root", root, "cdi", "validate", "--target", "podman="+version, "--device", "hyperaccel.ai/lpu="+c.device)
+			if r.Code != 3 || !strings.Contains(r.Stderr, "["+c.want+"]") {
+				t.Errorf("validate: exit code %d, want the finding %s:\n%s", r.Code, c.want, r.Stderr)
 			}
 		})
 	}
-	if r := run(t, binary(t), "--root", root, "--quiet", "cdi", "validate", "--target", "podman="+version, "--device", "lpu0"); r.code != 0 || r.stderr != "" {
-		t.Errorf("the good spec: exit code %d: %s", r.code, r.stderr)
+	if r := machine.Run(t, machine.Binary(t), "--root", root, "--quiet", "cdi", "validate", "--target", "podman="+version, "--device", "lpu0"); r.Code != 0 || r.Stderr != "" {
+		t.Errorf("the good spec: exit code %d: %s", r.Code, r.Stderr)
 	}
 }

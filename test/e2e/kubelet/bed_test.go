@@ -1,31 +1,26 @@
 package kubelet
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 const (
 	resource   = "hyperaccel.ai/lpu"
-	image      = "localhost/lpuctl-e2e:1"
 	nodeName   = "node"
 	nodeRoot   = "/run/node" // short, as the path of a socket must be
 	manifests  = "/run/manifests"
@@ -35,7 +30,7 @@ const (
 // bed is a node: a simulated server that containerd and the kubelet take for the machine they run on.
 type bed struct {
 	t       *testing.T
-	kubelet *daemon
+	kubelet *machine.Daemon
 	flags   []string // of the kubelet, beyond those in start
 	api     podresources.PodResourcesListerClient
 	lpus    []lpu
@@ -48,7 +43,7 @@ type lpu struct {
 	Nodes   []struct{ Path string }
 }
 
-// runtimeConfig is a configuration for each of the two releases of containerd. Some machines forbid to lower the OOM score;
+// containerd2 and containerd1 are a configuration for each of the two releases of containerd. Some machines forbid to lower the OOM score;
 // the network configuration is never used, as every pod has the host's network, but without one the node is not ready.
 const (
 	containerd2 = `version = 3
@@ -56,11 +51,11 @@ const (
   restrict_oom_score_adj = true
   cni.conf_dir = "/run/cni"
 [plugins."io.containerd.cri.v1.images".pinned_images]
-  sandbox = "` + image + `"
+  sandbox = "` + machine.Image + `"
 `
 	containerd1 = `version = 2
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + image + `"
+  sandbox_image = "` + machine.Image + `"
   enable_cdi = %v
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
@@ -82,14 +77,14 @@ func newBedOn(t *testing.T, binaries, config string) *bed {
 // prepare makes a node whose kubelet is not yet started.
 func prepare(t *testing.T, binaries, config string) *bed {
 	t.Helper()
-	need(t, kubernetes("kubelet"), filepath.Join(binaries, "containerd"))
+	need(t, kubernetes("kubelet"), binaries+"/containerd")
 	b := &bed{t: t}
 	for _, dir := range []string{"/run", "/var/lib", "/var/log", "/opt"} {
-		mount(t, "tmpfs", dir, "tmpfs", 0)
+		machine.Mount(t, "tmpfs", dir, "tmpfs", 0, "")
 	}
-	output(t, binary(t), "--quiet", "simulate", nodeRoot, "--numbers", "10:229") // the numbers of fuse: such a node opens if the device cgroup lets it
+	machine.Lpuctl(t, "--quiet", "simulate", nodeRoot, "--numbers", machine.FUSENumbers)
 	var inventory struct{ LPUs []lpu }
-	if err := json.Unmarshal([]byte(output(t, binary(t), "--root", nodeRoot, "list", "-o", "json")), &inventory); err != nil {
+	if err := json.Unmarshal([]byte(machine.Lpuctl(t, "--root", nodeRoot, "list", "-o", "json")), &inventory); err != nil {
 		t.Fatal(err)
 	}
 	b.lpus = inventory.LPUs
@@ -97,12 +92,7 @@ func prepare(t *testing.T, binaries, config string) *bed {
 	for from, to := range map[string]string{
 		nodeRoot + "/opt": "/opt", nodeRoot + "/dev/dri": "/dev/dri", nodeRoot + "/var/run/cdi": "/run/cdi", "/var/lib/kubelet": nodeRoot + "/var/lib/kubelet",
 	} {
-		for _, dir := range []string{from, to} {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		mount(t, from, to, "", unix.MS_BIND)
+		machine.BindMount(t, from, to)
 	}
 	b.startContainerd(binaries, config)
 	return b
@@ -110,12 +100,12 @@ func prepare(t *testing.T, binaries, config string) *bed {
 
 func (b *bed) startContainerd(binaries, config string) {
 	b.t.Helper()
-	write(b.t, "/run/cni/10-none.conflist", networkConfig)
-	write(b.t, "/run/containerd.toml", config)
-	writeImage(b.t, "/run/image.tar")
+	machine.Write(b.t, "/run/cni/10-none.conflist", networkConfig)
+	machine.Write(b.t, "/run/containerd.toml", config)
+	machine.WriteImage(b.t, "/run/image.tar", machine.Image)
 	b.t.Setenv("PATH", binaries+":"+os.Getenv("PATH")) // a shim must be of its daemon's release
-	start(b.t, "containerd", "-c", "/run/containerd.toml", "-l", "warn")
-	eventually(b.t, 20*time.Second, "containerd takes the image", func() error {
+	machine.Start(b.t, "containerd", "-c", "/run/containerd.toml", "-l", "warn")
+	machine.Eventually(b.t, 20*time.Second, "containerd takes the image", func() error {
 		out, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", "/run/image.tar").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -127,7 +117,7 @@ func (b *bed) startContainerd(binaries, config string) {
 
 // removePods removes all pods: containers are no children of ours.
 func removePods(t *testing.T) {
-	client := cri.NewRuntimeServiceClient(dial(t, containerd))
+	client := cri.NewRuntimeServiceClient(machine.Dial(t, containerd))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	pods, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -139,84 +129,6 @@ func removePods(t *testing.T) {
 		if _, err := client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Id}); err != nil {
 			t.Errorf("removing a pod: %v", err)
 		}
-	}
-	// What containerd leaves in each cgroup hierarchy, or in the only one; directories that are in use stay.
-	left, _ := filepath.Glob("/sys/fs/cgroup/*/k8s.io")
-	for _, dir := range append(left, "/sys/fs/cgroup/k8s.io") {
-		_ = os.Remove(dir)
-	}
-}
-
-// dial makes a connection that is opened by the first call, and again whenever it broke.
-func dial(t *testing.T, socket string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// writeImage writes an OCI archive of one layer: busybox.
-func writeImage(t *testing.T, path string) {
-	t.Helper()
-	busybox, err := exec.LookPath("busybox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile(busybox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layer := archive(t, func(w *tar.Writer) {
-		addFile(t, w, "bin/busybox", program)
-		for _, applet := range []string{"sh", "cat", "env", "mknod", "ls", "sleep", "sort", "stat"} {
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-	data := archive(t, func(w *tar.Writer) {
-		blob := func(kind string, data []byte) map[string]any {
-			digest := fmt.Sprintf("%x", sha256.Sum256(data))
-			addFile(t, w, "blobs/sha256/"+digest, data)
-			return map[string]any{"mediaType": "application/vnd.oci.image." + kind, "digest": "sha256:" + digest, "size": len(data)}
-		}
-		layerBlob := blob("layer.v1.tar", layer)
-		config := blob("config.v1+json", []byte(toJSON(t, map[string]any{
-			"architecture": goarch, "os": "linux",
-			"config": map[string]any{"Entrypoint": []string{"/bin/sleep", "1000000"}, "Env": []string{"PATH=/bin"}},
-			"rootfs": map[string]any{"type": "layers", "diff_ids": []any{layerBlob["digest"]}},
-		})))
-		manifest := blob("manifest.v1+json", []byte(toJSON(t, map[string]any{"schemaVersion": 2, "config": config, "layers": []any{layerBlob}})))
-		manifest["annotations"] = map[string]string{"io.containerd.image.name": image}
-		addFile(t, w, "index.json", []byte(toJSON(t, map[string]any{"schemaVersion": 2, "manifests": []any{manifest}})))
-		addFile(t, w, "oci-layout", []byte(`{"imageLayoutVersion": "1.0.0"}`))
-	})
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func archive(t *testing.T, fill func(*tar.Writer)) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	fill(w)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func addFile(t *testing.T, w *tar.Writer, name string, data []byte) {
-	t.Helper()
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -247,20 +159,20 @@ nodeStatusUpdateFrequency: 1s
 // startKubelet starts the kubelet and waits until it serves.
 func (b *bed) startKubelet() {
 	b.t.Helper()
-	write(b.t, "/run/kubelet.yaml", kubeletConfig)
+	machine.Write(b.t, "/run/kubelet.yaml", kubeletConfig)
 	if err := os.MkdirAll(manifests, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	b.kubelet = start(b.t, append([]string{kubernetes("kubelet"), "--config", "/run/kubelet.yaml", "--hostname-override", nodeName, "--node-ip", nodeIP, "--cert-dir", "/run/pki"}, b.flags...)...)
-	eventually(b.t, 30*time.Second, "the kubelet is healthy", func() error {
-		if !b.kubelet.running() {
+	b.kubelet = machine.Start(b.t, append([]string{kubernetes("kubelet"), "--config", "/run/kubelet.yaml", "--hostname-override", nodeName, "--node-ip", machine.Address, "--cert-dir", "/run/pki"}, b.flags...)...)
+	machine.Eventually(b.t, 30*time.Second, "the kubelet is healthy", func() error {
+		if !b.kubelet.Running() {
 			b.t.Fatal("the kubelet ended")
 		}
 		_, err := get("http://127.0.0.1:10248/healthz")
 		return err
 	})
 	if b.api == nil {
-		b.api = podresources.NewPodResourcesListerClient(dial(b.t, "/var/lib/kubelet/pod-resources/kubelet.sock"))
+		b.api = podresources.NewPodResourcesListerClient(machine.Dial(b.t, "/var/lib/kubelet/pod-resources/kubelet.sock"))
 	}
 }
 
@@ -308,7 +220,7 @@ func (b *bed) registrations() (n int) {
 func (b *bed) waitAllocatable(want int) time.Duration {
 	b.t.Helper()
 	start := time.Now()
-	eventually(b.t, 20*time.Second, fmt.Sprintf("%d LPUs are allocatable", want), func() error {
+	machine.Eventually(b.t, 20*time.Second, fmt.Sprintf("%d LPUs are allocatable", want), func() error {
 		got, err := b.allocatable()
 		if err == nil && got != want {
 			err = fmt.Errorf("%d are", got)

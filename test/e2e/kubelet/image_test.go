@@ -11,28 +11,32 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
-const manifest = "../../packaging/kubernetes/lpuctl.yaml"
+const manifest = "../../../packaging/kubernetes/lpuctl.yaml"
 
 // TestImage runs the image as the manifest says: with its user, capabilities, read-only root and mounts; only the
 // host's sysfs, /dev, /opt and /etc/lpuctl are those of the simulated server.
 func TestImage(t *testing.T) {
 	b := newBed(t)
 	archive := os.Getenv("IMAGE")
-	need(t, archive)
+	if archive == "" {
+		t.Fatal("IMAGE must name the archive to test (make e2e-kubelet does)")
+	}
 	if out, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", archive).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	write(t, filepath.Join(manifests, "lpuctl.json"), toJSON(t, daemonPod(t)))
+	machine.Write(t, filepath.Join(manifests, "lpuctl.json"), toJSON(t, daemonPod(t)))
 	b.waitAllocatable(8)
 	b.check(t, b.run("four", 4), 4, true)
-	eventually(t, 20*time.Second, "it says that it is ready", func() error {
-		_, err := get("http://" + nodeIP + ":9477/readyz")
+	machine.Eventually(t, 20*time.Second, "it says that it is ready", func() error {
+		_, err := get("http://" + machine.Address + ":9477/readyz")
 		return err
 	})
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if out, err := get("http://" + nodeIP + ":9477" + path); err != nil || string(out) != "ok\n" {
+		if out, err := get("http://" + machine.Address + ":9477" + path); err != nil || string(out) != "ok\n" {
 			t.Errorf("%s: %q %v", path, out, err)
 		}
 	}

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-const goarch = runtime.GOARCH
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+)
 
 // inspect prints what a container has got of LPUs, and then waits. The node that it makes itself shows that the
 // device cgroup is on.
@@ -33,7 +32,7 @@ func podManifest(name string, n int) map[string]any {
 		"spec": map[string]any{
 			"hostNetwork": true, "automountServiceAccountToken": false, "enableServiceLinks": false, "terminationGracePeriodSeconds": 1,
 			"containers": []any{map[string]any{
-				"name": "main", "image": image, "imagePullPolicy": "Never", "command": []string{"sh", "-c", inspect},
+				"name": "main", "image": machine.Image, "imagePullPolicy": "Never", "command": []string{"sh", "-c", inspect},
 				"resources": map[string]any{"limits": lpus},
 			}},
 		},
@@ -44,7 +43,7 @@ func podManifest(name string, n int) map[string]any {
 func (b *bed) put(name string, n int) {
 	b.t.Helper()
 	hidden := filepath.Join(manifests, "."+name)
-	write(b.t, hidden, toJSON(b.t, podManifest(name, n)))
+	machine.Write(b.t, hidden, toJSON(b.t, podManifest(name, n)))
 	if err := os.Rename(hidden, filepath.Join(manifests, name+".json")); err != nil {
 		b.t.Fatal(err)
 	}
@@ -59,7 +58,7 @@ func (b *bed) remove(names ...string) {
 		}
 	}
 	for _, name := range names {
-		eventually(b.t, 30*time.Second, name+" is gone", func() error {
+		machine.Eventually(b.t, 30*time.Second, name+" is gone", func() error {
 			if _, err := b.pod(name); err == nil {
 				return errors.New("it is not")
 			}
@@ -103,7 +102,7 @@ func (b *bed) pod(name string) (pod, error) {
 func (b *bed) waitPhase(name, phase string) pod {
 	b.t.Helper()
 	var p pod
-	eventually(b.t, 30*time.Second, name+" is "+phase, func() (err error) {
+	machine.Eventually(b.t, 30*time.Second, name+" is "+phase, func() (err error) {
 		if p, err = b.pod(name); err == nil && p.Status.Phase != phase {
 			err = fmt.Errorf("it is %+v", p.Status)
 		}
@@ -142,7 +141,7 @@ func (b *bed) run(name string, n int) container {
 func (b *bed) inspect(pod string) container {
 	b.t.Helper()
 	c := container{env: map[string]string{}}
-	eventually(b.t, 30*time.Second, pod+" has run", func() error {
+	machine.Eventually(b.t, 30*time.Second, pod+" has run", func() error {
 		logs, _ := filepath.Glob("/var/log/pods/default_" + pod + "_*/main/*.log")
 		if len(logs) == 0 {
 			return fmt.Errorf("it has no log: %+v", b.state(pod))

@@ -10,18 +10,20 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // serve starts the plugin as a node's daemon does.
-func (b *bed) serve(args ...string) *daemon {
+func (b *bed) serve(args ...string) *machine.Daemon {
 	b.t.Helper()
-	return start(b.t, append([]string{binary(b.t), "serve", "--root", nodeRoot}, args...)...)
+	return machine.Start(b.t, append([]string{machine.Binary(b.t), "serve", "--root", nodeRoot}, args...)...)
 }
 
 func TestPods(t *testing.T) {
 	for _, runtime := range []struct{ name, binaries, config string }{
 		{"containerd 2", os.Getenv("CONTAINERD"), containerd2},
-		{"containerd 1.7 with CDI", os.Getenv("CONTAINERD_OLD"), fmt.Sprintf(containerd1, true)},
+		{"containerd 1.7 with CDI", os.Getenv("OLD_CONTAINERD"), fmt.Sprintf(containerd1, true)},
 	} {
 		t.Run(runtime.name, func(t *testing.T) {
 			b := newBedOn(t, runtime.binaries, runtime.config)
@@ -52,14 +54,14 @@ func TestPods(t *testing.T) {
 
 // TestDeviceSpecs: a runtime that ignores CDI gives a container its LPUs all the same, if the plugin names the nodes.
 func TestDeviceSpecs(t *testing.T) {
-	b := newBedOn(t, os.Getenv("CONTAINERD_OLD"), fmt.Sprintf(containerd1, false))
+	b := newBedOn(t, os.Getenv("OLD_CONTAINERD"), fmt.Sprintf(containerd1, false))
 	plugin := b.serve()
 	b.waitAllocatable(8)
 	if c := b.run("cdi", 2); len(c.nodes) != 0 {
 		t.Errorf("this runtime is meant to ignore CDI, but the container has %v", c.nodes)
 	}
 	b.remove("cdi")
-	plugin.stop(unix.SIGTERM)
+	plugin.Stop(unix.SIGTERM)
 	b.serve("--device-list-strategy", "device-specs")
 	b.waitAllocatable(8)
 	b.check(t, b.run("one", 1), 1, true)
@@ -116,12 +118,12 @@ func TestKubeletRestarts(t *testing.T) {
 	b.check(t, b.run("before", 2), 2, true)
 	var took []time.Duration
 	for range 20 {
-		b.kubelet.stop(unix.SIGTERM)
+		b.kubelet.Stop(unix.SIGTERM)
 		b.startKubelet()
 		took = append(took, b.waitAllocatable(8).Round(time.Millisecond))
 	}
 	t.Logf("from a healthy kubelet to 8 allocatable LPUs: median %v, longest %v", slices.Sorted(slices.Values(took))[10], slices.Max(took))
-	if !plugin.running() {
+	if !plugin.Running() {
 		t.Error("the plugin ended")
 	}
 	b.waitPhase("before", "Running")
@@ -134,7 +136,7 @@ func TestPluginKilled(t *testing.T) {
 		plugin := b.serve()
 		b.waitAllocatable(8)
 		b.check(t, b.run(fmt.Sprintf("pod%d", i), 1), 1, true)
-		plugin.stop(unix.SIGKILL)
+		plugin.Stop(unix.SIGKILL)
 		b.waitAllocatable(0)
 	}
 	b.serve()
@@ -167,7 +169,7 @@ func TestUpgrade(t *testing.T) {
 	}()
 	for i := range 5 {
 		next := b.serve("--overlap")
-		eventually(t, 10*time.Second, "the new plugin registers", func() error {
+		machine.Eventually(t, 10*time.Second, "the new plugin registers", func() error {
 			if n := b.registrations(); n < i+2 {
 				return fmt.Errorf("%d registrations", n)
 			}
@@ -176,7 +178,7 @@ func TestUpgrade(t *testing.T) {
 		pod := fmt.Sprintf("pod%d", i)
 		b.put(pod, 1) // under load
 		time.Sleep(300 * time.Millisecond)
-		old.stop(unix.SIGTERM)
+		old.Stop(unix.SIGTERM)
 		b.check(t, b.inspect(pod+"-"+nodeName), 1, true)
 		old = next
 	}
@@ -196,7 +198,7 @@ func TestLostLPU(t *testing.T) {
 	card, away := filepath.Join(nodeRoot, "sys/bus/pci/devices", address), filepath.Join(nodeRoot, "away")
 	id := func(i int) string { return "pci-" + strings.ReplaceAll(b.lpus[i].Address, ":", "-") }
 	wait := func(want string) {
-		eventually(t, 30*time.Second, "the card is "+want, func() error {
+		machine.Eventually(t, 30*time.Second, "the card is "+want, func() error {
 			p, err := b.pod("pod")
 			if health := p.health(); err == nil && (health[id(got[0])] != want || health[id(got[1])] != "Healthy") {
 				err = fmt.Errorf("%v", health)
@@ -228,8 +230,8 @@ func TestReload(t *testing.T) {
 	b.remove(holder[3], holder[5])
 	reload := func(config string) {
 		t.Helper()
-		write(t, nodeRoot+"/etc/lpuctl/config.yaml", "serve: "+config+"\n")
-		if err := unix.Kill(plugin.cmd.Process.Pid, unix.SIGHUP); err != nil {
+		machine.Write(t, nodeRoot+"/etc/lpuctl/config.yaml", "serve: "+config+"\n")
+		if err := unix.Kill(plugin.PID(), unix.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)
@@ -250,21 +252,9 @@ func TestReload(t *testing.T) {
 	if n := b.registrations(); n != 1 {
 		t.Errorf("registered %d times", n)
 	}
-	if rss := resident(t, plugin.cmd.Process.Pid); rss > 30<<10 {
+	if rss := machine.Status(t, plugin.PID(), "VmRSS"); rss > 30<<10 {
 		t.Errorf("%d KiB resident", rss)
 	} else {
 		t.Logf("%d KiB resident", rss)
 	}
-}
-
-// resident is the memory of a process, in KiB.
-func resident(t *testing.T, pid int) (kib int) {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(data), "VmRSS:")
-	_, _ = fmt.Sscan(after, &kib)
-	return kib
 }

@@ -1,4 +1,4 @@
-module github.com/hyperaccel/lpuctl/test/kubelet/tools/kubernetes
+module github.com/hyperaccel/lpuctl/test/e2e/kubelet/tools/kubernetes
 
 go 1.26.0
 

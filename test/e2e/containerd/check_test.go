@@ -1,17 +1,16 @@
 package containerd
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // answer is what `lpuctl runtime check` says of containerd.
@@ -43,24 +42,21 @@ func (a answer) verdict() string {
 // check runs `lpuctl runtime check`.
 func check(t *testing.T, flags ...string) answer {
 	t.Helper()
-	cmd := exec.Command(binary(t), append([]string{"runtime", "check", "-o", "json"}, flags...)...)
-	var errOut bytes.Buffer
-	cmd.Stderr = &errOut
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) {
-		t.Fatalf("%v: %v: %s", cmd.Args, err, errOut.String())
+	r := machine.Run(t, append([]string{machine.Binary(t), "runtime", "check", "-o", "json"}, flags...)...)
+	if r.Code != 0 && r.Code != 3 {
+		t.Fatalf("runtime check %v: exit code %d: %s", flags, r.Code, r.Stderr)
 	}
 	var document struct{ Runtimes []answer }
-	if err := json.Unmarshal(out, &document); err != nil {
+	if err := json.Unmarshal([]byte(r.Stdout), &document); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range document.Runtimes {
 		if a.Name == "containerd" {
-			a.code = cmd.ProcessState.ExitCode()
+			a.code = r.Code
 			return a
 		}
 	}
-	t.Fatalf("%v: no word of containerd: %s", cmd.Args, out)
+	t.Fatalf("runtime check %v: no word of containerd: %s", flags, r.Stdout)
 	return answer{}
 }
 
@@ -221,7 +217,7 @@ func (e *engine) tryDropIn(c configuration, a answer) {
 		}
 		e.stop()
 		e.configure(c.written())
-		write(t, m[1], fmt.Sprintf("version = %s\n%s\nenable_cdi = true\n", m[2], m[3]))
+		machine.Write(t, m[1], fmt.Sprintf("version = %s\n%s\nenable_cdi = true\n", m[2], m[3]))
 		said := check(t).verdict()
 		if truth := e.fresh(); said != "yes" || truth != "yes" {
 			t.Errorf("%s on %s: with the %s: truth %s, files say %s", c.name, e.release, m[0], truth, said)
@@ -284,7 +280,7 @@ func edit(t *testing.T, remedy string) bool {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
-		write(t, m[1], strings.Join(change(lines, m), "\n")+"\n")
+		machine.Write(t, m[1], strings.Join(change(lines, m), "\n")+"\n")
 		return true
 	}
 	return false

@@ -3,12 +3,10 @@ package containerd
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // The devices that containers ask for: an LPU, a set of neighbours on the ring, all.
@@ -45,20 +43,18 @@ func compare(t *testing.T, run func(device string) (string, error)) {
 }
 
 // said is what a command prints, and what it complains of if it fails.
-func said(command ...string) (string, error) {
-	cmd := exec.Command(command[0], command[1:]...)
-	var errOut strings.Builder
-	cmd.Stderr = &errOut
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("%v: %w: %s", command, err, errOut.String())
+func said(t *testing.T, command ...string) (string, error) {
+	t.Helper()
+	r := machine.Run(t, command...)
+	if r.Code != 0 {
+		return r.Stdout, fmt.Errorf("%v: exit code %d: %s", command, r.Code, r.Stderr)
 	}
-	return string(out), err
+	return r.Stdout, nil
 }
 
 // TestDevices: the same spec gives the same to containers of CRI, ctr and nerdctl.
 func TestDevices(t *testing.T) {
-	nerdctl := tool("nerdctl-v2.2.1", "nerdctl")
+	nerdctl := tool("nerdctl-v2.2.1/nerdctl")
 	need(t, nerdctl)
 	e := newEngine(t, "2.4.2")
 	simulate(t)
@@ -68,13 +64,13 @@ func TestDevices(t *testing.T) {
 	t.Run("CRI", func(t *testing.T) { compare(t, e.run) })
 	t.Run("ctr", func(t *testing.T) {
 		compare(t, func(device string) (string, error) {
-			return said("ctr", "run", "--rm", "--device", "hyperaccel.ai/lpu="+device, image, "by-ctr-"+device, "sh", "-c", inspect)
+			return said(t, "ctr", "run", "--rm", "--device", "hyperaccel.ai/lpu="+device, machine.Image, "by-ctr-"+device, "sh", "-c", machine.Inspect)
 		})
 	})
 	t.Run("nerdctl", func(t *testing.T) {
 		compare(t, func(device string) (string, error) {
-			return said(nerdctl, "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network", "host",
-				"--device", "hyperaccel.ai/lpu="+device, image, "sh", "-c", inspect)
+			return said(t, nerdctl, "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network", "host",
+				"--device", "hyperaccel.ai/lpu="+device, machine.Image, "sh", "-c", machine.Inspect)
 		})
 	})
 }
@@ -83,19 +79,9 @@ func TestDevices(t *testing.T) {
 func TestPodman(t *testing.T) {
 	need(t, "podman")
 	simulate(t)
-	store := t.TempDir()
-	podman := []string{
-		"podman", "--root", store + "/root", "--runroot", store + "/run", "--tmpdir", store + "/tmp", "--storage-driver", "vfs",
-		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error",
-	}
-	t.Cleanup(func() { _ = unix.Unmount(store+"/root/vfs", unix.MNT_DETACH) })
-	if err := os.WriteFile(store+"/image.tar", layer(t), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	output(t, append(slices.Clone(podman), "import", "--quiet", store+"/image.tar", image)...)
+	podman := machine.NewPodman(t)
 	compare(t, func(device string) (string, error) {
-		return said(append(slices.Clone(podman), "run", "--rm", "--network", "host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", // more may be forbidden
-			"--device", "hyperaccel.ai/lpu="+device, image, "sh", "-c", inspect)...)
+		return said(t, podman.Container(machine.Inspect, "--device", "hyperaccel.ai/lpu="+device)...)
 	})
 }
 
@@ -121,7 +107,7 @@ func TestRenumbered(t *testing.T) {
 			}
 			renumber(t)
 			before := numbers()
-			output(t, binary(t), "--quiet", "--root", nodeRoot, "cdi", "refresh")
+			machine.Lpuctl(t, "--quiet", "--root", nodeRoot, "cdi", "refresh")
 			if after := numbers(); before != "a:e5" || after != "1:7" {
 				t.Errorf("the node is 1:7 now; a container got %s, and after a refresh %s", before, after)
 			}
@@ -132,13 +118,13 @@ func TestRenumbered(t *testing.T) {
 // renumber gives LPU 0 other numbers, as when its driver is loaded again after others.
 func renumber(t *testing.T) {
 	t.Helper()
-	write(t, nodeRoot+"/sys/class/lpu/lpu0/dev", "1:7\n")
-	write(t, nodeRoot+"/sys/class/lpu/lpu0/uevent", "MAJOR=1\nMINOR=7\nDEVNAME=lpu0\n")
+	machine.Write(t, nodeRoot+"/sys/class/lpu/lpu0/dev", "1:7\n")
+	machine.Write(t, nodeRoot+"/sys/class/lpu/lpu0/uevent", "MAJOR=1\nMINOR=7\nDEVNAME=lpu0\n")
 	for _, node := range []string{"/dev/lpu0", nodeRoot + "/dev/lpu0"} {
 		if err := os.Remove(node); err != nil {
 			t.Fatal(err)
 		}
-		if err := makeNode(node, 1, 7); err != nil {
+		if err := machine.MakeNode(node, 1, 7); err != nil {
 			t.Fatal(err)
 		}
 	}

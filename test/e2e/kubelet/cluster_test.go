@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 const kubeconfig = "/run/kubeconfig"
@@ -26,24 +28,24 @@ func newCluster(t *testing.T) *bed {
 	t.Helper()
 	need(t, kubernetes("etcd"), kubernetes("kube-apiserver"), kubernetes("kube-scheduler"), kubernetes("kubectl"))
 	b := prepare(t, os.Getenv("CONTAINERD"), containerd2)
-	start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
+	machine.Start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
 	writeKey(t, "/run/sa.key")
-	write(t, "/run/tokens.csv", "e2e,e2e,e2e,system:masters\n")
-	write(t, kubeconfig, toJSON(t, map[string]any{
+	machine.Write(t, "/run/tokens.csv", "e2e,e2e,e2e,system:masters\n")
+	machine.Write(t, kubeconfig, toJSON(t, map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "e2e",
-		"clusters": []any{map[string]any{"name": "e2e", "cluster": map[string]any{"server": "https://" + nodeIP + ":6443", "insecure-skip-tls-verify": true}}},
+		"clusters": []any{map[string]any{"name": "e2e", "cluster": map[string]any{"server": "https://" + machine.Address + ":6443", "insecure-skip-tls-verify": true}}},
 		"users":    []any{map[string]any{"name": "e2e", "user": map[string]any{"token": "e2e"}}},
 		"contexts": []any{map[string]any{"name": "e2e", "context": map[string]any{"cluster": "e2e", "user": "e2e"}}},
 	}))
-	start(t, kubernetes("kube-apiserver"), "--etcd-servers", "http://127.0.0.1:2379", "--bind-address", nodeIP, "--cert-dir", "/run/certs",
+	machine.Start(t, kubernetes("kube-apiserver"), "--etcd-servers", "http://127.0.0.1:2379", "--bind-address", machine.Address, "--cert-dir", "/run/certs",
 		"--service-account-issuer", "https://e2e.local", "--service-account-key-file", "/run/sa.key", "--service-account-signing-key-file", "/run/sa.key",
 		"--service-cluster-ip-range", "198.51.100.0/24", "--token-auth-file", "/run/tokens.csv", "--authorization-mode", "AlwaysAllow",
 		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
-	eventually(t, time.Minute, "the API server is ready", func() error {
+	machine.Eventually(t, time.Minute, "the API server is ready", func() error {
 		_, err := kubectl("", "get", "--raw", "/readyz")
 		return err
 	})
-	start(t, kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false")
+	machine.Start(t, kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false")
 	b.flags = []string{"--kubeconfig", kubeconfig}
 	b.startKubelet()
 	return b
@@ -60,7 +62,7 @@ func writeKey(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, path, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
+	machine.Write(t, path, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
 }
 
 func kubectl(input string, args ...string) (string, error) {
@@ -76,7 +78,7 @@ func kubectl(input string, args ...string) (string, error) {
 // waitJSON waits until a field of an object has a value.
 func waitJSON(t *testing.T, object, path, want string) {
 	t.Helper()
-	eventually(t, 30*time.Second, object+" has "+path, func() error {
+	machine.Eventually(t, 30*time.Second, object+" has "+path, func() error {
 		got, err := kubectl("", "get", object, "-o", "jsonpath={"+path+"}")
 		if err == nil && !strings.Contains(got, want) {
 			err = fmt.Errorf("it is %q, want %q", got, want)
@@ -121,7 +123,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.check(t, b.inspect("five"), 5, true)
-	plugin.stop(unix.SIGKILL)
+	plugin.Stop(unix.SIGKILL)
 	waitJSON(t, "node/"+nodeName, allocatable, "0")
 	waitJSON(t, "node/"+nodeName, capacity, "8")
 	b.serve()

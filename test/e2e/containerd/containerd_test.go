@@ -9,16 +9,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 const socket = "/run/containerd/containerd.sock"
@@ -28,9 +27,7 @@ type engine struct {
 	t       *testing.T
 	release string
 	socket  string
-	daemon  *exec.Cmd
-	ended   chan struct{}
-	log     string
+	daemon  *machine.Daemon
 }
 
 // runcWrapper leaves out what some machines forbid: a lower OOM score than one's own.
@@ -48,13 +45,16 @@ func newEngine(t *testing.T, release string) *engine {
 	e := &engine{t: t, release: release, socket: socket}
 	need(t, e.programs()...)
 	for _, dir := range []string{"/var/lib/containerd", "/run/containerd"} {
-		mount(t, "tmpfs", dir, "tmpfs", 0)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		machine.Mount(t, "tmpfs", dir, "tmpfs", 0, "")
 	}
 	runc, err := exec.LookPath("runc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, wrappers+"/runc", fmt.Sprintf(runcWrapper, runc))
+	machine.Write(t, wrappers+"/runc", fmt.Sprintf(runcWrapper, runc))
 	if err := os.Chmod(wrappers+"/runc", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -85,24 +85,24 @@ func (e *engine) install() {
 
 func (e *engine) programs() (paths []string) {
 	for _, p := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
-		paths = append(paths, tool("containerd-v"+e.release, p))
+		paths = append(paths, tool("containerd-v"+e.release+"/"+p))
 	}
 	return paths
 }
 
-// takeImage gives it the image, also as what it takes for pause.
+// takeImage gives it the machine.Image, also as what it takes for pause.
 func (e *engine) takeImage() {
 	e.t.Helper()
-	pause := regexp.MustCompile(`sandbox(?:_image)? = ['"]([^'"]+)`).FindStringSubmatch(output(e.t, "containerd", "config", "default"))
+	pause := regexp.MustCompile(`sandbox(?:_image)? = ['"]([^'"]+)`).FindStringSubmatch(machine.Output(e.t, "containerd", "config", "default"))
 	if pause == nil {
 		e.t.Fatal("its default config names no image for pause")
 	}
-	writeImage(e.t, "/run/image.tar", image, pause[1])
+	machine.WriteImage(e.t, "/run/image.tar", machine.Image, pause[1])
 	if err := e.start(); err != nil {
 		e.t.Fatal(err)
 	}
 	for _, namespace := range []string{"k8s.io", "default"} {
-		output(e.t, "ctr", "-n", namespace, "images", "import", "/run/image.tar")
+		machine.Output(e.t, "ctr", "-n", namespace, "images", "import", "/run/image.tar")
 	}
 	e.stop()
 }
@@ -114,7 +114,7 @@ func (e *engine) know(known bool) {
 	if known {
 		text += fmt.Sprintf("\nPackage: containerd\nStatus: install ok installed\nVersion: %s~ds1-1\n", e.release)
 	}
-	write(e.t, "/var/lib/dpkg/status", text)
+	machine.Write(e.t, "/var/lib/dpkg/status", text)
 }
 
 // configure makes some files the whole of /etc/containerd.
@@ -124,93 +124,43 @@ func (e *engine) configure(files map[string]string) {
 		e.t.Fatal(err)
 	}
 	for name, text := range files {
-		write(e.t, filepath.Join("/etc/containerd", name), text)
+		machine.Write(e.t, filepath.Join("/etc/containerd", name), text)
 	}
 }
 
 // start starts the daemon, and returns an error if it ends rather than serves.
 func (e *engine) start(flags ...string) error {
 	e.t.Helper()
-	log, err := os.Create(filepath.Join(e.t.TempDir(), "log"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	e.log = log.Name()
-	d := exec.Command("containerd", flags...)
-	d.Dir = "/"
-	d.Stdout, d.Stderr = log, log
-	d.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := d.Start(); err != nil {
-		e.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = d.Wait()
-		close(ended)
-	}()
-	e.daemon, e.ended = d, ended
+	d := machine.Start(e.t, append([]string{"containerd"}, flags...)...)
+	e.daemon = d
 	e.t.Cleanup(e.stop)
-	client := cri.NewRuntimeServiceClient(e.dial())
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	client := cri.NewRuntimeServiceClient(machine.Dial(e.t, e.socket))
+	machine.Eventually(e.t, 20*time.Second, "containerd "+e.release+" serves", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
 		_, err := client.Status(ctx, &cri.StatusRequest{})
-		cancel()
-		if err == nil || status.Code(err) == codes.Unimplemented { // without CRI it serves all the same
+		if status.Code(err) == codes.Unimplemented || !d.Running() { // without CRI it serves all the same
 			return nil
 		}
-		select {
-		case <-ended:
-			return fmt.Errorf("it ended: %s", e.said(400))
-		default:
-		}
-		if time.Since(start) > 20*time.Second {
-			e.t.Fatalf("containerd %s does not serve: %v: %s", e.release, err, e.said(3000))
-		}
+		return err
+	})
+	if !d.Running() {
+		return fmt.Errorf("it ended: %s", d.Said(400))
 	}
-}
-
-// said is the end of the daemon's log.
-func (e *engine) said(n int) []byte {
-	data, _ := os.ReadFile(e.log)
-	return data[max(0, len(data)-n):]
+	return nil
 }
 
 // stop stops the daemon, if it runs.
 func (e *engine) stop() {
-	if e.daemon == nil {
-		return
+	if e.daemon != nil {
+		e.daemon.Stop(unix.SIGTERM)
 	}
-	_ = unix.Kill(e.daemon.Process.Pid, unix.SIGTERM) // it may have ended
-	select {
-	case <-e.ended:
-	case <-time.After(10 * time.Second):
-		_ = unix.Kill(e.daemon.Process.Pid, unix.SIGKILL)
-		<-e.ended
-	}
-	e.daemon = nil
 }
-
-func (e *engine) dial() *grpc.ClientConn {
-	conn, err := grpc.NewClient("unix://"+e.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	e.t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// inspect prints what a container has got of LPUs: variables, nodes with their numbers and whether they open, mounts.
-const inspect = `env | sort | while read v; do case $v in LPU_*|NUM_LPU*) echo "env $v";; esac; done
-for n in /dev/lpu*; do [ -e $n ] || continue; echo "node $n $(stat -c %t:%T $n)"; (exec 3<>$n) 2>/dev/null && echo "opens $n"; done
-if [ -e /usr/lib/hyperaccel/version ]; then
-  echo "lib $(cat /usr/lib/hyperaccel/version)"; touch /usr/lib/hyperaccel/x 2>/dev/null && echo "lib is writable"
-fi; true`
 
 // run starts a pod and in it a container that asks for a device, over CRI, and returns what it has got.
 func (e *engine) run(device string) (got string, err error) {
 	e.t.Helper()
-	client := cri.NewRuntimeServiceClient(e.dial())
+	client := cri.NewRuntimeServiceClient(machine.Dial(e.t, e.socket))
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	host := &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}
@@ -229,7 +179,7 @@ func (e *engine) run(device string) (got string, err error) {
 	}()
 	container, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox.GetPodSandboxId(), SandboxConfig: pod, Config: &cri.ContainerConfig{
 		Metadata:   &cri.ContainerMetadata{Name: "container"},
-		Image:      &cri.ImageSpec{Image: image},
+		Image:      &cri.ImageSpec{Image: machine.Image},
 		CDIDevices: []*cri.CDIDevice{{Name: "hyperaccel.ai/lpu=" + device}},
 		Linux:      &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: host}},
 	}})
@@ -239,7 +189,7 @@ func (e *engine) run(device string) (got string, err error) {
 	if _, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: container.GetContainerId()}); err != nil {
 		return "", err
 	}
-	answer, err := client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: container.GetContainerId(), Cmd: []string{"sh", "-c", inspect}, Timeout: 20})
+	answer, err := client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: container.GetContainerId(), Cmd: []string{"sh", "-c", machine.Inspect}, Timeout: 20})
 	return string(answer.GetStdout()), err
 }
 
@@ -261,7 +211,6 @@ func (e *engine) fresh(flags ...string) string {
 	e.t.Helper()
 	e.stop()
 	if err := e.start(flags...); err != nil {
-		e.daemon = nil
 		return "refused"
 	}
 	return e.truth()

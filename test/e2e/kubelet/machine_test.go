@@ -1,0 +1,37 @@
+// Package kubelet proves `lpuctl serve` on the real kubelet, containerd and scheduler, on a machine of their own.
+// KUBERNETES, CONTAINERD and OLD_CONTAINERD name the directories that `make e2e-kubelet-tools` fills, IMAGE an archive
+// of the image that is shipped.
+package kubelet
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+)
+
+// obstacle is why this machine cannot run the tests.
+var obstacle error
+
+func TestMain(m *testing.M) {
+	obstacle = machine.Enter(nil)
+	os.Exit(m.Run())
+}
+
+// need skips a test that lacks the programs, or what every test needs.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	machine.Need(t, obstacle, "make e2e-kubelet-tools", append(programs, "runc", "busybox", machine.FUSE)...)
+}
+
+func kubernetes(program string) string { return os.Getenv("KUBERNETES") + "/" + program }
+
+func toJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

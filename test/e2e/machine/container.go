@@ -1,0 +1,177 @@
+package machine
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Image is the name of the image of busybox; no registry is asked.
+const Image = "localhost/lpuctl-e2e:1"
+
+// Inspect prints what a container has got of LPUs: variables, nodes with their numbers and whether they open, mounts.
+const Inspect = `env | sort | while read v; do case $v in LPU_*|NUM_LPU*) echo "env $v";; esac; done
+for n in /dev/lpu*; do [ -e $n ] || continue; echo "node $n $(stat -c %t:%T $n)"; (exec 3<>$n) 2>/dev/null && echo "opens $n"; done
+if [ -e /usr/lib/hyperaccel/version ]; then
+  echo "lib $(cat /usr/lib/hyperaccel/version)"; touch /usr/lib/hyperaccel/x 2>/dev/null && echo "lib is writable"
+fi; true`
+
+// layer is a root file system as a tar archive.
+func layer(t *testing.T) []byte {
+	t.Helper()
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive(t, func(w *tar.Writer) error {
+		for _, applet := range []string{"sh", "cat", "env", "mknod", "sleep", "sort", "stat", "touch"} {
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"}); err != nil {
+				return err
+			}
+		}
+		return addFile(w, "bin/busybox", program)
+	})
+}
+
+// WriteImage writes an archive of the image as docker save does (moby, image/spec/spec.md), under several names.
+func WriteImage(t *testing.T, path string, names ...string) {
+	t.Helper()
+	tags, err := json.Marshal(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := layer(t)
+	data := archive(t, func(w *tar.Writer) error {
+		for name, data := range map[string]string{
+			"layer.tar": string(layer),
+			"config.json": fmt.Sprintf(`{"architecture": %q, "os": "linux", "config": {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
+				"rootfs": {"type": "layers", "diff_ids": ["sha256:%x"]}}`, runtime.GOARCH, sha256.Sum256(layer)),
+			"manifest.json": fmt.Sprintf(`[{"Config": "config.json", "Layers": ["layer.tar"], "RepoTags": %s}]`, tags),
+		} {
+			if err := addFile(w, name, []byte(data)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	Write(t, path, string(data))
+}
+
+func archive(t *testing.T, fill func(*tar.Writer) error) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := errors.Join(fill(w), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func addFile(w *tar.Writer, name string, data []byte) error {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// Podman is the command line of a podman, up to its subcommand.
+type Podman []string
+
+// NewPodman is root's podman with storage of its own and the image.
+func NewPodman(t *testing.T) Podman {
+	t.Helper()
+	store := t.TempDir()
+	t.Cleanup(func() { _ = unix.Unmount(store+"/root/vfs", unix.MNT_DETACH) }) // it may not have come to that
+	p := PodmanIn(store, "podman")
+	p.Import(t)
+	return p
+}
+
+// PodmanIn is the podman that a command runs, with storage in a directory.
+func PodmanIn(store string, command ...string) Podman {
+	return append(slices.Clone(command), "--root", store+"/root", "--runroot", store+"/run", "--tmpdir", store+"/tmp",
+		"--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error")
+}
+
+// Import gives it the image.
+func (p Podman) Import(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "layer.tar")
+	Write(t, file, string(layer(t)))
+	// Podman may run as another user.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	Output(t, slices.Concat(p, []string{"import", "--quiet", file, Image})...)
+}
+
+// Container is the command that starts a container with options and runs a shell script in it. The limits are given
+// because podman would raise them, which a machine may forbid.
+func (p Podman) Container(script string, options ...string) []string {
+	return slices.Concat(p, []string{"run", "--rm", "--network=none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"},
+		options, []string{Image, "sh", "-c", script})
+}
+
+// Run runs such a container to its end.
+func (p Podman) Run(t *testing.T, script string, options ...string) Result {
+	t.Helper()
+	return Run(t, p.Container(script, options...)...)
+}
+
+// Install makes this machine a simulated node, as far as a container runtime looks: nodes, what the software
+// installed, and the spec directory.
+func Install(t *testing.T, root string) {
+	t.Helper()
+	nodes, err := filepath.Glob(filepath.Join(root, "dev/lpu*"))
+	if err != nil || len(nodes) == 0 {
+		t.Fatalf("the node has no device nodes: %v", err)
+	}
+	for _, n := range nodes {
+		var st unix.Stat_t
+		if err := unix.Lstat(n, &st); err != nil {
+			t.Fatal(err)
+		}
+		here := filepath.Join("/dev", filepath.Base(n))
+		if err := MakeNode(here, unix.Major(st.Rdev), unix.Minor(st.Rdev)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(here) })
+	}
+	for from, to := range map[string]string{"opt/hyperaccel": "/opt/hyperaccel", "var/run/cdi": "/run/cdi"} {
+		BindMount(t, filepath.Join(root, from), to)
+	}
+}
+
+// BindMount shows a directory in another place, too, until the test ends; it makes those that are not there.
+func BindMount(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(from, 0o755), os.MkdirAll(to, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	Mount(t, from, to, "", unix.MS_BIND, "")
+}
+
+// InstallRing makes a ring of LPUs, by index, a node's table.
+func InstallRing(t *testing.T, root, ring string) {
+	t.Helper()
+	table := filepath.Join(t.TempDir(), "ring.yaml")
+	Write(t, table, "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: ["+ring+"]\n")
+	Lpuctl(t, "--root", root, "ring", "install", table)
+}
