@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ type ServeConfig struct {
 	PreStartCheck      bool   `json:"preStartCheck"`
 	Overlap            bool   `json:"overlap"`
 	Interval           string `json:"interval"`
-	Listen             string `json:"listen"` // address of /healthz and /readyz; "": none
+	Listen             string `json:"listen"` // TCP address of /healthz, /readyz and /metrics; "": none
 }
 
 func defaultServe() ServeConfig {
@@ -41,7 +42,7 @@ func serveFlags(cmd *cobra.Command) {
 	f.Bool("pre-start-check", d.PreStartCheck, "check the LPUs again before each start of a container")
 	f.Bool("overlap", d.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
 	f.String("interval", d.Interval, "how often the LPUs are looked at")
-	f.String("listen", d.Listen, "`ADDRESS` of /healthz and /readyz; empty: none")
+	f.String("listen", d.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
 	for name := range serveKeys(&d) {
 		fromEnvironment(f.Lookup(name))
 	}
@@ -106,6 +107,13 @@ func (c *ServeConfig) check() []serveFault {
 	}
 	if !isAbsolute(c.PluginDir) {
 		fault("pluginDir", fmt.Errorf("%q is not an absolute path", c.PluginDir), "write "+defaultServe().PluginDir)
+	}
+	if c.Listen != "" {
+		_, port, err := net.SplitHostPort(c.Listen)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
 	}
 	return faults
 }

@@ -14,20 +14,22 @@ const settle = 20 * time.Millisecond
 
 // Watch scans the machine under root every interval, and soon after its device nodes change, until ctx ends. Each
 // inventory is handed to deliver: not what changed but what is, with the health of each LPU smoothed (see steady), so that
-// deliver may well miss one. A scan that fails is handed to failed. A card that an earlier scan saw stays in the
-// inventory and keeps its index when it is gone.
-func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory), failed func(error)) {
+// deliver may well miss one. A scan that fails is handed to failed. Both are told how long it took. A card that an earlier
+// scan saw stays in the inventory and keeps its index when it is gone.
+func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration), failed func(error, time.Duration)) {
 	options.readers = &readers{}
 	health := steady{}
 	changes := watchNodes(root)
 	defer changes.close()
 	for {
+		started := time.Now()
 		inv, err := Scan(ctx, root, options)
+		took := time.Since(started)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			failed(err)
+			failed(err, took)
 		default:
 			health.smooth(inv, time.Now())
 			options.known = make(map[Address]string, len(inv.LPUs))
@@ -35,7 +37,7 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 				options.known[inv.LPUs[i].Address] = inv.LPUs[i].Serial // "" of one that is gone: another may come
 			}
 			changes.follow(inv)
-			deliver(inv)
+			deliver(inv, took)
 		}
 		if !changes.wait(ctx, interval) {
 			return

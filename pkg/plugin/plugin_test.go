@@ -84,7 +84,7 @@ func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory) { r.plugin.Update(ctx, inv) }, func(err error) { r.t.Error(err) })
+		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration) { r.plugin.Update(ctx, inv) }, func(err error, _ time.Duration) { r.t.Error(err) })
 	})
 	r.t.Cleanup(func() {
 		cancel()
@@ -120,8 +120,12 @@ func (r *rig) prefer(size int32, must []string, available ...string) ([]string, 
 	return a.ContainerResponses[0].DeviceIDs, nil
 }
 
+func request(ids ...string) *api.AllocateRequest {
+	return &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}}
+}
+
 func (r *rig) allocate(ids ...string) (*api.ContainerAllocateResponse, error) {
-	a, err := r.plugin.Allocate(r.t.Context(), &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}})
+	a, err := r.plugin.Allocate(r.t.Context(), request(ids...))
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +174,11 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 					t.Errorf("%s is %s, and its name resolves to nothing", d.ID, d.Health)
 				}
 			}
-			if _, err := r.allocate(ids(0)...); err == nil {
-				t.Error("handed out a name that does not resolve")
+			if _, err := r.allocate(ids(0)...); err == nil || !strings.Contains(err.Error(), "the CDI spec does not define it") {
+				t.Errorf("a name that does not resolve: %v", err)
+			}
+			if !strings.Contains(r.log.String(), `"reason":"the CDI spec does not define it"`) {
+				t.Errorf("the log does not say why the LPUs are unhealthy: %s", r.log)
 			}
 			if err := r.plugin.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
 				t.Errorf("ready: %v, log: %s", err, r.log)
@@ -192,6 +199,46 @@ func write(dir, name, content string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644)
+}
+
+// TestInvariant2Reload: names of another kind are handed out as soon as the spec of that kind is there, and not before.
+func TestInvariant2Reload(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	_, options := r.plugin.now()
+	file, err := cdi.Locate(r.root, cdi.DefaultSpecDir, "example.com/lpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Kind, options.Spec = "example.com/lpu", file
+	r.plugin.Reload(options)
+	for _, want := range []string{cdi.DefaultKind, "example.com/lpu"} {
+		a, err := r.allocate(ids(0)...)
+		if err != nil || a.CdiDevices[0].Name != want+"="+orionIDs[0] {
+			t.Errorf("%v %v, want a device of %s", err, a, want)
+		}
+		r.scan()
+	}
+	if _, err := os.Stat(file.Path); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInvariant2Cancelled: that the spec was not written because serve ends says nothing of the LPUs.
+func TestInvariant2Cancelled(t *testing.T) {
+	r := orion(t)
+	inv := r.scan()
+	_, options := r.plugin.now()
+	if err := os.Remove(options.Spec.Path); err != nil {
+		t.Fatal(err)
+	}
+	defer holdLock(t, filepath.Dir(options.Spec.Path))()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r.plugin.Update(ctx, inv)
+	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
+		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Ready(), r.log)
+	}
 }
 
 func TestInvariant2SpecIsWrittenOnlyWhereNeeded(t *testing.T) {
@@ -403,6 +450,7 @@ func TestInvariant15Preferred(t *testing.T) {
 		}
 	}
 	r.plugin.Reload(Options{Strategy: DeviceSpecs, RequireConnected: true})
+	r.scan()
 	if got, err := r.prefer(3, nil, ids(1, 2, 4, 6)...); err == nil || !strings.Contains(err.Error(), "no set is connected") {
 		t.Errorf("strict: %v %v", got, err)
 	}
