@@ -53,28 +53,25 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
 		a.logLevel = "info"
 	}
-	if err := first(a.setUpLog(), a.loadConfig()); err != nil {
+	if err := a.setUpLog(); err != nil {
 		return err
 	}
-	c, err := a.serveConfig(cmd)
-	if err != nil {
-		return err
-	}
-	options, err := a.pluginOptions(c)
+	c, options, err := a.serveConfig(cmd)
 	if err != nil {
 		return err
 	}
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP)
 	defer signal.Stop(hangUp)
-	s := &servant{app: a, plugin: plugin.New(options, a.log), lost: make(chan error, 1)}
+	s := &servant{app: a, plugin: plugin.New(options, a.log), lost: make(chan error)}
 	ctx, cancel := context.WithCancel(cmd.Context())
-	err = s.run(ctx, c)
+	err = s.run(ctx, c, options)
 	for err == nil && ctx.Err() == nil {
 		select {
 		case <-hangUp:
-			c = a.reload(cmd, s.plugin, c)
-			err = s.run(ctx, c)
+			c, options = a.reload(cmd, c, options)
+			s.plugin.Reload(options)
+			err = s.run(ctx, c, options)
 		case err = <-s.lost:
 		case <-ctx.Done():
 		}
@@ -87,26 +84,17 @@ func (a *app) serve(cmd *cobra.Command) error {
 }
 
 // reload reads the config file again. If it has faults, all stays as it is.
-func (a *app) reload(cmd *cobra.Command, p *plugin.Plugin, before ServeConfig) ServeConfig {
+func (a *app) reload(cmd *cobra.Command, c ServeConfig, options plugin.Options) (ServeConfig, plugin.Options) {
 	old := a.config
 	a.config = nil
-	err := a.loadConfig()
-	var c ServeConfig
-	if err == nil {
-		c, err = a.serveConfig(cmd)
-	}
-	var options plugin.Options
-	if err == nil {
-		options, err = a.pluginOptions(c)
-	}
+	newC, newOptions, err := a.serveConfig(cmd)
 	if err != nil {
 		a.config = old
 		a.log.Error("the config file has faults; everything stays as it is", "error", err)
-		return before
+		return c, options
 	}
-	p.Reload(options)
 	a.log.Info("read the config file again", "file", a.config.file)
-	return c
+	return newC, newOptions
 }
 
 // servant runs the parts of serve. Each goes on through a reload unless what it was started for has changed: so no card's
@@ -120,7 +108,7 @@ type servant struct {
 	watch, guard, registration, http part
 }
 
-// part is a goroutine and what it was started for, which can be compared.
+// part is a goroutine and what it was started for.
 type part struct {
 	purpose any
 	cancel  context.CancelFunc
@@ -162,13 +150,13 @@ type (
 		overlap, preStart bool
 	}
 	listening struct {
-		server  *plugin.Server
+		registration
 		address string
 	}
 )
 
 // run has the parts run with a configuration.
-func (s *servant) run(ctx context.Context, c ServeConfig) error {
+func (s *servant) run(ctx context.Context, c ServeConfig, options plugin.Options) error {
 	scan, err := s.app.scanOptions(discovery.Options{})
 	if err != nil {
 		return err
@@ -177,15 +165,11 @@ func (s *servant) run(ctx context.Context, c ServeConfig) error {
 	if err != nil {
 		return err
 	}
-	spec, err := s.app.locateSpec()
-	if err != nil {
-		return err
-	}
 	w := watching{scan, c.Interval}
 	s.watch.run(ctx, w, func(ctx context.Context) { s.look(ctx, w) })
 	d := directories{plugins: dir}
-	if c.DeviceListStrategy == string(plugin.CDI) {
-		d.spec = filepath.Dir(spec.Path)
+	if options.Strategy == plugin.CDI {
+		d.spec = filepath.Dir(options.Spec.Path)
 	}
 	s.guard.run(ctx, d, func(ctx context.Context) { s.keep(ctx, d) })
 	r := registration{dir, c.Resource, c.Overlap, c.PreStartCheck}
@@ -194,7 +178,7 @@ func (s *servant) run(ctx context.Context, c ServeConfig) error {
 	}
 	server := s.server
 	s.registration.run(ctx, r, server.Run)
-	s.http.run(ctx, listening{server, c.Listen}, func(ctx context.Context) { s.app.listen(ctx, c.Listen, server) })
+	s.http.run(ctx, listening{r, c.Listen}, func(ctx context.Context) { s.app.listen(ctx, c.Listen, server) })
 	return nil
 }
 
@@ -232,7 +216,10 @@ func (s *servant) keep(ctx context.Context, d directories) {
 	for ctx.Err() == nil {
 		for _, dir := range writable {
 			if err := outOfReach(dir); err != nil {
-				s.lost <- err
+				select {
+				case s.lost <- err:
+				case <-ctx.Done():
+				}
 				return
 			}
 		}
@@ -248,14 +235,17 @@ func (s *servant) keep(ctx context.Context, d directories) {
 // Nothing mends that from within.
 func outOfReach(dir string) error {
 	var stat unix.Stat_t
-	fault := &exitError{code: exitFailed, hint: "start it again, as systemd and the kubelet do, and it sees the directory that is there by then; if that is read-only, remount it"}
-	if err := unix.Stat(dir, &stat); err == nil && stat.Nlink == 0 {
-		fault.err = fmt.Errorf("%s: has been removed, and its successor cannot be seen from this mount namespace", dir)
-		return fault
+	var fault string
+	switch {
+	case unix.Stat(dir, &stat) == nil && stat.Nlink == 0:
+		fault = "has been removed, and its successor cannot be seen from this mount namespace"
+	case errors.Is(unix.Access(dir, unix.W_OK), unix.EROFS):
+		fault = "is read-only in this mount namespace"
+	default:
+		return nil
 	}
-	if errors.Is(unix.Access(dir, unix.W_OK), unix.EROFS) {
-		fault.err = fmt.Errorf("%s: is read-only in this mount namespace", dir)
-		return fault
+	return &exitError{
+		code: exitFailed, err: fmt.Errorf("%s: %s", dir, fault),
+		hint: "start it again, as systemd and the kubelet do, and it sees the directory that is there by then; if that is read-only, remount it",
 	}
-	return nil
 }

@@ -68,8 +68,12 @@ type serveKey struct {
 	flag *bool
 }
 
-// serveConfig is the configuration with the flags that were given laid over it.
-func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, error) {
+// serveConfig is the configuration with the flags that were given laid over it, and what the plugin needs of it.
+func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
+	file, err := a.locateSpec()
+	if err != nil {
+		return ServeConfig{}, plugin.Options{}, err
+	}
 	c := a.config.Serve
 	for name, key := range serveKeys(&c) {
 		f := cmd.Flags().Lookup(name)
@@ -82,9 +86,12 @@ func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, error) {
 		}
 	}
 	if faults := c.check(); len(faults) > 0 {
-		return c, usage("serve.%s: %s", faults[0].key, faults[0].message)
+		err = usage("serve.%s: %s", faults[0].key, faults[0].message)
 	}
-	return c, nil
+	return c, plugin.Options{
+		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Annotations: a.config.CDI.Annotations, Spec: file,
+		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
+	}, err
 }
 
 // serveFault is a value that does not do.
@@ -116,13 +123,4 @@ func (c *ServeConfig) check() []serveFault {
 		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
 	}
 	return faults
-}
-
-// pluginOptions is what the plugin needs of a configuration.
-func (a *app) pluginOptions(c ServeConfig) (plugin.Options, error) {
-	file, err := a.locateSpec()
-	return plugin.Options{
-		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Spec: file,
-		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
-	}, err
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -192,10 +193,7 @@ func addEdits(response *api.ContainerAllocateResponse, l *discovery.LPU) {
 		response.Devices = append(response.Devices, &api.DeviceSpec{ContainerPath: n.Path, HostPath: n.Path, Permissions: "rw"})
 	}
 	for _, m := range l.Mounts {
-		to := m.ContainerPath
-		if to == "" {
-			to = m.HostPath
-		}
+		to := cmp.Or(m.ContainerPath, m.HostPath)
 		same := func(have *api.Mount) bool { return have.ContainerPath == to }
 		if m.Present && !slices.ContainsFunc(response.Mounts, same) {
 			response.Mounts = append(response.Mounts, &api.Mount{ContainerPath: to, HostPath: m.HostPath, ReadOnly: true})

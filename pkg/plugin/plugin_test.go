@@ -210,7 +210,7 @@ func TestInvariant2Reload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.Kind, options.Spec = "example.com/lpu", file
+	options.Kind, options.Spec, options.Annotations = "example.com/lpu", file, true
 	r.plugin.Reload(options)
 	for _, want := range []string{cdi.DefaultKind, "example.com/lpu"} {
 		a, err := r.allocate(ids(0)...)
@@ -219,8 +219,8 @@ func TestInvariant2Reload(t *testing.T) {
 		}
 		r.scan()
 	}
-	if _, err := os.Stat(file.Path); err != nil {
-		t.Error(err)
+	if data, err := os.ReadFile(file.Path); err != nil || !bytes.Contains(data, []byte(`"annotations"`)) {
+		t.Errorf("%v, the spec is %s", err, data)
 	}
 }
 

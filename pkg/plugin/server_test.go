@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -144,6 +145,13 @@ func TestInvariant5SignsOfARestart(t *testing.T) {
 	for name, sign := range map[string]func(k *kubelet){
 		"own socket gone": func(k *kubelet) { _ = os.Remove(k.sockets()[0]) },
 		"stream ended":    func(k *kubelet) { _ = k.primary().conn.Close() },
+		"directory made anew": func(k *kubelet) {
+			k.stop()
+			if err := errors.Join(os.RemoveAll(k.dir), os.Mkdir(k.dir, 0o750)); err != nil {
+				k.t.Fatal(err)
+			}
+			k.start()
+		},
 		"new kubelet.sock": func(k *kubelet) {
 			listener, err := net.Listen("unix", filepath.Join(k.dir, "next.sock"))
 			if err != nil {
@@ -287,6 +295,24 @@ func TestInvariant7EndLeavesTheSpec(t *testing.T) {
 	}
 	if left := k.sockets(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestInvariant7EndAtAnyMoment: before it is registered, while it is, after, and while the kubelet is restarted.
+func TestInvariant7EndAtAnyMoment(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	r.scan()
+	for n := range 50 {
+		i := r.serve(k, false)
+		if n%5 == 0 {
+			k.restart()
+		}
+		time.Sleep(time.Duration(n) * 200 * time.Microsecond)
+		i.end()
+		if left := k.sockets(); len(left) > 0 {
+			t.Fatalf("left behind: %v", left)
+		}
 	}
 }
 

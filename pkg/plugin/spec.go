@@ -74,7 +74,7 @@ func (p *Plugin) putSpec(ctx context.Context, inv *discovery.Inventory, options 
 }
 
 func (p *Plugin) writeSpec(ctx context.Context, inv *discovery.Inventory, options Options) error {
-	spec, _, err := cdi.Spec(inv, cdi.Options{Kind: options.Kind})
+	spec, _, err := cdi.Spec(inv, cdi.Options{Kind: options.Kind, Annotations: options.Annotations})
 	if err != nil {
 		return err
 	}
