@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // TestPart: a part goes on if it is wanted for the same, and has ended before one for something else begins.
@@ -78,4 +80,55 @@ func TestListen(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// TestReloadKeepsWhatDidNotChange: of the parts of serve only those begin anew whose configuration is another one.
+func TestReloadKeepsWhatDidNotChange(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion"}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	config, _ := parseConfig("", nil)
+	a := &app{root: root, env: func(string) (string, bool) { return "", false }, log: slog.New(slog.DiscardHandler), config: config}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
+	c.Listen = "127.0.0.1:0"
+	s := &servant{app: a, plugin: plugin.New(options, a.log), lost: make(chan error)}
+	parts := []*part{&s.watch, &s.guard, &s.registration, &s.http}
+	begun := func() (ended []chan struct{}) {
+		if err := s.run(ctx, c, options); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range parts {
+			ended = append(ended, p.ended)
+		}
+		return ended
+	}
+	before := begun()
+	for _, test := range []struct {
+		what   string
+		change func()
+		anew   []bool // watch, guard, registration, http
+	}{
+		{"nothing", func() {}, []bool{false, false, false, false}},
+		{"require-connected", func() { c.RequireConnected = true }, []bool{false, false, false, false}},
+		{"listen", func() { c.Listen = "" }, []bool{false, false, false, true}},
+		{"interval", func() { c.Interval = "2s" }, []bool{true, false, false, false}},
+		{"models", func() { config.Models = config.Models[1:] }, []bool{true, false, false, false}},
+		{"pre-start-check", func() { c.PreStartCheck = true }, []bool{false, false, true, true}},
+		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true}},
+	} {
+		test.change()
+		after := begun()
+		for i := range parts {
+			if anew := after[i] != before[i]; anew != test.anew[i] {
+				t.Errorf("%s: part %d began anew: %t", test.what, i, anew)
+			}
+		}
+		before = after
+	}
+	cancel()
+	for _, p := range parts {
+		p.end()
+	}
 }
