@@ -107,7 +107,7 @@ func (s *Server) WriteMetrics(w io.Writer, build ...string) error {
 	e.family("lpuctl_build_info", "gauge", "Which lpuctl this is; always 1.")
 	e.sample("", labels(build...), 1)
 	e.family("lpuctl_registered", "gauge", "Whether the kubelet has the list of LPUs from this instance.")
-	e.sample("", "", truth(s.now() == phaseRegistered))
+	e.sample("", "", truth(s.doing() == phaseRegistered))
 	e.lpus(s.Plugin)
 	e.counts(&s.Plugin.metrics)
 	_, err := e.WriteTo(w)

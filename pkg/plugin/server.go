@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -63,7 +64,8 @@ func (s *Server) enter(phase string) (before string) {
 	return phaseStarting
 }
 
-func (s *Server) now() string {
+// doing is the phase it is in.
+func (s *Server) doing() string {
 	if p := s.phase.Load(); p != nil {
 		return *p
 	}
@@ -75,7 +77,7 @@ func (s *Server) Ready() error {
 	if err := s.Plugin.Ready(); err != nil {
 		return err
 	}
-	if phase := s.now(); phase != phaseRegistered && phase != phaseStandby {
+	if phase := s.doing(); phase != phaseRegistered && phase != phaseStandby {
 		return errors.New(phase)
 	}
 	return nil
@@ -179,7 +181,7 @@ func (s *Server) liveSiblings() string {
 		if err == nil {
 			_ = conn.Close()
 			live = path
-		} else if strings.Contains(err.Error(), "refused") {
+		} else if errors.Is(err, unix.ECONNREFUSED) {
 			_ = os.Remove(path)
 		}
 	}
