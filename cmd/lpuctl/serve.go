@@ -26,7 +26,8 @@ func newServeCommand(a *app) *cobra.Command {
 		Short: "Hand out LPUs to Kubernetes pods: the device plugin",
 		Long: `serve registers the LPUs of this node with the kubelet as ` + plugin.DefaultResource + `, reports their health, prefers LPUs that are
 connected and hands them to containers as CDI devices. It keeps itself registered whatever happens to the kubelet.
-It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends.
+It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends. In a sandbox it ends,
+to be started again, when a directory that it writes to was made anew outside.
 
 SIGHUP reads the config file again; a bad file changes nothing. /healthz, /readyz and, for Prometheus, /metrics are served
 on --listen.

@@ -492,9 +492,12 @@ func TestInvariant16Allocate(t *testing.T) {
 	if _, err := r.allocate(ids(0)...); err == nil {
 		t.Error("handed out an LPU that nobody has looked at for an hour")
 	}
+	if r.plugin.Alive() == nil || r.plugin.Ready() == nil {
+		t.Error("nobody has looked at the machine for an hour, and all is said to be well")
+	}
 	r.plugin.Update(t.Context(), &old)
-	if _, err := r.allocate(ids(0)...); err != nil {
-		t.Error(err)
+	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Alive() != nil {
+		t.Error(err, r.plugin.Alive())
 	}
 }
 
