@@ -71,7 +71,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 		select {
 		case <-hangUp:
 			c, options = a.reload(cmd, c, options)
-			s.plugin.Reload(options)
+			s.plugin.Reload(ctx, options)
 			err = s.run(ctx, c, options)
 		case err = <-s.lost:
 		case <-ctx.Done():

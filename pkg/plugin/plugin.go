@@ -27,6 +27,8 @@ type Plugin struct {
 	log     *slog.Logger
 	metrics metrics
 
+	updating sync.Mutex // held by Update and Reload, and not by what answers the kubelet
+
 	mu      sync.Mutex
 	options Options
 	state   *state        // nil: nothing is known yet
@@ -34,8 +36,7 @@ type Plugin struct {
 	checked specCheck
 }
 
-// state is what is known at one moment, and the options that hold from then on: the spec has been seen to for these. It
-// does not change.
+// state is what is known at one moment, and the options that the spec has been seen to for. It does not change.
 type state struct {
 	at         time.Time
 	inv        *discovery.Inventory
@@ -59,8 +60,29 @@ func ID(l *discovery.LPU) string { return cdi.AddressName(l.Address) }
 // kubelet. An LPU that is not in the inventory any more stays listed as unhealthy, and one whose health is not known
 // as it was.
 func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	p.update(ctx, inv, time.Now())
+}
+
+// Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
+// CDI spec.
+func (p *Plugin) Reload(ctx context.Context, options Options) {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	p.mu.Lock()
+	p.options = options
+	s := p.state
+	p.mu.Unlock()
+	if s != nil {
+		p.update(ctx, s.inv, s.at)
+	}
+}
+
+// update takes in what was read at some time.
+func (p *Plugin) update(ctx context.Context, inv *discovery.Inventory, at time.Time) {
 	before, options := p.now()
-	next := &state{at: time.Now(), inv: inv, options: options, fabric: inv.Fabric(), byID: map[string]int{}}
+	next := &state{at: at, inv: inv, options: options, fabric: inv.Fabric(), byID: map[string]int{}}
 	for i := range inv.LPUs {
 		next.byID[ID(&inv.LPUs[i])] = i
 	}
@@ -185,13 +207,6 @@ func errorFirst(f discovery.Finding) int {
 		return 0
 	}
 	return 1
-}
-
-// Reload changes the options, from the next Update on. A stream that is open stays open.
-func (p *Plugin) Reload(options Options) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.options = options
 }
 
 // Ready tells whether the plugin knows what to list: nil, or why not.

@@ -211,14 +211,20 @@ func TestInvariant2Reload(t *testing.T) {
 		t.Fatal(err)
 	}
 	options.Kind, options.Spec, options.Annotations = "example.com/lpu", file, true
-	r.plugin.Reload(options)
-	for _, want := range []string{cdi.DefaultKind, "example.com/lpu"} {
-		a, err := r.allocate(ids(0)...)
-		if err != nil || a.CdiDevices[0].Name != want+"="+orionIDs[0] {
-			t.Errorf("%v %v, want a device of %s", err, a, want)
+	handedOut := func(kind string) {
+		t.Helper()
+		if a, err := r.allocate(ids(0)...); err != nil || a.CdiDevices[0].Name != kind+"="+orionIDs[0] {
+			t.Errorf("%v %v, want a device of %s", err, a, kind)
 		}
-		r.scan()
 	}
+	unlock := holdLock(t, filepath.Dir(file.Path), ".example.com-lpu.lock")
+	var wg sync.WaitGroup
+	wg.Go(func() { r.plugin.Reload(t.Context(), options) })
+	time.Sleep(50 * time.Millisecond)
+	handedOut(cdi.DefaultKind)
+	unlock()
+	wg.Wait()
+	handedOut("example.com/lpu")
 	if data, err := os.ReadFile(file.Path); err != nil || !bytes.Contains(data, []byte(`"annotations"`)) {
 		t.Errorf("%v, the spec is %s", err, data)
 	}
@@ -232,7 +238,7 @@ func TestInvariant2Cancelled(t *testing.T) {
 	if err := os.Remove(options.Spec.Path); err != nil {
 		t.Fatal(err)
 	}
-	defer holdLock(t, filepath.Dir(options.Spec.Path))()
+	defer holdLock(t, filepath.Dir(options.Spec.Path), ".hyperaccel.ai-lpu.lock")()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	r.plugin.Update(ctx, inv)
@@ -449,8 +455,7 @@ func TestInvariant15Preferred(t *testing.T) {
 			t.Errorf("%s: chose %v", name, got)
 		}
 	}
-	r.plugin.Reload(Options{Strategy: DeviceSpecs, RequireConnected: true})
-	r.scan()
+	r.plugin.Reload(t.Context(), Options{Strategy: DeviceSpecs, RequireConnected: true})
 	if got, err := r.prefer(3, nil, ids(1, 2, 4, 6)...); err == nil || !strings.Contains(err.Error(), "no set is connected") {
 		t.Errorf("strict: %v %v", got, err)
 	}
@@ -561,7 +566,7 @@ func TestInvariant18NoCallWaitsForTheMachine(t *testing.T) {
 	if err := os.Remove(options.Spec.Path); err != nil {
 		t.Fatal(err)
 	}
-	unlock := holdLock(t, filepath.Dir(options.Spec.Path))
+	unlock := holdLock(t, filepath.Dir(options.Spec.Path), ".hyperaccel.ai-lpu.lock")
 	var wg sync.WaitGroup
 	wg.Go(func() { r.plugin.Update(ctx, inv) })
 	time.Sleep(50 * time.Millisecond)

@@ -24,9 +24,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
-func holdLock(t *testing.T, dir string) (unlock func()) {
+func holdLock(t *testing.T, dir, name string) (unlock func()) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, ".hyperaccel.ai-lpu.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestInvariant7ReloadKeepsTheStream(t *testing.T) {
 	for i := range 50 {
 		_, options := r.plugin.now()
 		options.RequireConnected, options.NUMA = i%2 == 0, []NUMA{NUMAOff, NUMAOn}[i%2]
-		r.plugin.Reload(options)
+		r.plugin.Reload(t.Context(), options)
 		r.scan()
 		if n := k.allocatable(); n != 8 {
 			t.Fatalf("%d allocatable after a reload", n)
