@@ -1,22 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync/atomic"
+	"reflect"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -28,9 +26,11 @@ func newServeCommand(a *app) *cobra.Command {
 		Short: "Hand out LPUs to Kubernetes pods: the device plugin",
 		Long: `serve registers the LPUs of this node with the kubelet as ` + plugin.DefaultResource + `, reports their health, prefers LPUs that are
 connected and hands them to containers as CDI devices. It keeps itself registered whatever happens to the kubelet.
-It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends.
+It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends. In a sandbox it ends,
+to be started again, when a directory that it writes to was made anew outside.
 
-SIGHUP reads the config file again; a bad file changes nothing. /healthz and /readyz are served on --listen.
+SIGHUP reads the config file again; a bad file changes nothing. /healthz, /readyz and, for Prometheus, /metrics are served
+on --listen.
 
 --numa tells the kubelet the NUMA node of each LPU. With a Topology Manager policy it then takes LPUs of one node without
 asking which are connected, so it is off by default; auto does it only where no ring crosses NUMA nodes.
@@ -54,166 +54,175 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
 		a.logLevel = "info"
 	}
-	if err := cmp.Or(a.setUpLog(), a.loadConfig()); err != nil {
+	if err := a.setUpLog(); err != nil {
 		return err
 	}
-	c, err := a.serveConfig(cmd)
-	if err != nil {
-		return err
-	}
-	options, err := a.pluginOptions(c)
+	c, options, err := a.serveConfig(cmd)
 	if err != nil {
 		return err
 	}
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP)
 	defer signal.Stop(hangUp)
-	p := plugin.New(options, a.log)
-	s := &servant{app: a, plugin: p}
-	for cmd.Context().Err() == nil {
-		again, err := s.with(cmd.Context(), c, func() bool {
-			select {
-			case <-hangUp:
-				return true
-			case <-cmd.Context().Done():
-				return false
-			}
-		})
-		if err != nil {
-			return err
-		}
-		if again {
-			c = a.reload(cmd, p, c)
+	s := &servant{app: a, plugin: plugin.New(options, a.log), lost: make(chan error)}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	err = s.run(ctx, c, options)
+	for err == nil && ctx.Err() == nil {
+		select {
+		case <-hangUp:
+			c, options = a.reload(cmd, c, options)
+			s.plugin.Reload(ctx, options)
+			err = s.run(ctx, c, options)
+		case err = <-s.lost:
+		case <-ctx.Done():
 		}
 	}
+	cancel()
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	s.registration.end()
 	a.log.Info("ended; the CDI spec stays")
-	return nil
+	return err
 }
 
 // reload reads the config file again. If it has faults, all stays as it is.
-func (a *app) reload(cmd *cobra.Command, p *plugin.Plugin, before ServeConfig) ServeConfig {
+func (a *app) reload(cmd *cobra.Command, c ServeConfig, options plugin.Options) (ServeConfig, plugin.Options) {
 	old := a.config
 	a.config = nil
-	err := a.loadConfig()
-	var c ServeConfig
-	if err == nil {
-		c, err = a.serveConfig(cmd)
-	}
-	var options plugin.Options
-	if err == nil {
-		options, err = a.pluginOptions(c)
-	}
+	newC, newOptions, err := a.serveConfig(cmd)
 	if err != nil {
 		a.config = old
 		a.log.Error("the config file has faults; everything stays as it is", "error", err)
-		return before
+		return c, options
 	}
-	p.Reload(options)
 	a.log.Info("read the config file again", "file", a.config.file)
-	return c
+	return newC, newOptions
 }
 
-// servant runs the parts of serve: what watches the machine can be exchanged without the kubelet noticing, what is
-// registered only if it has to.
+// servant runs the parts of serve. Each goes on through a reload unless what it was started for has changed: so no card's
+// health is forgotten and the kubelet notices nothing.
 type servant struct {
 	app    *app
 	plugin *plugin.Plugin
-
 	server *plugin.Server
-	end    context.CancelFunc // of the server
-	ended  chan struct{}
-	config ServeConfig
-	looked atomic.Int64 // when the machine was read last, Unix nanoseconds
+	lost   chan error // why serve cannot go on
+
+	watch, guard, registration, http part
 }
 
-// with runs with a configuration until wait returns.
-func (s *servant) with(ctx context.Context, c ServeConfig, wait func() bool) (bool, error) {
+// part is a goroutine and what it was started for.
+type part struct {
+	purpose any
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+// run starts a part, in place of the one that runs if that has another purpose.
+func (p *part) run(ctx context.Context, purpose any, run func(context.Context)) {
+	if p.cancel != nil && reflect.DeepEqual(p.purpose, purpose) {
+		return
+	}
+	p.end()
+	ctx, p.cancel = context.WithCancel(ctx)
+	ended := make(chan struct{})
+	p.purpose, p.ended = purpose, ended
+	go func() {
+		defer close(ended)
+		run(ctx)
+	}()
+}
+
+// end ends a part that runs.
+func (p *part) end() {
+	if p.cancel != nil {
+		p.cancel()
+		<-p.ended
+	}
+}
+
+// What parts are started for.
+type (
+	watching struct {
+		options  discovery.Options
+		interval string
+	}
+	directories  struct{ plugins, spec string }
+	registration struct {
+		dir, resource     string
+		overlap, preStart bool
+	}
+	listening struct {
+		registration
+		address string
+	}
+)
+
+// run has the parts run with a configuration.
+func (s *servant) run(ctx context.Context, c ServeConfig, options plugin.Options) error {
 	scan, err := s.app.scanOptions(discovery.Options{})
 	if err != nil {
-		return false, err
-	}
-	interval, _ := time.ParseDuration(c.Interval) // checked before
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	go discovery.Watch(watching, s.app.root, scan, interval,
-		func(inv *discovery.Inventory) {
-			s.plugin.Update(watching, inv)
-			if s.looked.Swap(time.Now().UnixNano()) == 0 { // the kubelet may be away for long: that is no failure to start
-				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-			}
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		},
-		func(err error) { s.app.log.Error("the machine cannot be read", "error", err) })
-	if err := s.register(ctx, c); err != nil {
-		return false, err
-	}
-	again := wait()
-	if !again {
-		s.end()
-		<-s.ended
-	}
-	return again, nil
-}
-
-// register starts the server, or starts another if the kubelet has to be told something new.
-func (s *servant) register(ctx context.Context, c ServeConfig) error {
-	before := s.config
-	s.config = c
-	if s.server != nil && before.Resource == c.Resource && before.PluginDir == c.PluginDir && before.Overlap == c.Overlap &&
-		before.PreStartCheck == c.PreStartCheck && before.Listen == c.Listen {
-		return nil
-	}
-	if s.server != nil {
-		s.end()
-		<-s.ended
+		return err
 	}
 	dir, err := securejoin.SecureJoin(s.app.root, c.PluginDir)
 	if err != nil {
 		return err
 	}
-	ctx, s.end = context.WithCancel(ctx)
-	s.ended = make(chan struct{})
-	s.server = &plugin.Server{Plugin: s.plugin, Dir: filepath.Clean(dir), Resource: c.Resource, Overlap: c.Overlap, Log: s.app.log}
-	server, ended := s.server, s.ended
-	go func() {
-		server.Run(ctx)
-		close(ended)
-	}()
-	go s.listen(ctx, c.Listen, server)
+	w := watching{scan, c.Interval}
+	s.watch.run(ctx, w, func(ctx context.Context) { s.look(ctx, w) })
+	d := directories{plugins: dir}
+	if options.Strategy == plugin.CDI {
+		d.spec = filepath.Dir(options.Spec.Path)
+	}
+	s.guard.run(ctx, d, func(ctx context.Context) { s.keep(ctx, d) })
+	r := registration{dir, c.Resource, c.Overlap, c.PreStartCheck}
+	if s.registration.purpose != r {
+		s.server = &plugin.Server{Plugin: s.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: s.app.log}
+	}
+	server := s.server
+	s.registration.run(ctx, r, server.Run)
+	s.http.run(ctx, listening{r, c.Listen}, func(ctx context.Context) { s.app.listen(ctx, c.Listen, server) })
 	return nil
 }
 
-// listen serves /healthz and /readyz. That the address is taken, by an instance that is about to end for example, is
-// no reason not to serve pods: it is tried again.
-func (s *servant) listen(ctx context.Context, address string, server *plugin.Server) {
-	if address == "" {
-		return
+// look tells the plugin of the machine, and systemd that it does.
+func (s *servant) look(ctx context.Context, w watching) {
+	interval, _ := time.ParseDuration(w.interval) // checked before
+	started, told := false, ""
+	discovery.Watch(ctx, s.app.root, w.options, interval,
+		func(inv *discovery.Inventory, took time.Duration) {
+			s.plugin.Scanned(took, nil)
+			s.plugin.Update(ctx, inv)
+			told = ""
+			if !started { // the kubelet may be away for long: that is no failure to start
+				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+			}
+			started = true
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		},
+		func(err error, took time.Duration) {
+			s.plugin.Scanned(took, err)
+			if err.Error() != told {
+				s.app.log.Error("the machine cannot be read", "error", err)
+			}
+			told = err.Error()
+		})
+}
+
+// keep ends serve when a directory that it writes to is out of reach. It must always be able to write to the kubelet's; to
+// that of the spec it need not, where something else keeps the spec up to date.
+func (s *servant) keep(ctx context.Context, d directories) {
+	writable := []string{d.plugins}
+	if d.spec != "" && outOfReach(d.spec) == nil {
+		writable = append(writable, d.spec)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Ready()) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		var err error
-		if age := time.Since(time.Unix(0, s.looked.Load())); s.looked.Load() > 0 && age > time.Minute {
-			err = fmt.Errorf("the machine was read %v ago for the last time", age.Round(time.Second))
-		}
-		answer(w, err)
-	})
-	h := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = h.Close()
-	}()
-	for told := false; ctx.Err() == nil; told = true {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-		if err == nil {
-			err = h.Serve(listener)
-		}
-		if errors.Is(err, http.ErrServerClosed) {
-			return
-		}
-		if !told {
-			s.app.log.Warn("health is not served; pods are", "error", err)
+	for ctx.Err() == nil {
+		for _, dir := range writable {
+			if err := outOfReach(dir); err != nil {
+				select {
+				case s.lost <- err:
+				case <-ctx.Done():
+				}
+				return
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -222,10 +231,22 @@ func (s *servant) listen(ctx context.Context, address string, server *plugin.Ser
 	}
 }
 
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
+// outOfReach tells whether a directory was removed or made anew since a sandbox was set up around this process. In a
+// container it stays the removed one (no name left, st_nlink in stat(2)); in a unit's it becomes as read-only as all the rest.
+// Nothing mends that from within.
+func outOfReach(dir string) error {
+	var stat unix.Stat_t
+	var fault string
+	switch {
+	case unix.Stat(dir, &stat) == nil && stat.Nlink == 0:
+		fault = "has been removed, and its successor cannot be seen from this mount namespace"
+	case errors.Is(unix.Access(dir, unix.W_OK), unix.EROFS):
+		fault = "is read-only in this mount namespace"
+	default:
+		return nil
 	}
-	fmt.Fprintln(w, "ok")
+	return &exitError{
+		code: exitFailed, err: fmt.Errorf("%s: %s", dir, fault),
+		hint: "start it again, as systemd and the kubelet do, and it sees the directory that is there by then; if that is read-only, remount it",
+	}
 }

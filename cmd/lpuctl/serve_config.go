@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ type ServeConfig struct {
 	PreStartCheck      bool   `json:"preStartCheck"`
 	Overlap            bool   `json:"overlap"`
 	Interval           string `json:"interval"`
-	Listen             string `json:"listen"` // address of /healthz and /readyz; "": none
+	Listen             string `json:"listen"` // TCP address of /healthz, /readyz and /metrics; "": none
 }
 
 func defaultServe() ServeConfig {
@@ -41,7 +42,7 @@ func serveFlags(cmd *cobra.Command) {
 	f.Bool("pre-start-check", d.PreStartCheck, "check the LPUs again before each start of a container")
 	f.Bool("overlap", d.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
 	f.String("interval", d.Interval, "how often the LPUs are looked at")
-	f.String("listen", d.Listen, "`ADDRESS` of /healthz and /readyz; empty: none")
+	f.String("listen", d.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
 	for name := range serveKeys(&d) {
 		fromEnvironment(f.Lookup(name))
 	}
@@ -67,8 +68,12 @@ type serveKey struct {
 	flag *bool
 }
 
-// serveConfig is the configuration with the flags that were given laid over it.
-func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, error) {
+// serveConfig is the configuration with the flags that were given laid over it, and what the plugin needs of it.
+func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
+	file, err := a.locateSpec()
+	if err != nil {
+		return ServeConfig{}, plugin.Options{}, err
+	}
 	c := a.config.Serve
 	for name, key := range serveKeys(&c) {
 		f := cmd.Flags().Lookup(name)
@@ -81,9 +86,12 @@ func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, error) {
 		}
 	}
 	if faults := c.check(); len(faults) > 0 {
-		return c, usage("serve.%s: %s", faults[0].key, faults[0].message)
+		err = usage("serve.%s: %s", faults[0].key, faults[0].message)
 	}
-	return c, nil
+	return c, plugin.Options{
+		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Annotations: a.config.CDI.Annotations, Spec: file,
+		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
+	}, err
 }
 
 // serveFault is a value that does not do.
@@ -107,14 +115,12 @@ func (c *ServeConfig) check() []serveFault {
 	if !isAbsolute(c.PluginDir) {
 		fault("pluginDir", fmt.Errorf("%q is not an absolute path", c.PluginDir), "write "+defaultServe().PluginDir)
 	}
+	if c.Listen != "" {
+		_, port, err := net.SplitHostPort(c.Listen)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
+	}
 	return faults
-}
-
-// pluginOptions is what the plugin needs of a configuration.
-func (a *app) pluginOptions(c ServeConfig) (plugin.Options, error) {
-	file, err := a.locateSpec()
-	return plugin.Options{
-		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Spec: file,
-		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
-	}, err
 }

@@ -39,7 +39,9 @@ func newVersionCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func (v versionInfo) String() string { return fmt.Sprintf("lpuctl %s (%s, %s)", v.Version, v.Go, v.Platform) }
+func (v versionInfo) String() string {
+	return fmt.Sprintf("lpuctl %s (%s, %s)", v.Version, v.Go, v.Platform)
+}
 
 func readVersion() versionInfo {
 	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}

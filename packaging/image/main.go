@@ -1,7 +1,7 @@
 // Image writes an OCI image (opencontainers/image-spec v1.1, image-layout.md) of lpuctl as a tar archive, without a daemon:
 // one layer with the binary and the licence. Equal files give equal bytes.
 //
-//	go run ./packaging/image -binary bin/lpuctl -arch amd64 -name hyperaccel/lpuctl:latest -o dist/lpuctl-image-amd64.tar
+//	go run ./packaging/image -binary bin/lpuctl -arch amd64 -name docker.io/hyperaccel/lpuctl:latest -o dist/lpuctl-image-amd64.tar
 package main
 
 import (
@@ -15,13 +15,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
 	binary := flag.String("binary", "bin/lpuctl", "the static binary")
 	license := flag.String("license", "LICENSE", "the licence")
 	arch := flag.String("arch", "amd64", "architecture of the binary, as Go calls it")
-	name := flag.String("name", "hyperaccel/lpuctl:latest", "name of the image")
+	name := flag.String("name", "docker.io/hyperaccel/lpuctl:latest", "whole name of the image, with registry and tag")
 	version := flag.String("version", "devel", "version of lpuctl")
 	output := flag.String("o", "", "the archive to write")
 	flag.Parse()
@@ -59,7 +60,7 @@ func write(output, binary, license, arch, name, version string) error {
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []object{layerBlob},
 	})
 	// The reference of the layout is the tag; containerd and podman want the whole name in annotations of their own.
-	manifest["annotations"] = object{"org.opencontainers.image.ref.name": tag(name), "io.containerd.image.name": qualified(name)}
+	manifest["annotations"] = object{"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:], "io.containerd.image.name": name}
 	manifest["platform"] = object{"architecture": arch, "os": "linux"}
 	layout.file("index.json", marshal(object{"schemaVersion": 2, "manifests": []object{manifest}}))
 	layout.file("oci-layout", []byte(`{"imageLayoutVersion": "1.0.0"}`))
@@ -72,19 +73,6 @@ func write(output, binary, license, arch, name, version string) error {
 	}
 	return os.WriteFile(output, data, 0o644)
 }
-
-// tag is what follows the colon of a name.
-func tag(name string) string {
-	for i := len(name) - 1; i >= 0 && name[i] != '/'; i-- {
-		if name[i] == ':' {
-			return name[i+1:]
-		}
-	}
-	return "latest"
-}
-
-// qualified is the name with the registry that runtimes take where none is named.
-func qualified(name string) string { return "docker.io/" + name }
 
 func newLayer(files map[string]string) ([]byte, error) {
 	a := newArchive()

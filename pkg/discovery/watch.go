@@ -14,9 +14,9 @@ const settle = 20 * time.Millisecond
 
 // Watch scans the machine under root every interval, and soon after its device nodes change, until ctx ends. Each
 // inventory is handed to deliver: not what changed but what is, with the health of each LPU smoothed (see steady), so that
-// deliver may well miss one. A scan that fails is handed to failed. A card that an earlier scan saw stays in the
-// inventory and keeps its index when it is gone.
-func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory), failed func(error)) {
+// deliver may well miss one. A scan that fails is handed to failed. Both are told how long it took. A card that an earlier
+// scan saw stays in the inventory and keeps its index when it is gone.
+func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration), failed func(error, time.Duration)) {
 	options.readers = &readers{}
 	health := steady{}
 	var changes <-chan fsnotify.Event // a convenience: without it a change is seen at the next interval
@@ -26,12 +26,14 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 		changes = watcher.Events
 	}
 	for {
+		started := time.Now()
 		inv, err := Scan(ctx, root, options)
+		took := time.Since(started)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			failed(err)
+			failed(err, took)
 		default:
 			health.smooth(inv, time.Now())
 			options.known = make(map[Address]string, len(inv.LPUs))
@@ -41,7 +43,7 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 			if changes != nil {
 				followNodes(watcher, root, inv)
 			}
-			deliver(inv)
+			deliver(inv, took)
 		}
 		if !wait(ctx, changes, interval) {
 			return

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -55,24 +56,24 @@ func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 }
 
 // known is the state, or an error as long as there is none.
-func (p *Plugin) known() (*state, Options, error) {
-	s, options := p.now()
+func (p *Plugin) known() (*state, error) {
+	s, _ := p.now()
 	if s == nil {
-		return nil, options, status.Error(codes.Unavailable, "the LPUs of this node have not been read yet")
+		return nil, status.Error(codes.Unavailable, "the LPUs of this node have not been read yet")
 	}
-	return s, options, nil
+	return s, nil
 }
 
 // GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose] and logs each decision with all that is needed
 // to make it again. Ids that it does not know are passed over as long as there are enough others.
 func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
-	s, options, err := p.known()
+	s, err := p.known()
 	if err != nil {
 		return nil, err
 	}
 	answer := &api.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
-		ids, err := p.prefer(ctx, s, options, c)
+		ids, err := p.prefer(ctx, s, c)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +82,7 @@ func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAll
 	return answer, nil
 }
 
-func (p *Plugin) prefer(ctx context.Context, s *state, options Options, r *api.ContainerPreferredAllocationRequest) ([]string, error) {
+func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferredAllocationRequest) ([]string, error) {
 	available, passedOver := s.lpus(r.AvailableDeviceIDs)
 	must, unknown := s.lpus(r.MustIncludeDeviceIDs)
 	if len(unknown) > 0 {
@@ -91,7 +92,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, options Options, r *api.C
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
-	refused := options.RequireConnected && r.AllocationSize > 1 && (d.Connected == nil || !*d.Connected)
+	refused := s.options.RequireConnected && r.AllocationSize > 1 && (d.Connected == nil || !*d.Connected)
 	attributes := []any{
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
 		"connected", d.Connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
@@ -99,6 +100,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, options Options, r *api.C
 	if len(passedOver) > 0 {
 		attributes = append(attributes, "unknown", passedOver)
 	}
+	p.metrics.preferred(d, refused)
 	if refused {
 		p.log.WarnContext(ctx, DecisionMessage, append(attributes, "refused", true)...)
 		return nil, status.Errorf(codes.ResourceExhausted, "%d connected LPUs are not free: %s", r.AllocationSize, d.Explanation.Reason)
@@ -124,7 +126,7 @@ func candidates(d *discovery.Decision) [][]string {
 
 // Allocate hands out LPUs: all of a request or, if one of them is not to be had, none.
 func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
-	s, options, err := p.known()
+	s, err := p.known()
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +136,9 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 		if err != nil {
 			return nil, err
 		}
-		answer.ContainerResponses = append(answer.ContainerResponses, edits(s, options, cards))
+		answer.ContainerResponses = append(answer.ContainerResponses, edits(s, cards))
 	}
+	p.metrics.handedOut(r)
 	return answer, nil
 }
 
@@ -148,7 +151,7 @@ func (s *state) usable(ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := s.fresh(); err != nil {
+	if err := s.fresh(stale); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
 	}
 	listed := map[string]string{}
@@ -161,10 +164,8 @@ func (s *state) usable(ids []string) ([]int, error) {
 			continue
 		}
 		why := "it is not well"
-		for _, f := range l.Reasons {
-			if f.Severity == discovery.SeverityError {
-				why = f.Message
-			}
+		if reasons := s.reasons(ID(l)); len(reasons) > 0 {
+			why = reasons[0].Message
 		}
 		return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", l.Name, ID(l), why)
 	}
@@ -172,13 +173,13 @@ func (s *state) usable(ids []string) ([]int, error) {
 }
 
 // edits is what a container gets with LPUs: in ring order, so that it need not find out how they are cabled.
-func edits(s *state, options Options, cards []int) *api.ContainerAllocateResponse {
+func edits(s *state, cards []int) *api.ContainerAllocateResponse {
 	ordered, variables := cdi.ListVariables(s.inv, s.fabric, cards)
 	response := &api.ContainerAllocateResponse{Envs: variables}
 	for _, i := range ordered {
 		l := &s.inv.LPUs[i]
-		if options.Strategy == CDI {
-			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: options.Kind + "=" + cdi.AddressName(l.Address)})
+		if s.options.Strategy == CDI {
+			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: s.options.Kind + "=" + cdi.AddressName(l.Address)})
 			continue
 		}
 		addEdits(response, l)
@@ -192,10 +193,7 @@ func addEdits(response *api.ContainerAllocateResponse, l *discovery.LPU) {
 		response.Devices = append(response.Devices, &api.DeviceSpec{ContainerPath: n.Path, HostPath: n.Path, Permissions: "rw"})
 	}
 	for _, m := range l.Mounts {
-		to := m.ContainerPath
-		if to == "" {
-			to = m.HostPath
-		}
+		to := cmp.Or(m.ContainerPath, m.HostPath)
 		same := func(have *api.Mount) bool { return have.ContainerPath == to }
 		if m.Present && !slices.ContainsFunc(response.Mounts, same) {
 			response.Mounts = append(response.Mounts, &api.Mount{ContainerPath: to, HostPath: m.HostPath, ReadOnly: true})
@@ -213,7 +211,7 @@ func addEdits(response *api.ContainerAllocateResponse, l *discovery.LPU) {
 // PreStartContainer checks that LPUs are as they should be, and touches nothing: another pod may use the same card by
 // its other functions, and the kubelet calls this before each restart too.
 func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
-	s, _, err := p.known()
+	s, err := p.known()
 	if err != nil {
 		return nil, err
 	}

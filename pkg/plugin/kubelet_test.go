@@ -25,6 +25,9 @@ type kubelet struct {
 	dir   string
 	rules rules
 
+	fickle bool // ends each stream at once
+	deaf   bool // refuses to register, and says whom
+
 	mu        sync.Mutex
 	server    *grpc.Server
 	endpoints []*endpoint // of our resource, the newest last
@@ -80,6 +83,7 @@ func (k *kubelet) start() {
 	if err != nil {
 		k.t.Fatal(err)
 	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	server := grpc.NewServer()
 	api.RegisterRegistrationServer(server, registration{k: k})
 	k.mu.Lock()
@@ -131,6 +135,9 @@ func (k *kubelet) register(ctx context.Context, r *api.RegisterRequest) error {
 		return status.Errorf(codes.InvalidArgument, "version %q, resource %q", r.Version, r.ResourceName)
 	}
 	socket := filepath.Join(k.dir, r.Endpoint)
+	if k.deaf {
+		return fmt.Errorf("failed to dial device plugin with socketPath %s", socket)
+	}
 	k.mu.Lock()
 	again := k.names[socket]
 	k.names[socket] = true
@@ -166,6 +173,9 @@ func (k *kubelet) follow(e *endpoint) {
 			e.devices = list.Devices
 			k.lists++
 			k.mu.Unlock()
+		}
+		if k.fickle {
+			break
 		}
 	}
 	_ = e.conn.Close()
@@ -262,7 +272,7 @@ func (k *kubelet) admit(size int, left ...string) (*api.ContainerAllocateRespons
 			}
 		}
 	}
-	r, err := e.client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: chosen}}})
+	r, err := e.client.Allocate(ctx, request(chosen...))
 	if err != nil {
 		return nil, nil, err
 	}

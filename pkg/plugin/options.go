@@ -14,8 +14,9 @@ const DefaultResource = "hyperaccel.ai/lpu"
 type Options struct {
 	Strategy Strategy
 	// Kind of the CDI devices, and the spec that must define them before the kubelet hears their names.
-	Kind string
-	Spec cdi.File
+	Kind        string
+	Spec        cdi.File
+	Annotations bool // of the devices in the spec, see [cdi.Options]
 	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it what there is.
 	RequireConnected bool
 	NUMA             NUMA

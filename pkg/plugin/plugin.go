@@ -24,7 +24,10 @@ const stale = 30 * time.Second
 type Plugin struct {
 	api.UnsafeDevicePluginServer
 
-	log *slog.Logger
+	log     *slog.Logger
+	metrics metrics
+
+	updating sync.Mutex // held by Update and Reload, and not by what answers the kubelet
 
 	mu      sync.Mutex
 	options Options
@@ -33,18 +36,20 @@ type Plugin struct {
 	checked specCheck
 }
 
-// state is what is known at one moment. It does not change.
+// state is what is known at one moment, and the options that the spec has been seen to for. It does not change.
 type state struct {
-	at      time.Time
-	inv     *discovery.Inventory
-	fabric  *ring.Fabric
-	byID    map[string]int // position in inv.LPUs
-	devices []*api.Device  // in ring order, then those that were there once
+	at         time.Time
+	inv        *discovery.Inventory
+	options    Options
+	fabric     *ring.Fabric
+	byID       map[string]int  // position in inv.LPUs
+	unresolved map[string]bool // ids that the CDI spec does not resolve
+	devices    []*api.Device   // in ring order, then those that were there once
 }
 
 // New makes a plugin that knows nothing yet.
 func New(options Options, log *slog.Logger) *Plugin {
-	return &Plugin{options: options, log: log, changed: make(chan struct{})}
+	return &Plugin{options: options, log: log, metrics: newMetrics(), changed: make(chan struct{})}
 }
 
 // ID is what the kubelet calls an LPU: its name by PCI address, which is the same after a reboot. The kubelet documents
@@ -55,62 +60,82 @@ func ID(l *discovery.LPU) string { return cdi.AddressName(l.Address) }
 // kubelet. An LPU that is not in the inventory any more stays listed as unhealthy, and one whose health is not known
 // as it was.
 func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
-	unresolved := p.ensureSpec(ctx, inv)
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	p.update(ctx, inv, time.Now())
+}
+
+// Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
+// CDI spec.
+func (p *Plugin) Reload(ctx context.Context, options Options) {
+	p.updating.Lock()
+	defer p.updating.Unlock()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	next := &state{at: time.Now(), inv: inv, fabric: inv.Fabric(), byID: map[string]int{}}
+	p.options = options
+	s := p.state
+	p.mu.Unlock()
+	if s != nil {
+		p.update(ctx, s.inv, s.at)
+	}
+}
+
+// update takes in what was read at some time.
+func (p *Plugin) update(ctx context.Context, inv *discovery.Inventory, at time.Time) {
+	before, options := p.now()
+	next := &state{at: at, inv: inv, options: options, fabric: inv.Fabric(), byID: map[string]int{}}
 	for i := range inv.LPUs {
 		next.byID[ID(&inv.LPUs[i])] = i
 	}
+	next.unresolved = p.ensureSpec(ctx, options, inv)
+	if ctx.Err() != nil { // the spec was given up half-way, which says nothing of it
+		return
+	}
 	was := map[string]string{}
-	if p.state != nil {
-		for _, d := range p.state.devices {
+	if before != nil {
+		for _, d := range before.devices {
 			was[d.ID] = d.Health
 		}
 	}
-	next.devices = p.list(next, was, unresolved)
-	if p.state == nil || !slices.EqualFunc(p.state.devices, next.devices, sameDevice) {
+	next.list(before, was)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = next
+	if before == nil || !slices.EqualFunc(before.devices, next.devices, sameDevice) {
 		p.logHealth(next, was)
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
-	p.state = next
 }
 
-// list is the devices as the kubelet is told of them. The order is that of the ring: where the kubelet has to choose by
-// itself it often takes devices that follow each other in the list.
-func (p *Plugin) list(s *state, was map[string]string, unresolved map[string]bool) []*api.Device {
+// list makes the devices as the kubelet is told of them, after those of before and their health. The order is that of the
+// ring: where the kubelet has to choose by itself it often takes devices that follow each other in the list.
+func (s *state) list(before *state, was map[string]string) {
 	all := make([]int, len(s.inv.LPUs))
 	for i := range all {
 		all[i] = i
 	}
 	ordered, _ := s.fabric.Order(all)
-	withNUMA := p.options.publishNUMA(s.inv)
-	devices := make([]*api.Device, 0, len(all))
+	withNUMA := s.options.publishNUMA(s.inv)
 	for _, i := range ordered {
 		l := &s.inv.LPUs[i]
 		d := &api.Device{ID: ID(l), Health: api.Unhealthy}
-		switch {
-		case unresolved[d.ID]:
-		case l.Health == discovery.Healthy:
-			d.Health = api.Healthy
-		case l.Health == discovery.HealthUnknown && was[d.ID] == api.Healthy:
+		known := l.Health == discovery.Healthy || l.Health == discovery.HealthUnknown && was[d.ID] == api.Healthy
+		if known && !s.unresolved[d.ID] {
 			d.Health = api.Healthy
 		}
 		if withNUMA && l.NUMANode != nil {
 			d.Topology = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: int64(*l.NUMANode)}}}
 		}
-		devices = append(devices, d)
+		s.devices = append(s.devices, d)
 	}
-	if p.state == nil {
-		return devices
+	if before == nil {
+		return
 	}
-	for _, d := range p.state.devices {
+	for _, d := range before.devices {
 		if _, here := s.byID[d.ID]; !here {
-			devices = append(devices, &api.Device{ID: d.ID, Health: api.Unhealthy, Topology: d.Topology})
+			s.devices = append(s.devices, &api.Device{ID: d.ID, Health: api.Unhealthy, Topology: d.Topology})
 		}
 	}
-	return devices
 }
 
 // publishNUMA tells whether the kubelet is told NUMA nodes. With auto it is not as soon as a ring crosses nodes: the
@@ -147,26 +172,41 @@ func (p *Plugin) logHealth(s *state, was map[string]string) {
 		if was[d.ID] == d.Health || was[d.ID] == "" && d.Health == api.Healthy {
 			continue
 		}
-		name, reason := "", "it is not in the machine any more"
-		if i, here := s.byID[d.ID]; here {
-			l := &s.inv.LPUs[i]
-			name, reason = l.Name, ""
-			for _, r := range l.Reasons {
-				reason = r.Message
-				if r.Severity == discovery.SeverityError {
-					break
-				}
-			}
+		reason := ""
+		if all := s.reasons(d.ID); len(all) > 0 {
+			reason = all[0].Message
 		}
-		p.log.Warn("health", "device", d.ID, "lpu", name, "health", d.Health, "reason", reason)
+		p.log.Warn("health", "device", d.ID, "lpu", s.name(d.ID), "health", d.Health, "reason", reason)
 	}
 }
 
-// Reload changes the options for the calls to come. A stream that is open stays open.
-func (p *Plugin) Reload(options Options) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.options, p.checked = options, specCheck{}
+// name is what an LPU is called on this node; "" of one that is gone.
+func (s *state) name(id string) string {
+	if i, here := s.byID[id]; here {
+		return s.inv.LPUs[i].Name
+	}
+	return ""
+}
+
+// reasons are why an LPU is not well, and warnings, the worst first.
+func (s *state) reasons(id string) []discovery.Finding {
+	i, here := s.byID[id]
+	if !here {
+		return []discovery.Finding{{Severity: discovery.SeverityError, ID: "gone", Message: "it is not in the machine any more"}}
+	}
+	all := slices.Clone(s.inv.LPUs[i].Reasons)
+	if s.unresolved[id] {
+		all = append(all, discovery.Finding{Severity: discovery.SeverityError, ID: "not-in-spec", Message: "the CDI spec does not define it"})
+	}
+	slices.SortStableFunc(all, func(a, b discovery.Finding) int { return errorFirst(a) - errorFirst(b) })
+	return all
+}
+
+func errorFirst(f discovery.Finding) int {
+	if f.Severity == discovery.SeverityError {
+		return 0
+	}
+	return 1
 }
 
 // Ready tells whether the plugin knows what to list: nil, or why not.
@@ -176,21 +216,30 @@ func (p *Plugin) Ready() error {
 	if p.state == nil {
 		return errors.New("the machine has not been read yet")
 	}
-	if err := p.state.fresh(); err != nil {
+	if err := p.state.fresh(stale); err != nil {
 		return err
 	}
 	return p.checked.err
 }
 
-// fresh tells whether the state is young enough to act upon.
-func (s *state) fresh() error {
-	if age := time.Since(s.at); age > stale {
+// Alive tells whether the machine is being read: nil, or since when it is not. That it has never been read may take any
+// time.
+func (p *Plugin) Alive() error {
+	if s, _ := p.now(); s != nil {
+		return s.fresh(2 * stale)
+	}
+	return nil
+}
+
+// fresh tells whether the state is young enough.
+func (s *state) fresh(limit time.Duration) error {
+	if age := time.Since(s.at); age > limit {
 		return fmt.Errorf("the machine was read %v ago for the last time", age.Round(time.Second))
 	}
 	return nil
 }
 
-// now is the state and options of this moment.
+// now is the state of this moment, and the options of the next one.
 func (p *Plugin) now() (*state, Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

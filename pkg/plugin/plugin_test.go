@@ -84,7 +84,7 @@ func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory) { r.plugin.Update(ctx, inv) }, func(err error) { r.t.Error(err) })
+		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration) { r.plugin.Update(ctx, inv) }, func(err error, _ time.Duration) { r.t.Error(err) })
 	})
 	r.t.Cleanup(func() {
 		cancel()
@@ -120,8 +120,12 @@ func (r *rig) prefer(size int32, must []string, available ...string) ([]string, 
 	return a.ContainerResponses[0].DeviceIDs, nil
 }
 
+func request(ids ...string) *api.AllocateRequest {
+	return &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}}
+}
+
 func (r *rig) allocate(ids ...string) (*api.ContainerAllocateResponse, error) {
-	a, err := r.plugin.Allocate(r.t.Context(), &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}})
+	a, err := r.plugin.Allocate(r.t.Context(), request(ids...))
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +174,11 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 					t.Errorf("%s is %s, and its name resolves to nothing", d.ID, d.Health)
 				}
 			}
-			if _, err := r.allocate(ids(0)...); err == nil {
-				t.Error("handed out a name that does not resolve")
+			if _, err := r.allocate(ids(0)...); err == nil || !strings.Contains(err.Error(), "the CDI spec does not define it") {
+				t.Errorf("a name that does not resolve: %v", err)
+			}
+			if !strings.Contains(r.log.String(), `"reason":"the CDI spec does not define it"`) {
+				t.Errorf("the log does not say why the LPUs are unhealthy: %s", r.log)
 			}
 			if err := r.plugin.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
 				t.Errorf("ready: %v, log: %s", err, r.log)
@@ -192,6 +199,52 @@ func write(dir, name, content string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644)
+}
+
+// TestInvariant2Reload: names of another kind are handed out as soon as the spec of that kind is there, and not before.
+func TestInvariant2Reload(t *testing.T) {
+	r := orion(t)
+	r.scan()
+	_, options := r.plugin.now()
+	file, err := cdi.Locate(r.root, cdi.DefaultSpecDir, "example.com/lpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Kind, options.Spec, options.Annotations = "example.com/lpu", file, true
+	handedOut := func(kind string) {
+		t.Helper()
+		if a, err := r.allocate(ids(0)...); err != nil || a.CdiDevices[0].Name != kind+"="+orionIDs[0] {
+			t.Errorf("%v %v, want a device of %s", err, a, kind)
+		}
+	}
+	unlock := holdLock(t, filepath.Dir(file.Path), ".example.com-lpu.lock")
+	var wg sync.WaitGroup
+	wg.Go(func() { r.plugin.Reload(t.Context(), options) })
+	time.Sleep(50 * time.Millisecond)
+	handedOut(cdi.DefaultKind)
+	unlock()
+	wg.Wait()
+	handedOut("example.com/lpu")
+	if data, err := os.ReadFile(file.Path); err != nil || !bytes.Contains(data, []byte(`"annotations"`)) {
+		t.Errorf("%v, the spec is %s", err, data)
+	}
+}
+
+// TestInvariant2Cancelled: that the spec was not written because serve ends says nothing of the LPUs.
+func TestInvariant2Cancelled(t *testing.T) {
+	r := orion(t)
+	inv := r.scan()
+	_, options := r.plugin.now()
+	if err := os.Remove(options.Spec.Path); err != nil {
+		t.Fatal(err)
+	}
+	defer holdLock(t, filepath.Dir(options.Spec.Path), ".hyperaccel.ai-lpu.lock")()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r.plugin.Update(ctx, inv)
+	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
+		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Ready(), r.log)
+	}
 }
 
 func TestInvariant2SpecIsWrittenOnlyWhereNeeded(t *testing.T) {
@@ -402,7 +455,7 @@ func TestInvariant15Preferred(t *testing.T) {
 			t.Errorf("%s: chose %v", name, got)
 		}
 	}
-	r.plugin.Reload(Options{Strategy: DeviceSpecs, RequireConnected: true})
+	r.plugin.Reload(t.Context(), Options{Strategy: DeviceSpecs, RequireConnected: true})
 	if got, err := r.prefer(3, nil, ids(1, 2, 4, 6)...); err == nil || !strings.Contains(err.Error(), "no set is connected") {
 		t.Errorf("strict: %v %v", got, err)
 	}
@@ -444,9 +497,12 @@ func TestInvariant16Allocate(t *testing.T) {
 	if _, err := r.allocate(ids(0)...); err == nil {
 		t.Error("handed out an LPU that nobody has looked at for an hour")
 	}
+	if r.plugin.Alive() == nil || r.plugin.Ready() == nil {
+		t.Error("nobody has looked at the machine for an hour, and all is said to be well")
+	}
 	r.plugin.Update(t.Context(), &old)
-	if _, err := r.allocate(ids(0)...); err != nil {
-		t.Error(err)
+	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Alive() != nil {
+		t.Error(err, r.plugin.Alive())
 	}
 }
 
@@ -510,7 +566,7 @@ func TestInvariant18NoCallWaitsForTheMachine(t *testing.T) {
 	if err := os.Remove(options.Spec.Path); err != nil {
 		t.Fatal(err)
 	}
-	unlock := holdLock(t, filepath.Dir(options.Spec.Path))
+	unlock := holdLock(t, filepath.Dir(options.Spec.Path), ".hyperaccel.ai-lpu.lock")
 	var wg sync.WaitGroup
 	wg.Go(func() { r.plugin.Update(ctx, inv) })
 	time.Sleep(50 * time.Millisecond)

@@ -11,12 +11,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -54,18 +56,29 @@ const (
 	phaseRegistered = "registered"
 )
 
-func (s *Server) enter(phase string) { s.phase.Store(&phase) }
+// enter begins a phase and returns the one before.
+func (s *Server) enter(phase string) (before string) {
+	if p := s.phase.Swap(&phase); p != nil {
+		return *p
+	}
+	return phaseStarting
+}
+
+// doing is the phase it is in.
+func (s *Server) doing() string {
+	if p := s.phase.Load(); p != nil {
+		return *p
+	}
+	return phaseStarting
+}
 
 // Ready tells whether the kubelet has the list of LPUs, or another instance serves it: nil, or why not.
 func (s *Server) Ready() error {
 	if err := s.Plugin.Ready(); err != nil {
 		return err
 	}
-	switch phase := s.phase.Load(); {
-	case phase == nil:
-		return errors.New(phaseStarting)
-	case *phase != phaseRegistered && *phase != phaseStandby:
-		return errors.New(*phase)
+	if phase := s.doing(); phase != phaseRegistered && phase != phaseStandby {
+		return errors.New(phase)
 	}
 	return nil
 }
@@ -76,34 +89,52 @@ const pathMax = 107
 // socketPrefix begins the names of our sockets: lpuctl-RANDOM.sock.
 const socketPrefix = "lpuctl-"
 
-// Run serves and registers, again whenever the kubelet may have forgotten the plugin, until ctx ends. It never gives up.
+// restart is a sign that the kubelet was restarted. Registering anew need not wait then.
+type restart string
+
+func (r restart) Error() string { return string(r) }
+
+// Run serves and registers, again whenever the kubelet may have forgotten the plugin, until ctx ends. It never gives up,
+// and does not say the same twice while it tries.
 func (s *Server) Run(ctx context.Context) {
-	retry := firstRetry
+	retry, told := firstRetry, ""
 	for ctx.Err() == nil {
 		dir := watchDir(s.Dir)
 		started := time.Now()
 		err := s.once(ctx, dir)
-		if time.Since(started) > lastRetry {
+		was := s.enter(phaseWaiting)
+		_, restarted := errors.AsType[restart](err)
+		if restarted || time.Since(started) > lastRetry {
 			retry = firstRetry
 		}
-		if ctx.Err() == nil && err != nil {
-			s.Log.Warn("not registered", "error", err, "retry", retry)
+		switch why := withoutSocket(err); {
+		case ctx.Err() != nil:
+		case was == phaseRegistered:
+			s.Log.Info("registering anew", "reason", why)
+			told = ""
+		case why != told:
+			s.Log.Warn("not registered", "error", why)
+			told = why
+		}
+		if !restarted {
 			if dir.changes(ctx, retry+mathrand.N(retry/2)) {
 				retry = firstRetry
 			} else {
 				retry = min(2*retry, lastRetry)
 			}
-		} else {
-			retry = firstRetry
 		}
 		dir.close()
 	}
 }
 
-// once serves on a new socket, registers it and stays until there is a reason to register anew: the error is what went
-// wrong, nil if it is only that.
+// withoutSocket is what an error says, without the name of our socket, which is another one each time.
+func withoutSocket(err error) string {
+	name := regexp.MustCompile(socketPrefix + `[a-z0-9]+\.sock`)
+	return name.ReplaceAllString(err.Error(), socketPrefix+"*.sock")
+}
+
+// once serves on a new socket, registers it and stays until there is a reason to register anew, which is the error.
 func (s *Server) once(ctx context.Context, dir *dirWatch) error {
-	s.enter(phaseWaiting)
 	if err := s.waitForOthers(ctx, dir); err != nil {
 		return err
 	}
@@ -117,15 +148,12 @@ func (s *Server) once(ctx context.Context, dir *dirWatch) error {
 		return err
 	}
 	defer sock.stop()
-	if err := s.register(ctx, kubelet, sock); err != nil {
+	err = s.register(ctx, kubelet, sock)
+	s.Plugin.metrics.registered(err)
+	if err != nil {
 		return err
 	}
-	s.Log.Info("registered", "resource", s.Resource, "socket", filepath.Base(sock.path))
-	reason := s.attend(ctx, dir, sock, before)
-	if ctx.Err() == nil {
-		s.Log.Info("registering anew", "reason", reason)
-	}
-	return nil
+	return s.attend(ctx, dir, sock, before)
 }
 
 // waitForOthers removes sockets of instances that are dead and, unless overlap is allowed, waits for the end of those
@@ -136,8 +164,7 @@ func (s *Server) waitForOthers(ctx context.Context, dir *dirWatch) error {
 		if (s.Overlap || live == "") && s.Plugin.listed() {
 			return nil
 		}
-		if live != "" && !s.Overlap && *s.phase.Load() != phaseStandby {
-			s.enter(phaseStandby)
+		if live != "" && !s.Overlap && s.enter(phaseStandby) != phaseStandby {
 			s.Log.Info("another instance serves; waiting for its end", "socket", filepath.Base(live))
 		}
 		dir.changes(ctx, pollInterval/5)
@@ -154,7 +181,7 @@ func (s *Server) liveSiblings() string {
 		if err == nil {
 			_ = conn.Close()
 			live = path
-		} else if strings.Contains(err.Error(), "refused") {
+		} else if errors.Is(err, unix.ECONNREFUSED) {
 			_ = os.Remove(path)
 		}
 	}
@@ -191,7 +218,7 @@ func (s *Server) listen() (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	sock.server = grpc.NewServer(grpc.StreamInterceptor(sock.countStreams))
+	sock.server = grpc.NewServer(grpc.StreamInterceptor(sock.countStreams), grpc.UnaryInterceptor(s.Plugin.countCalls))
 	api.RegisterDevicePluginServer(sock.server, s.Plugin)
 	go func() { _ = sock.server.Serve(listener) }() // ends by stop, or when the listener breaks, which attend notices
 	return sock, nil
@@ -232,10 +259,10 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 	return err
 }
 
-// attend waits until the kubelet may have forgotten the plugin, and says by which of the signs: a new kubelet.sock, its
+// attend waits until the kubelet may have forgotten the plugin, and returns by which of the signs: a new kubelet.sock, its
 // own socket gone, the stream ended, no stream at all. inotify tells at once, and a look each second makes up for what
 // it may have lost.
-func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubelet os.FileInfo) string {
+func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubelet os.FileInfo) error {
 	noStream := time.NewTimer(streamLimit)
 	defer noStream.Stop()
 	tick := time.NewTicker(pollInterval)
@@ -244,23 +271,24 @@ func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubele
 	for {
 		select {
 		case <-ctx.Done():
-			return "told to end"
+			return ctx.Err()
 		case <-opened:
 			opened = nil
 			noStream.Stop()
 			s.enter(phaseRegistered)
+			s.Log.Info("registered", "resource", s.Resource, "socket", filepath.Base(sock.path))
 		case <-noStream.C:
-			return "the kubelet opened no stream"
+			return errors.New("the kubelet opened no stream")
 		case <-sock.ended:
-			return "the kubelet ended the stream"
+			return errors.New("the kubelet ended the stream")
 		case <-dir.events():
 		case <-tick.C:
 		}
 		if now, err := os.Stat(filepath.Join(s.Dir, "kubelet.sock")); err == nil && !sameSocket(now, kubelet) {
-			return "there is a new kubelet.sock"
+			return restart("there is a new kubelet.sock")
 		}
 		if _, err := os.Stat(sock.path); errors.Is(err, fs.ErrNotExist) {
-			return "its own socket is gone"
+			return restart("its own socket is gone")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,9 +24,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
-func holdLock(t *testing.T, dir string) (unlock func()) {
+func holdLock(t *testing.T, dir, name string) (unlock func()) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, ".hyperaccel.ai-lpu.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +38,7 @@ func holdLock(t *testing.T, dir string) (unlock func()) {
 
 // instance is one running plugin server.
 type instance struct {
+	t      *testing.T
 	server *Server
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -45,6 +47,7 @@ type instance struct {
 func (r *rig) serve(k *kubelet, overlap bool) *instance {
 	ctx, cancel := context.WithCancel(context.Background())
 	i := &instance{
+		t:      r.t,
 		server: &Server{Plugin: r.plugin, Dir: k.dir, Resource: DefaultResource, Overlap: overlap, Log: slog.New(slog.NewJSONHandler(r.log, nil))},
 		cancel: cancel, done: make(chan struct{}),
 	}
@@ -142,6 +145,13 @@ func TestInvariant5SignsOfARestart(t *testing.T) {
 	for name, sign := range map[string]func(k *kubelet){
 		"own socket gone": func(k *kubelet) { _ = os.Remove(k.sockets()[0]) },
 		"stream ended":    func(k *kubelet) { _ = k.primary().conn.Close() },
+		"directory made anew": func(k *kubelet) {
+			k.stop()
+			if err := errors.Join(os.RemoveAll(k.dir), os.Mkdir(k.dir, 0o750)); err != nil {
+				k.t.Fatal(err)
+			}
+			k.start()
+		},
 		"new kubelet.sock": func(k *kubelet) {
 			listener, err := net.Listen("unix", filepath.Join(k.dir, "next.sock"))
 			if err != nil {
@@ -196,13 +206,44 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		k.start()
 		k.stop() // its socket stays, and nobody listens
 		r.scan()
-		r.serve(k, false)
+		i := r.serve(k, false)
 		time.Sleep(time.Second)
-		if attempts := strings.Count(r.log.String(), "not registered"); attempts < 2 || attempts > 10 {
-			t.Errorf("%d attempts in a second", attempts)
+		if attempts := i.value("lpuctl_registrations_total", "result", "failure"); attempts < 2 || attempts > 10 {
+			t.Errorf("%v attempts in a second", attempts)
 		}
+		if told := strings.Count(r.log.String(), "not registered"); told != 1 {
+			t.Errorf("it is said %d times that it is not registered", told)
+		}
+		if err := os.Remove(filepath.Join(k.dir, "kubelet.sock")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it says the new reason", func() bool { return strings.Count(r.log.String(), "not registered") == 2 })
 		k.start()
 		k.wait(8)
+		k.stop()
+		eventually(t, "it says an old reason again after it was registered", func() bool { return strings.Count(r.log.String(), "not registered") == 3 })
+	})
+	t.Run("ends each stream", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		k.fickle = true
+		k.start()
+		r.scan()
+		i := r.serve(k, false)
+		time.Sleep(time.Second)
+		if n := i.value("lpuctl_registrations_total", "result", "success"); n < 2 || n > 10 {
+			t.Errorf("registered %v times in a second", n)
+		}
+	})
+	t.Run("names the socket", func(t *testing.T) {
+		r, k := orion(t), newKubelet(t, rules137)
+		k.deaf = true
+		k.start()
+		r.scan()
+		i := r.serve(k, false)
+		eventually(t, "it tries again", func() bool { return i.value("lpuctl_registrations_total", "result", "failure") > 2 })
+		if told := strings.Count(r.log.String(), "not registered"); told != 1 {
+			t.Errorf("it is said %d times that it is not registered: %s", told, r.log)
+		}
 	})
 	t.Run("hangs", func(t *testing.T) {
 		r, k := orion(t), newKubelet(t, rules137)
@@ -257,12 +298,30 @@ func TestInvariant7EndLeavesTheSpec(t *testing.T) {
 	}
 }
 
+// TestInvariant7EndAtAnyMoment: before it is registered, while it is, after, and while the kubelet is restarted.
+func TestInvariant7EndAtAnyMoment(t *testing.T) {
+	r, k := orion(t), newKubelet(t, rules137)
+	k.start()
+	r.scan()
+	for n := range 50 {
+		i := r.serve(k, false)
+		if n%5 == 0 {
+			k.restart()
+		}
+		time.Sleep(time.Duration(n) * 200 * time.Microsecond)
+		i.end()
+		if left := k.sockets(); len(left) > 0 {
+			t.Fatalf("left behind: %v", left)
+		}
+	}
+}
+
 func TestInvariant7ReloadKeepsTheStream(t *testing.T) {
 	r, k, _ := served(t, rules137)
 	for i := range 50 {
 		_, options := r.plugin.now()
 		options.RequireConnected, options.NUMA = i%2 == 0, []NUMA{NUMAOff, NUMAOn}[i%2]
-		r.plugin.Reload(options)
+		r.plugin.Reload(t.Context(), options)
 		r.scan()
 		if n := k.allocatable(); n != 8 {
 			t.Fatalf("%d allocatable after a reload", n)
@@ -458,7 +517,7 @@ func TestManyClients(t *testing.T) {
 				start := time.Now()
 				var err error
 				if i%2 == 0 {
-					_, err = e.client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids(i%8, (i+1)%8)}}})
+					_, err = e.client.Allocate(ctx, request(ids(i%8, (i+1)%8)...))
 				} else {
 					_, err = e.client.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
 						{AvailableDeviceIDs: orionIDs, AllocationSize: int32(1 + i%8)},

@@ -20,8 +20,7 @@ type specCheck struct {
 
 // ensureSpec sees to it that the CDI spec on disk resolves the name of each LPU to its nodes, and writes it only if not:
 // it belongs to the boot unit. It returns the ids of LPUs that do not resolve, which must not be handed out.
-func (p *Plugin) ensureSpec(ctx context.Context, inv *discovery.Inventory) map[string]bool {
-	_, options := p.now()
+func (p *Plugin) ensureSpec(ctx context.Context, options Options, inv *discovery.Inventory) map[string]bool {
 	nodes := nodesOf(inv)
 	if options.Strategy != CDI || nodes == "" {
 		p.remember(specCheck{nodes: nodes})
@@ -34,6 +33,9 @@ func (p *Plugin) ensureSpec(ctx context.Context, inv *discovery.Inventory) map[s
 		return nil
 	}
 	lacking, err := p.putSpec(ctx, inv, options)
+	if ctx.Err() != nil {
+		return nil
+	}
 	next := specCheck{nodes: nodes, err: err}
 	if err == nil {
 		next.file, next.err = os.Stat(options.Spec.Path)
@@ -72,7 +74,7 @@ func (p *Plugin) putSpec(ctx context.Context, inv *discovery.Inventory, options 
 }
 
 func (p *Plugin) writeSpec(ctx context.Context, inv *discovery.Inventory, options Options) error {
-	spec, _, err := cdi.Spec(inv, cdi.Options{Kind: options.Kind})
+	spec, _, err := cdi.Spec(inv, cdi.Options{Kind: options.Kind, Annotations: options.Annotations})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,12 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s: %q %v", path, out, err)
 		}
 	}
+	out, err := get("http://" + machine.Address + ":9477/metrics")
+	for _, line := range []string{"lpuctl_registered 1\n", `lpuctl_preferred_allocations_total{size="4",outcome="connected"} 1`, `lpuctl_kubelet_calls_total{method="Allocate",code="OK"} 1`} {
+		if err != nil || !strings.Contains(string(out), line) {
+			t.Errorf("no %q in the metrics: %s %v", line, out, err)
+		}
+	}
 	if p := b.waitPhase("lpuctl", "Running"); p.Status.Reason != "" {
 		t.Errorf("%+v", p.Status)
 	}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
+)
+
+// listen serves /healthz, /readyz and /metrics until ctx ends. That the address is taken, by an instance that is about to
+// end for example, is no reason not to serve pods: it is tried again.
+func (a *app) listen(ctx context.Context, address string, server *plugin.Server) {
+	if address == "" {
+		return
+	}
+	h := &http.Server{
+		Handler: handler(server), ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
+	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
+	for told := false; ctx.Err() == nil; told = true {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err == nil {
+			err = h.Serve(listener)
+		}
+		if errors.Is(err, http.ErrServerClosed) {
+			return
+		}
+		if !told {
+			a.log.Warn("health and metrics are not served; pods are", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func handler(server *plugin.Server) http.Handler {
+	v := readVersion()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Ready()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Plugin.Alive()) })
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", plugin.MetricsType)
+		_ = server.WriteMetrics(w, "version", v.Version, "goversion", v.Go) // who asked may be gone
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
