@@ -54,8 +54,8 @@ test: ## unit tests, with the race detector where there is a C compiler: no root
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@go list -f '{{.Dir}}' ./... | while read -r dir; do \
-	  grep -hos 'func Fuzz[A-Za-z0-9]*' "$$dir"/*_test.go | sed 's/func //' | while read -r target; do \
-	    echo "== $$target in $${dir#$(CURDIR)/}"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	  { grep -hos 'func Fuzz[A-Za-z0-9]*' "$$dir"/*_test.go || true; } | sed 's/func //' | while read -r target; do \
+	    echo "== $$target in $${dir#$(CURDIR)/}"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$dir"; \
 	  done; done
 
 .PHONY: lint
