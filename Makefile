@@ -22,7 +22,7 @@ SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/
 FUZZTIME ?= 20s
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
-MEMORY := $(shell d=$$(mktemp -d /dev/shm/lpuctl.XXXXXX 2>/dev/null) && cp /bin/true $$d/true 2>/dev/null && $$d/true && echo /dev/shm; rm -rf "$$d")
+MEMORY = $(shell d=$$(mktemp -d -p /dev/shm 2>/dev/null) && cp /bin/true $$d/ 2>/dev/null && $$d/true && echo /dev/shm; rm -rf "$$d")
 # The race detector needs a C compiler; without one the tests run all the same.
 RACE := $(if $(shell command -v $(or $(CC),cc) gcc),-race)
 
@@ -49,7 +49,7 @@ demo: build ## the main job on a simulated Orion server: no hardware, no root
 .PHONY: test
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
 	@$(if $(RACE),:,echo "without the race detector: there is no C compiler (apt-get install gcc libc6-dev)")
-	$(if $(MEMORY),TMPDIR=$(MEMORY)) go test -json $(RACE) ./... | go run ./test/report
+	$(MEMORY:%=TMPDIR=%) go test -json $(RACE) ./... | go run ./test/report
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)

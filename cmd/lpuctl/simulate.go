@@ -67,7 +67,7 @@ or not exist.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&node.Profile, "profile", "orion", "kind of server")
+	f.StringVar(&node.Profile, "profile", "orion", "`PROFILE` of the server")
 	f.IntVar(&node.LPUs, "lpus", 0, "`NUMBER` of LPUs, 1 to 512 (default: the profile's own)")
 	f.IntVar(&node.Functions, "functions", 0, "`NUMBER` of PCI functions of the whole tree (default: what the profile needs)")
 	f.StringArrayVar(&faults, "fault", nil, "break something: `NAME@INDEX` (repeatable)")

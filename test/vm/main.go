@@ -66,7 +66,7 @@ func main() {
 
 func run(r *report, deb string, names []string) error {
 	if err := able(); err != nil {
-		if os.Getenv("CI") == "true" {
+		if os.Getenv("CI") != "" {
 			return err
 		}
 		r.line("skip " + err.Error())
