@@ -14,6 +14,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // specReadLimit bounds the reading of spec directories, where other vendors' files lie too.
@@ -66,14 +67,14 @@ func (a *app) specDirs() []string {
 	return dirs
 }
 
-func (a *app) writeResolved(devices []cdi.Resolved, findings []discovery.Finding, f format) error {
+func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f format) error {
 	switch f {
 	case formatJSON, formatYAML:
 		return writeDocument(a.out, f, struct {
-			APIVersion string              `json:"apiVersion"`
-			Kind       string              `json:"kind"`
-			Devices    []cdi.Resolved      `json:"devices"`
-			Findings   []discovery.Finding `json:"findings"`
+			APIVersion string         `json:"apiVersion"`
+			Kind       string         `json:"kind"`
+			Devices    []cdi.Resolved `json:"devices"`
+			Findings   finding.List   `json:"findings"`
 		}{discovery.APIVersion, "CDIDeviceList", devices, emptyNotNull(findings)})
 	case formatName:
 		for _, d := range devices {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
@@ -51,7 +52,7 @@ The exit code is 3 if there is an error or a warning.`,
 	return cmd
 }
 
-func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]discovery.Finding, error) {
+func (a *app) validate(ctx context.Context, args, targets, devices []string) (finding.List, error) {
 	v := cdi.Validator{Root: a.root, Devices: devices}
 	for _, text := range targets {
 		consumer, version, _ := strings.Cut(text, "=")
@@ -86,12 +87,12 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string) ([]
 
 // writeFindings shows findings to people on stderr, or to programs as a document, and ends with found if there is more
 // than notes.
-func (a *app) writeFindings(findings []discovery.Finding, f format) error {
+func (a *app) writeFindings(findings finding.List, f format) error {
 	if f != formatTable {
 		document := struct {
-			APIVersion string              `json:"apiVersion"`
-			Kind       string              `json:"kind"`
-			Findings   []discovery.Finding `json:"findings"`
+			APIVersion string       `json:"apiVersion"`
+			Kind       string       `json:"kind"`
+			Findings   finding.List `json:"findings"`
 		}{discovery.APIVersion, "SpecCheck", emptyNotNull(findings)}
 		if err := writeDocument(a.out, f, document); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 const (
@@ -106,19 +107,16 @@ func (a *app) override(c *Config) {
 func readSmallFile(name string) ([]byte, error) { return wholefile.Read(name, smallFileMax) }
 
 // parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
-func parseConfig(file string, data []byte) (*Config, []discovery.Finding) {
+func parseConfig(file string, data []byte) (*Config, finding.List) {
 	c := &Config{CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Serve: defaultServe(), file: file}
 	doc, faults := strictyaml.Decode(data, c)
 	c.doc = doc
 	if len(faults) == 0 {
 		faults = c.check()
 	}
-	var findings []discovery.Finding
+	var findings finding.List
 	for _, f := range faults {
-		findings = append(findings, discovery.Finding{
-			Severity: discovery.SeverityError, ID: "bad-config", Subject: cmp.Or(f.Path, file), File: file,
-			Line: cmp.Or(f.Line, doc.Line(f.Path)), Message: f.Message, Remedy: f.Remedy,
-		})
+		findings.Add(finding.BadConfig, cmp.Or(f.Path, file), f.Message, f.Remedy).At(file, cmp.Or(f.Line, doc.Line(f.Path)))
 	}
 	c.APIVersion, c.Kind = discovery.APIVersion, "Config"
 	c.Models = discovery.MergeModels(discovery.BuiltinModels(), c.Models)
@@ -151,7 +149,7 @@ func (c *Config) check() []strictyaml.Fault {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
 	}
 	for _, f := range c.Serve.check() {
-		fault("serve."+f.key, f.message, f.remedy)
+		fault("serve."+f.Path, f.Message, f.Remedy)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {
@@ -161,7 +159,7 @@ func (c *Config) check() []strictyaml.Fault {
 		}
 		seen[m.Name] = true
 		for _, f := range m.Validate() {
-			fault(path+"."+f.Field, path+"."+f.Field+": "+f.Message, "correct it; lpuctl config show prints the table that is built in")
+			fault(path+"."+f.Path, path+"."+f.Path+": "+f.Message, f.Remedy)
 		}
 	}
 	return faults
@@ -170,7 +168,7 @@ func (c *Config) check() []strictyaml.Fault {
 func isAbsolute(path string) bool { return len(path) > 0 && path[0] == '/' }
 
 // configError makes the findings of a config file one error, each part with its remedy.
-func configError(findings []discovery.Finding) error {
+func configError(findings finding.List) error {
 	var errs errorList
 	for _, f := range findings {
 		at := f.File

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // Exit codes, as scripts and boot units rely on them.
@@ -47,8 +47,8 @@ func (l errorList) Unwrap() []error { return l }
 func found() error { return &exitError{code: exitFound} }
 
 // foundIn is found if one of the findings is more than a note.
-func foundIn(findings []discovery.Finding) error {
-	if slices.ContainsFunc(findings, func(f discovery.Finding) bool { return f.Severity != discovery.SeverityNote }) {
+func foundIn(findings finding.List) error {
+	if findings.MoreThanNotes() {
 		return found()
 	}
 	return nil

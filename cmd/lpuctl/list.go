@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // usersLimit bounds the look through /proc for those who use the LPUs.
@@ -58,12 +59,11 @@ func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 }
 
 // whyUnusable is what is wrong with the machine, and for each LPU that is not usable the first reason.
-func whyUnusable(inv *discovery.Inventory) []discovery.Finding {
+func whyUnusable(inv *discovery.Inventory) finding.List {
 	findings := slices.Clone(inv.Problems)
 	for _, l := range inv.LPUs {
-		i := slices.IndexFunc(l.Reasons, func(r discovery.Finding) bool { return r.Severity == discovery.SeverityError })
-		if i >= 0 {
-			findings = append(findings, l.Reasons[i])
+		if reason := l.Reasons.FirstError(); reason != nil {
+			findings = append(findings, *reason)
 		}
 	}
 	return findings
@@ -167,10 +167,10 @@ func managementText(m *discovery.Management) string {
 	return m.Address.String()
 }
 
-func reasonText(reasons []discovery.Finding) string {
+func reasonText(reasons finding.List) string {
 	ids := make([]string, len(reasons))
 	for i, r := range reasons {
-		ids[i] = r.ID
+		ids[i] = string(r.ID)
 	}
 	return strings.Join(ids, ",")
 }

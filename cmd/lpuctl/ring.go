@@ -14,6 +14,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -37,7 +38,7 @@ type boundTable struct {
 	path     string
 	table    *ring.Table
 	cabling  *ring.Cabling // nil: not bound, or cannot be
-	findings []discovery.Finding
+	findings finding.List
 	inv      *discovery.Inventory // nil: not bound
 }
 
@@ -47,23 +48,14 @@ func readTable(path string) (*boundTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &boundTable{path: path}
-	table, findings := ring.Parse(data)
-	b.table = table
-	b.add(findings)
-	return b, nil
-}
-
-func (b *boundTable) add(findings []ring.Finding) {
-	for _, f := range findings {
-		b.findings = append(b.findings, discovery.RingFinding(b.path, f))
-	}
+	table, findings := ring.Parse(path, data)
+	return &boundTable{path: path, table: table, findings: findings}, nil
 }
 
 // bind holds the table against the LPUs of this node, the cards among them that the table knows and that are
 // not here.
 func (a *app) bind(ctx context.Context, b *boundTable) error {
-	if b.table == nil || discovery.HasErrors(b.findings) {
+	if b.table == nil || b.findings.HasErrors() {
 		return nil
 	}
 	inv, err := a.scan(ctx, discovery.Options{Expect: b.table})
@@ -74,9 +66,8 @@ func (a *app) bind(ctx context.Context, b *boundTable) error {
 		return noLPU(a.root)
 	}
 	b.inv = inv
-	var findings []ring.Finding
-	b.cabling, findings = ring.Bind(b.table, inv.RingCards())
-	b.add(findings)
+	cabling, findings := ring.Bind(b.table, inv.RingCards())
+	b.cabling, b.findings = cabling, append(b.findings, findings...)
 	return nil
 }
 
@@ -91,7 +82,7 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 		if err != nil {
 			return nil, err
 		}
-		ofTable := slices.DeleteFunc(inv.Problems, func(f discovery.Finding) bool { return f.File == "" })
+		ofTable := slices.DeleteFunc(inv.Problems, func(f finding.Finding) bool { return f.File == "" })
 		switch {
 		case inv.RingTable != nil:
 			path = inv.RingTable.Path
@@ -146,7 +137,7 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 			if err != nil {
 				return err
 			}
-			if discovery.HasErrors(b.findings) || strict && len(b.findings) > 0 {
+			if b.findings.HasErrors() || strict && len(b.findings) > 0 {
 				return found()
 			}
 			return nil
@@ -169,11 +160,11 @@ func (a *app) checkTable(ctx context.Context, args []string, bind bool) (*boundT
 func (a *app) writeCheck(b *boundTable, f format) error {
 	if f != formatTable {
 		document := struct {
-			APIVersion string              `json:"apiVersion"`
-			Kind       string              `json:"kind"`
-			File       string              `json:"file"`
-			Format     string              `json:"format,omitempty"`
-			Findings   []discovery.Finding `json:"findings"`
+			APIVersion string       `json:"apiVersion"`
+			Kind       string       `json:"kind"`
+			File       string       `json:"file"`
+			Format     string       `json:"format,omitempty"`
+			Findings   finding.List `json:"findings"`
 		}{discovery.APIVersion, "RingCheck", b.path, "", emptyNotNull(b.findings)}
 		if b.table != nil {
 			document.Format = string(b.table.Format)
@@ -181,7 +172,7 @@ func (a *app) writeCheck(b *boundTable, f format) error {
 		return writeDocument(a.out, f, document)
 	}
 	a.report(b.findings)
-	if b.table == nil || discovery.HasErrors(b.findings) {
+	if b.table == nil || b.findings.HasErrors() {
 		return nil
 	}
 	bound := ""

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // app is what all commands share: where to speak, and the global flags.
@@ -73,9 +74,9 @@ func (a *app) say(format string, args ...any) {
 }
 
 // report prints findings with their remedies. Notes are left out where quiet is asked for.
-func (a *app) report(findings []discovery.Finding) {
+func (a *app) report(findings finding.List) {
 	for _, f := range findings {
-		if a.quiet && f.Severity == discovery.SeverityNote {
+		if a.quiet && f.Severity == finding.Note {
 			continue
 		}
 		fmt.Fprintf(a.err, "%s\n  remedy: %s\n", printable(f.String()), printable(f.Remedy))

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
@@ -61,7 +62,7 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 // judgeRuntimes makes the exit code of what was found.
 func judgeRuntimes(all []runtimes.Runtime) error {
 	for _, r := range all {
-		if r.CDI == runtimes.Off || r.CDI == runtimes.Unsupported || discovery.HasErrors(r.Findings) {
+		if r.CDI == runtimes.Off || r.CDI == runtimes.Unsupported || r.Findings.HasErrors() {
 			return found()
 		}
 	}
@@ -83,13 +84,13 @@ func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
 	var rows [][]string
 	for _, r := range all {
 		where := ""
-		i := slices.IndexFunc(r.Findings, func(f discovery.Finding) bool { return f.ID == runtimes.SourceID })
+		i := slices.IndexFunc(r.Findings, func(f finding.Finding) bool { return f.ID == finding.CDISource })
 		if i >= 0 && r.Findings[i].Line > 0 {
 			where = fmt.Sprintf("%s:%d", r.Findings[i].File, r.Findings[i].Line)
 		} else if i >= 0 {
 			where = r.Findings[i].File
 		}
-		a.report(slices.DeleteFunc(slices.Clone(r.Findings), func(f discovery.Finding) bool { return f.ID == runtimes.SourceID }))
+		a.report(slices.DeleteFunc(slices.Clone(r.Findings), func(f finding.Finding) bool { return f.ID == finding.CDISource }))
 		rows = append(rows, []string{r.Name, r.Version, string(r.CDI), string(r.AfterRestart), r.MaxCDIVersion, strings.Join(r.SpecDirs, ","), string(r.Source), where})
 	}
 	return writeTable(a.out, []string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -86,7 +87,7 @@ func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, plugin.Options, erro
 		}
 	}
 	if faults := c.check(); len(faults) > 0 {
-		err = usage("serve.%s: %s", faults[0].key, faults[0].message)
+		err = usage("serve.%s: %s", faults[0].Path, faults[0].Message)
 	}
 	return c, plugin.Options{
 		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Annotations: a.config.CDI.Annotations, Spec: file,
@@ -94,14 +95,12 @@ func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, plugin.Options, erro
 	}, err
 }
 
-// serveFault is a value that does not do.
-type serveFault struct{ key, message, remedy string }
-
-func (c *ServeConfig) check() []serveFault {
-	var faults []serveFault
+// check finds values that the types allow and serve cannot use.
+func (c *ServeConfig) check() []strictyaml.Fault {
+	var faults []strictyaml.Fault
 	fault := func(key string, err error, remedy string) {
 		if err != nil {
-			faults = append(faults, serveFault{key, err.Error(), remedy})
+			faults = append(faults, strictyaml.Fault{Path: key, Message: err.Error(), Remedy: remedy})
 		}
 	}
 	_, err := plugin.ParseStrategy(c.DeviceListStrategy)

@@ -14,7 +14,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // Resolved is a device as a runtime would inject it.
@@ -28,7 +28,7 @@ type Resolved struct {
 // resolves them from spec directories under root, the last of which has the highest priority. Files of the
 // kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
 // directory may hold what never answers, such as a FIFO.
-func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, []discovery.Finding, error) {
+func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, finding.List, error) {
 	dirs, err := within(root, specDirs)
 	if err != nil {
 		return nil, nil, err
@@ -113,20 +113,15 @@ func nodePaths(d specs.Device) []string {
 
 // cacheFindings tells what the library complains of, file by file. A file of another kind is its maker's
 // business, and a note.
-func cacheFindings(cache *cdi.Cache, kind string) []discovery.Finding {
-	var findings []discovery.Finding
+func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
-			f := discovery.Finding{
-				Severity: discovery.SeverityNote, ID: "foreign-spec", Subject: file, Message: err.Error(),
-				Remedy: "it is not a file of " + kind + ": ask whoever wrote it",
-			}
 			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, strings.ReplaceAll(kind, "/", "-")+".json") {
-				f.Severity, f.ID = discovery.SeverityError, "spec-refused"
-				f.Remedy = "lpuctl cdi refresh writes our file anew; remove other files of the same kind"
+				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh writes our file anew; remove other files of the same kind")
+			} else {
+				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")
 			}
-			findings = append(findings, f)
 		}
 	}
 	return findings

@@ -13,6 +13,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // DefaultKind is the CDI kind of LPUs: vendor and class.
@@ -38,7 +39,7 @@ type Options struct {
 // Spec makes the CDI specification of an inventory. The findings say what was left out and why: an LPU
 // without a node that is known to be its own (ID "left-out"), a mount this host does not have
 // ("mount-left-out"). The error is ErrNoDevices if nothing is left, or says which option does not fit.
-func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, []discovery.Finding, error) {
+func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, finding.List, error) {
 	kind := cmp.Or(o.Kind, DefaultKind)
 	if err := ValidateKind(kind); err != nil {
 		return nil, nil, err
@@ -75,29 +76,22 @@ func ValidateKind(kind string) error {
 }
 
 // withNodes returns the LPUs that can be handed out, and a finding for each that cannot.
-func withNodes(all []discovery.LPU) (lpus []discovery.LPU, leftOut []discovery.Finding) {
+func withNodes(all []discovery.LPU) (lpus []discovery.LPU, leftOut finding.List) {
 	for _, l := range all {
 		if len(l.Nodes) > 0 {
 			lpus = append(lpus, l)
 			continue
 		}
-		f := discovery.Finding{
-			Severity: discovery.SeverityWarning, ID: "left-out", Subject: l.Name,
-			Message: "left out of the spec: it has no device node",
-			Remedy:  "see lpuctl describe " + l.Name,
+		why, remedy := "it has no device node", "see lpuctl describe "+l.Name
+		if reason := l.Reasons.FirstError(); reason != nil {
+			why, remedy = reason.Message, reason.Remedy
 		}
-		if i := slices.IndexFunc(l.Reasons, isError); i >= 0 {
-			f.Message, f.Remedy = "left out of the spec: "+l.Reasons[i].Message, l.Reasons[i].Remedy
-		}
-		leftOut = append(leftOut, f)
+		leftOut.Add(finding.LeftOut, l.Name, "left out of the spec: "+why, remedy)
 	}
 	return lpus, leftOut
 }
 
-func isError(f discovery.Finding) bool { return f.Severity == discovery.SeverityError }
-
-func missingMounts(lpus []discovery.LPU, o Options) []discovery.Finding {
-	var findings []discovery.Finding
+func missingMounts(lpus []discovery.LPU, o Options) (findings finding.List) {
 	if o.UncheckedMounts {
 		return nil
 	}
@@ -108,11 +102,7 @@ func missingMounts(lpus []discovery.LPU, o Options) []discovery.Finding {
 				continue
 			}
 			seen[m.HostPath] = true
-			findings = append(findings, discovery.Finding{
-				Severity: discovery.SeverityNote, ID: "mount-left-out", Subject: l.Model, File: m.HostPath,
-				Message: "containers do not get it: this host does not have it",
-				Remedy:  "install what provides it, or use --unchecked-mounts if the host cannot be seen from here",
-			})
+			findings.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
 		}
 	}
 	return findings

@@ -17,6 +17,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // seedNode is the node of the published example: one LPU, driver 1.0.0, one mount.
@@ -241,16 +242,16 @@ func TestDriverVersionsThatDifferMoveIntoTheDevices(t *testing.T) {
 func TestAnLPUWithoutANodeIsLeftOut(t *testing.T) {
 	inv := node(3)
 	inv.LPUs[1].Nodes = nil
-	inv.LPUs[1].Reasons = []discovery.Finding{
-		{Severity: discovery.SeverityWarning, Message: "warm"},
-		{Severity: discovery.SeverityError, Message: "no driver is bound", Remedy: "modprobe lpu"},
+	inv.LPUs[1].Reasons = finding.List{
+		{Severity: finding.Warning, Message: "warm"},
+		{Severity: finding.Error, Message: "no driver is bound", Remedy: "modprobe lpu"},
 	}
 	spec, findings, err := Spec(inv, Options{})
 	if err != nil || len(spec.Devices) != 5 || spec.Devices[1].Name != "lpu2" {
 		t.Fatalf("%v, %v", spec, err)
 	}
-	want := []discovery.Finding{{
-		Severity: discovery.SeverityWarning, ID: "left-out", Subject: "lpu1",
+	want := finding.List{{
+		Severity: finding.Warning, ID: "left-out", Subject: "lpu1",
 		Message: "left out of the spec: no driver is bound", Remedy: "modprobe lpu",
 	}}
 	if diff := cmp.Diff(want, findings); diff != "" {

@@ -2,7 +2,6 @@ package cdi
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // specMax is far more than a spec needs: 512 LPUs take 5 MiB.
@@ -56,11 +56,11 @@ type document struct {
 	path     string
 	spec     *specs.Spec // nil: no runtime can read it
 	lines    *strictyaml.Document
-	findings []discovery.Finding
+	findings finding.List
 }
 
 // File checks one file, whatever its kind.
-func (v *Validator) File(path string) []discovery.Finding {
+func (v *Validator) File(path string) finding.List {
 	d := v.read(path)
 	if d.spec != nil {
 		v.check(d)
@@ -77,7 +77,7 @@ func (v *Validator) check(d *document) {
 
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
 // Files of other kinds are their makers' business: of them only what makes a runtime refuse or crash is told, as a note.
-func (v *Validator) Dirs(dirs []string) ([]discovery.Finding, error) {
+func (v *Validator) Dirs(dirs []string) (finding.List, error) {
 	paths, err := within(v.Root, dirs)
 	if err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func (v *Validator) Dirs(dirs []string) ([]discovery.Finding, error) {
 }
 
 // DirsAsTyped is Dirs for directories that are not below the root.
-func (v *Validator) DirsAsTyped(dirs ...string) ([]discovery.Finding, error) {
-	var all []discovery.Finding
+func (v *Validator) DirsAsTyped(dirs ...string) (finding.List, error) {
+	var all finding.List
 	served := map[string]*document{} // our devices by name, the highest priority so far
 	for _, real := range dirs {
 		entries, err := os.ReadDir(real)
@@ -104,7 +104,7 @@ func (v *Validator) DirsAsTyped(dirs ...string) ([]discovery.Finding, error) {
 			case ".json", ".yaml":
 				all = append(all, v.member(path, here, served)...)
 			case ".yml":
-				all = append(all, note("spec-yml", path, 0, "runtimes do not read it: only .json and .yaml", "rename it to .yaml if it is meant to be read"))
+				all.Add(finding.SpecYML, e.Name(), "runtimes do not read it: only .json and .yaml", "").At(path, 0)
 			}
 		}
 		maps.Copy(served, here)
@@ -113,24 +113,19 @@ func (v *Validator) DirsAsTyped(dirs ...string) ([]discovery.Finding, error) {
 }
 
 // checkServed looks for what no file defines.
-func (v *Validator) checkServed(dirs []string, served map[string]*document) []discovery.Finding {
+func (v *Validator) checkServed(dirs []string, served map[string]*document) (findings finding.List) {
 	where := strings.Join(dirs, ", ")
 	if len(served) == 0 {
 		if v.Inventory != nil && len(cardsWithNode(v.Inventory, func(*discovery.LPU) bool { return true })) > 0 || len(v.Devices) > 0 {
-			return []discovery.Finding{{
-				Severity: discovery.SeverityError, ID: "no-spec", Subject: v.Kind, Message: "no file in " + where + " defines devices of this kind: no runtime can resolve one", Remedy: "lpuctl cdi refresh",
-			}}
+			findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
 		}
-		return nil
+		return findings
 	}
-	var findings []discovery.Finding
 	for _, name := range v.Devices {
 		bare := strings.TrimPrefix(name, v.Kind+"=")
 		if served[bare] == nil {
 			names := slices.Sorted(maps.Keys(served))
-			findings = append(findings, discovery.Finding{
-				Severity: discovery.SeverityError, ID: "device-unknown", Subject: name, Message: "no file defines it; there are " + some(names), Remedy: cmp.Or(didYouMean(bare, names), "lpuctl cdi list shows every name"),
-			})
+			findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), didYouMean(bare, names))
 		}
 	}
 	return findings
@@ -144,14 +139,14 @@ func didYouMean(name string, names []string) string {
 }
 
 // member checks one file of a directory. here are our devices in this directory, served those in directories before it.
-func (v *Validator) member(path string, here, served map[string]*document) []discovery.Finding {
+func (v *Validator) member(path string, here, served map[string]*document) finding.List {
 	d := v.read(path)
 	if d.spec == nil || d.spec.Kind != v.Kind {
 		ours := strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(v.Kind, "/", "-")+".") || d.spec == nil && mentions(path, v.Kind)
 		if !ours {
 			for i := range d.findings {
-				if id := d.findings[i].ID; id != "spec-hangs" && id != "spec-crashes" {
-					d.findings[i].Severity = discovery.SeverityNote
+				if id := d.findings[i].ID; id != finding.SpecHangs && id != finding.SpecCrashes {
+					d.findings[i].Severity = finding.Note
 				}
 			}
 		}
@@ -159,7 +154,7 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 	}
 	v.check(d)
 	if own := strings.ReplaceAll(v.Kind, "/", "-"); strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) != own {
-		d.warn("other-file", "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "remove it if it is a leftover")
+		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "remove it if it is a leftover")
 	}
 	var conflicts, shadows []string
 	var with, over string
@@ -173,10 +168,10 @@ func (v *Validator) member(path string, here, served map[string]*document) []dis
 		here[device.Name] = d
 	}
 	if len(conflicts) > 0 {
-		d.add("conflict", "", fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", with, path, some(conflicts)), "remove one of the two files")
+		d.add(finding.SpecConflict, "", fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", with, path, some(conflicts)), "remove one of the two files")
 	}
 	if len(shadows) > 0 {
-		d.warn("shadowed", "", fmt.Sprintf("%s defines %s too, and is not used for them", over, some(shadows)), "remove "+over+" if it is a leftover")
+		d.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", over, some(shadows)), "remove "+over+" if it is a leftover")
 	}
 	return d.findings
 }
@@ -194,20 +189,8 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func note(id, path string, line int, message, remedy string) discovery.Finding {
-	return discovery.Finding{Severity: discovery.SeverityNote, ID: id, Subject: filepath.Base(path), File: path, Line: line, Message: message, Remedy: remedy}
-}
-
-// add puts an error down. at is the path of the value in the document.
-func (d *document) add(id, at, message, remedy string) {
-	d.tell(discovery.SeverityError, id, at, message, remedy)
-}
-
-func (d *document) warn(id, at, message, remedy string) {
-	d.tell(discovery.SeverityWarning, id, at, message, remedy)
-}
-
-func (d *document) tell(severity discovery.Severity, id, at, message, remedy string) {
+// add adds a finding. at is the path of the value in the document; "" is the file as a whole.
+func (d *document) add(id finding.ID, at, message, remedy string) *finding.Finding {
 	line, subject := 0, filepath.Base(d.path)
 	if at != "" && d.lines != nil {
 		line = d.lines.Line(at)
@@ -215,9 +198,7 @@ func (d *document) tell(severity discovery.Severity, id, at, message, remedy str
 			subject = name
 		}
 	}
-	d.findings = append(d.findings, discovery.Finding{
-		Severity: severity, ID: id, Subject: subject, File: d.path, Line: line, Message: message, Remedy: remedy,
-	})
+	return d.findings.Add(id, subject, message, remedy).At(d.path, line)
 }
 
 // deviceAt is the device that a path such as devices.3.containerEdits leads into.
@@ -235,19 +216,19 @@ func (d *document) deviceAt(at string) string {
 func (v *Validator) read(path string) *document {
 	d := &document{path: path}
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
-		d.add("spec-hangs", "", "it is a FIFO: every runtime that reads this directory waits for somebody to write into it", "remove it")
+		d.add(finding.SpecHangs, "", "it is a FIFO: every runtime that reads this directory waits for somebody to write into it", "remove it")
 		return d
 	}
 	data, err := wholefile.Read(path, specMax)
 	if err != nil {
-		d.add("spec-unreadable", "", plain(err).Error(), "make it a readable file, or remove it")
+		d.add(finding.SpecUnreadable, "", plain(err).Error(), "make it a readable file, or remove it")
 		return d
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&0o004 == 0 {
-		d.warn("spec-mode", "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
+		d.add(finding.SpecMode, "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		d.add("spec-refused", "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")
+		d.add(finding.SpecRefused, "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")
 		return d
 	}
 	var strict specs.Spec
@@ -265,9 +246,9 @@ func (v *Validator) read(path string) *document {
 		return err
 	})
 	switch {
-	case discovery.HasErrors(d.findings):
+	case d.findings.HasErrors():
 	case errors.Is(err, ErrCrash):
-		d.add("spec-crashes", "", err.Error(), "remove it")
+		d.add(finding.SpecCrashes, "", err.Error(), "remove it")
 	case err != nil:
 		d.refused(&strict, err)
 	}
@@ -275,22 +256,17 @@ func (v *Validator) read(path string) *document {
 }
 
 func (d *document) fault(f strictyaml.Fault) {
-	finding := discovery.Finding{
-		Severity: discovery.SeverityError, ID: "spec-syntax", Subject: filepath.Base(d.path), File: d.path, Line: f.Line, Message: f.Message, Remedy: f.Remedy,
-	}
+	id, consequence := finding.SpecSyntax, ""
 	switch f.Kind {
 	case strictyaml.Unknown:
-		finding.ID = "spec-unknown-key"
-		finding.Message += ": runtimes refuse the whole file"
+		id, consequence = finding.SpecUnknownKey, ": runtimes refuse the whole file"
 	case strictyaml.Second:
-		finding.ID, finding.Severity = "spec-second-document", discovery.SeverityWarning
-		finding.Message += ", which runtimes do not read"
+		id, consequence = finding.SpecSecond, ", which runtimes do not read"
 	case strictyaml.Null:
-		finding.ID = "spec-crashes"
-		finding.Message += ": every runtime that reads the file crashes"
+		id, consequence = finding.SpecCrashes, ": every runtime that reads the file crashes"
 	case strictyaml.Duplicate, strictyaml.Syntax, strictyaml.Type:
 	}
-	d.findings = append(d.findings, finding)
+	d.add(id, "", f.Message+consequence, f.Remedy).Line = f.Line
 }
 
 // refused explains what the library does not take.
@@ -298,13 +274,13 @@ func (d *document) refused(spec *specs.Spec, err error) {
 	lowest, versionErr := specs.MinimumRequiredVersion(spec)
 	switch {
 	case spec.Version == "":
-		d.add("spec-version", "", "it states no cdiVersion: runtimes refuse the whole file", "write cdiVersion "+lowest)
+		d.add(finding.SpecVersion, "", "it states no cdiVersion: runtimes refuse the whole file", "write cdiVersion "+lowest)
 	case versionErr == nil && olderThan(spec.Version, lowest) && specs.ValidateVersion(spec) != nil:
-		d.add("spec-version", "cdiVersion", fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest), "write cdiVersion "+lowest)
+		d.add(finding.SpecVersion, "cdiVersion", fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest), "write cdiVersion "+lowest)
 	case specs.ValidateVersion(spec) != nil:
-		d.add("spec-version", "cdiVersion", fmt.Sprintf("cdiVersion %q is not known", spec.Version), "write cdiVersion "+lowest)
+		d.add(finding.SpecVersion, "cdiVersion", fmt.Sprintf("cdiVersion %q is not known", spec.Version), "write cdiVersion "+lowest)
 	default:
-		d.add("spec-refused", d.place(spec), err.Error(), "correct it: runtimes refuse the whole file")
+		d.add(finding.SpecRefused, d.place(spec), err.Error(), "correct it: runtimes refuse the whole file")
 	}
 }
 

@@ -10,14 +10,14 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // checkContent finds what the CDI library accepts and should not.
 func (v *Validator) checkContent(d *document) {
 	vendor, class := parser.ParseQualifier(d.spec.Kind)
 	if len(vendor) == 1 || len(class) == 1 {
-		d.add("one-letter-name", "kind", fmt.Sprintf("runtimes with a CDI library up to 1.1.0 crash on the kind %q", d.spec.Kind), "give vendor and class two letters or more")
+		d.add(finding.OneLetterName, "kind", fmt.Sprintf("runtimes with a CDI library up to 1.1.0 crash on the kind %q", d.spec.Kind), "give vendor and class two letters or more")
 	}
 	d.checkEdits("containerEdits", &d.spec.ContainerEdits)
 	for i := range d.spec.Devices {
@@ -27,11 +27,11 @@ func (v *Validator) checkContent(d *document) {
 	for _, t := range v.Targets {
 		switch {
 		case t.Newest == "":
-			d.add("target", "cdiVersion", fmt.Sprintf("%s %s knows no CDI", t.Consumer, t.Release), "use a newer release")
+			d.add(finding.Target, "cdiVersion", fmt.Sprintf("%s %s knows no CDI", t.Consumer, t.Release), "use a newer release")
 		case err == nil && olderThan(t.Newest, lowest):
-			d.add("target", "cdiVersion", fmt.Sprintf("%s %s loads cdiVersion %s at most, and what this file uses came with %s", t.Consumer, t.Release, t.Newest, lowest), "use a newer release, or leave out what needs it")
+			d.add(finding.Target, "cdiVersion", fmt.Sprintf("%s %s loads cdiVersion %s at most, and what this file uses came with %s", t.Consumer, t.Release, t.Newest, lowest), "use a newer release, or leave out what needs it")
 		case olderThan(t.Newest, d.spec.Version):
-			d.add("target", "cdiVersion", fmt.Sprintf("%s %s loads cdiVersion %s at most, not %s", t.Consumer, t.Release, t.Newest, d.spec.Version), "write cdiVersion "+lowest+", which is enough for this file")
+			d.add(finding.Target, "cdiVersion", fmt.Sprintf("%s %s loads cdiVersion %s at most, not %s", t.Consumer, t.Release, t.Newest, d.spec.Version), "write cdiVersion "+lowest+", which is enough for this file")
 		}
 	}
 }
@@ -43,23 +43,23 @@ func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
 		key, _, _ := strings.Cut(variable, "=")
 		here := fmt.Sprintf("%s.env.%d", at, i)
 		if before, again := seen[key]; again && before != variable {
-			d.warn("duplicate-env", here, fmt.Sprintf("%s is set twice: the last silently wins", key), "keep one of them")
+			d.add(finding.DuplicateEnv, here, fmt.Sprintf("%s is set twice: the last silently wins", key), "keep one of them")
 		}
 		seen[key] = variable
 		if key == "PATH" || key == "LD_LIBRARY_PATH" {
-			d.warn("image-env", here, key+" replaces what the image says", "leave it to the image; mount libraries where the loader looks")
+			d.add(finding.ImageEnv, here, key+" replaces what the image says", "leave it to the image; mount libraries where the loader looks")
 		}
 	}
 	nodes := map[string]bool{}
 	for i, n := range e.DeviceNodes {
 		if nodes[n.Path] {
-			d.warn("duplicate-node", fmt.Sprintf("%s.deviceNodes.%d", at, i), n.Path+" stands here twice: the last silently wins", "keep one of them")
+			d.add(finding.DuplicateNode, fmt.Sprintf("%s.deviceNodes.%d", at, i), n.Path+" stands here twice: the last silently wins", "keep one of them")
 		}
 		nodes[n.Path] = true
 	}
 	for i, h := range e.Hooks {
 		if h.Timeout != nil && *h.Timeout <= 0 {
-			d.add("hook-timeout", fmt.Sprintf("%s.hooks.%d.timeout", at, i), "low-level runtimes refuse a timeout of 0", "leave it out, or write seconds")
+			d.add(finding.HookTimeout, fmt.Sprintf("%s.hooks.%d.timeout", at, i), "low-level runtimes refuse a timeout of 0", "leave it out, or write seconds")
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
 func (d *document) checkPaths(at string, e *specs.ContainerEdits) {
 	relative := func(where, path string) {
 		if path != "" && !filepath.IsAbs(path) {
-			d.add("relative-path", at+"."+where, fmt.Sprintf("%q is not an absolute path: the container does not start", path), "write it from / on")
+			d.add(finding.RelativePath, at+"."+where, fmt.Sprintf("%q is not an absolute path: the container does not start", path), "write it from / on")
 		}
 	}
 	for i, n := range e.DeviceNodes {
@@ -118,12 +118,12 @@ func (d *document) collisions() {
 			example = cmp.Or(example, a+" and "+b)
 			continue
 		}
-		d.warn("env-collision", fmt.Sprintf("devices.%d", holders[key][i]), fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key),
+		d.add(finding.EnvCollision, fmt.Sprintf("devices.%d", holders[key][i]), fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key),
 			"leave the variable out of devices that are meant to be combined, or define a device that stands for both")
 	}
 	if len(harmless) > 0 {
-		d.tell(discovery.SeverityNote, "env-collision", "", fmt.Sprintf("of devices that are injected together, such as %s, the last one's %s wins", example, strings.Join(harmless, ", ")),
-			"name the one device that stands for all that are wanted, not several")
+		d.add(finding.EnvCollision, "", fmt.Sprintf("of devices that are injected together, such as %s, the last one's %s wins", example, strings.Join(harmless, ", ")),
+			"name the one device that stands for all that are wanted, not several").Severity = finding.Note
 	}
 }
 

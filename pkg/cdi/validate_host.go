@@ -11,6 +11,8 @@ import (
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // checkHost holds a file against the machine: what it names must be there, and be what it says.
@@ -38,16 +40,16 @@ func (v *Validator) checkHostEdits(d *document, at string, e *specs.ContainerEdi
 			continue
 		}
 		if _, err := v.stat(m.HostPath); err != nil {
-			d.add("mount-missing", fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, plain(err)), "install what provides it, or lpuctl cdi refresh")
+			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, plain(err)), "install what provides it, or lpuctl cdi refresh")
 		}
 	}
 	for i, h := range e.Hooks {
 		st, err := v.stat(h.Path)
 		switch where := fmt.Sprintf("%s.hooks.%d", at, i); {
 		case err != nil:
-			d.add("hook-missing", where, fmt.Sprintf("%s: %v: the container does not start", h.Path, plain(err)), "install the program, or remove the hook")
+			d.add(finding.HookMissing, where, fmt.Sprintf("%s: %v: the container does not start", h.Path, plain(err)), "install the program, or remove the hook")
 		case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
-			d.add("hook-missing", where, h.Path+" is no program that can be run: the container does not start", "install the program, or remove the hook")
+			d.add(finding.HookMissing, where, h.Path+" is no program that can be run: the container does not start", "install the program, or remove the hook")
 		}
 	}
 }
@@ -59,18 +61,18 @@ func (v *Validator) checkNode(d *document, at, path string, n *specs.DeviceNode)
 	}
 	st, err := v.stat(path)
 	if err != nil {
-		d.add("node-missing", at, fmt.Sprintf("%s: %v: the container does not start", path, plain(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		d.add(finding.NodeMissing, at, fmt.Sprintf("%s: %v: the container does not start", path, plain(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
 		return
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	switch {
 	case kind == "":
-		d.add("node-not-device", at, path+" is not a device node", "lpuctl cdi refresh; see what made it")
+		d.add(finding.NodeNotDevice, at, path+" is not a device node", "lpuctl cdi refresh; see what made it")
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
-		d.add("node-numbers", at, fmt.Sprintf("it says %s is %d:%d, and it is %d:%d: the container gets another device, or none", path, n.Major, n.Minor, major, minor), "leave major and minor out: runtimes look them up")
+		d.add(finding.NodeNumbers, at, fmt.Sprintf("it says %s is %d:%d, and it is %d:%d: the container gets another device, or none", path, n.Major, n.Minor, major, minor), "leave major and minor out: runtimes look them up")
 	case n.Type != "" && n.Type != kind && n.Type != "u":
-		d.add("node-numbers", at, fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind), "leave the type out: runtimes look it up")
+		d.add(finding.NodeNumbers, at, fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind), "leave the type out: runtimes look it up")
 	}
 }
 
@@ -84,7 +86,7 @@ func (v *Validator) checkHardware(d *document) {
 		nodes, known := want[device.Name]
 		switch {
 		case known && !slices.Equal(nodes, nodePaths(device)) && !slices.Equal(withManagement[device.Name], nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
-			d.add("node-wrong", at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), cmp.Or(strings.Join(nodePaths(device), ", "), "no node")), "lpuctl cdi refresh")
+			d.add(finding.NodeWrong, at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), cmp.Or(strings.Join(nodePaths(device), ", "), "no node")), "lpuctl cdi refresh")
 		case !known && ourName(device.Name):
 			if stale = append(stale, device.Name); firstStale == "" {
 				firstStale = at
@@ -92,7 +94,7 @@ func (v *Validator) checkHardware(d *document) {
 		}
 	}
 	if len(stale) > 0 {
-		d.warn("stale-device", firstStale, "a spec made now would not have "+some(stale), "lpuctl cdi refresh; lpuctl list says how the LPUs are")
+		d.add(finding.StaleDevice, firstStale, "a spec made now would not have "+some(stale), "lpuctl cdi refresh; lpuctl list says how the LPUs are")
 	}
 }
 
@@ -145,14 +147,14 @@ func (d *document) mergeRepeated() {
 	times := map[string]int{}
 	kept := d.findings[:0]
 	for _, f := range d.findings {
-		key := f.ID + f.Message
+		key := string(f.ID) + f.Message
 		if times[key]++; times[key] == 1 {
 			kept = append(kept, f)
 		}
 	}
 	d.findings = kept
 	for i, f := range d.findings {
-		if n := times[f.ID+f.Message]; n > 1 {
+		if n := times[string(f.ID)+f.Message]; n > 1 {
 			d.findings[i].Message += fmt.Sprintf(" (%d times)", n)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // captureModels are the models of ../../testdata/config.yaml.
@@ -95,7 +97,7 @@ func TestScanOfARealKernel(t *testing.T) {
 		Nodes:    []Node{{Path: "/dev/uio1", Major: 245, Minor: 1}},
 		NUMANode: &numa, PCIeRoot: "pci0000:80", Switch: &upstream, Link: &Link{8, 16, 8, 16}, IOMMUGroup: &group,
 		Management: &Management{Address: Address{0, 0x84, 0, 0}},
-		Usable:     true, Health: Healthy, Reasons: []Finding{},
+		Usable:     true, Health: Healthy, Reasons: finding.List{},
 	}
 	if diff := cmp.Diff(want, inv.LPUs[5]); diff != "" {
 		t.Error(diff)
@@ -163,7 +165,7 @@ func TestBrokenCard(t *testing.T) {
 			l := inv.LPUs[2]
 			var ids []string
 			for _, r := range l.Reasons {
-				ids = append(ids, r.ID)
+				ids = append(ids, string(r.ID))
 				if r.Remedy == "" || r.Message == "" || r.Subject != "lpu2" {
 					t.Errorf("a reason without words: %+v", r)
 				}
@@ -232,7 +234,7 @@ func TestOddPCIEntries(t *testing.T) {
 	inv := scanOf(t, root, nil)
 	var got []string
 	for _, p := range inv.Problems {
-		got = append(got, p.ID+" "+filepath.Base(p.Subject))
+		got = append(got, string(p.ID)+" "+filepath.Base(p.Subject))
 	}
 	want := []string{"odd-pci-entry lost+found"}
 	for bus := 1; bus <= 5; bus++ {

@@ -8,27 +8,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// fault adds a reason why the LPU is not usable.
-func (l *LPU) fault(id, message, remedy string) {
-	l.Usable, l.Health = false, Unhealthy
-	l.reason(SeverityError, id, message, remedy)
+// reason adds why the LPU is not usable, or a warning, as the table of findings says. Without a remedy it has the table's.
+func (l *LPU) reason(id finding.ID, message, remedy string) {
+	if l.Reasons.Add(id, l.Name, message, remedy).Severity == finding.Error {
+		l.Usable, l.Health = false, Unhealthy
+	}
 }
 
-func (l *LPU) warn(id, message, remedy string) { l.reason(SeverityWarning, id, message, remedy) }
-
-// stalled adds that reading the LPU was given up on: nobody knows how it is.
+// stalled adds that reading the LPU was given up on: its state is unknown.
 func (l *LPU) stalled(err error) {
-	l.fault("read-stalled", err.Error(), "the card or its driver hangs: see dmesg, then reset the card or the server")
+	l.reason(finding.ReadStalled, err.Error(), "")
 	l.Health = HealthUnknown
-}
-
-func (l *LPU) reason(severity Severity, id, message, remedy string) {
-	// Clipped, because a read that was given up on may still be appending to a copy of this LPU.
-	l.Reasons = append(slices.Clip(l.Reasons), Finding{
-		Severity: severity, ID: id, Subject: l.Name, Message: message, Remedy: remedy,
-	})
 }
 
 // readCard reads one LPU within the card's deadline: first what the kernel's core answers, then what its
@@ -39,7 +33,7 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 	lpu := LPU{
 		Name: c.name, Index: c.index, Model: c.model.Name, Address: c.address,
 		Vendor: c.ids[idVendor], Device: c.ids[idDevice], Subvendor: c.ids[idSubvendor], Subdevice: c.ids[idSubdevice],
-		Nodes: []Node{}, Reasons: []Finding{}, Mounts: c.model.present, Env: c.model.Env,
+		Nodes: []Node{}, Reasons: finding.List{}, Mounts: c.model.present, Env: c.model.Env,
 		Usable: true, Health: Healthy, Serial: s.known[c.address],
 	}
 	for what, read := range []func(LPU) LPU{
@@ -61,7 +55,7 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compiledModel) LPU {
 	dir, err := s.tree.open(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
-		lpu.fault("gone", err.Error(), "the card left the bus during the scan: run lpuctl again")
+		lpu.reason(finding.Gone, err.Error(), "the card left the bus during the scan: run lpuctl again")
 		return lpu
 	}
 	defer dir.close()
@@ -112,7 +106,7 @@ func (r attributes) text(name string) (string, bool) {
 }
 
 func (r attributes) warn(err error) {
-	r.lpu.warn("unreadable-attribute", err.Error(), "what this attribute says is left out; see dmesg for the device")
+	r.lpu.reason(finding.UnreadableAttribute, err.Error(), "")
 }
 
 func (r attributes) number(name string) (int, bool) {
@@ -216,27 +210,25 @@ func (s *scan) judgeBus(lpu *LPU, dir *directory) {
 	}
 	id, err := dir.head("config", 4)
 	if err == nil && bytes.Equal(id, []byte{0xff, 0xff, 0xff, 0xff}) {
-		lpu.fault("dead-bus", "the card does not answer on the PCI bus (configuration space reads all ones)",
-			"reset the slot or power-cycle the server; if it stays so, reseat or replace the card")
+		lpu.reason(finding.DeadBus, "the card does not answer on the PCI bus (configuration space reads all ones)", "")
 	}
 }
 
 func (s *scan) judgeDriver(lpu *LPU, c candidate) {
 	m, a := c.model, lpu.Address.String()
 	if c.also != nil {
-		lpu.fault("ambiguous-model", fmt.Sprintf("models %s and %s both match it", m.Name, c.also.Name),
-			"make the match of one of them narrower, or disable one, in the config file")
+		lpu.reason(finding.AmbiguousModel, fmt.Sprintf("models %s and %s both match it", m.Name, c.also.Name), "")
 	}
 	switch want := strings.Join(m.Drivers, " or "); {
 	case lpu.Driver == "vfio-pci":
-		lpu.fault("passed-through", "it is given to a virtual machine (driver vfio-pci)",
+		lpu.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)",
 			fmt.Sprintf("to take it back: echo > /%[2]s/%[1]s/driver_override; echo %[1]s > /%[3]s/vfio-pci/unbind; echo %[1]s > /sys/bus/pci/drivers_probe",
 				a, pciDevices, pciDrivers))
 	case lpu.Driver == "" && len(m.Drivers) > 0:
-		lpu.fault("no-driver", fmt.Sprintf("no driver is bound to it (it needs %s)", want),
+		lpu.reason(finding.NoDriver, fmt.Sprintf("no driver is bound to it (it needs %s)", want),
 			fmt.Sprintf("load the driver: modprobe %[1]s; if it is loaded: echo %[2]s > /%[3]s/%[1]s/bind", m.Drivers[0], a, pciDrivers))
 	case len(m.Drivers) > 0 && !slices.Contains(m.Drivers, lpu.Driver):
-		lpu.fault("wrong-driver", fmt.Sprintf("driver %s is bound to it (it needs %s)", lpu.Driver, want),
+		lpu.reason(finding.WrongDriver, fmt.Sprintf("driver %s is bound to it (it needs %s)", lpu.Driver, want),
 			fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; modprobe %[4]s; echo %[1]s > /%[2]s/%[4]s/bind", a, pciDrivers, lpu.Driver, m.Drivers[0]))
 	}
 }
@@ -245,13 +237,13 @@ func (s *scan) readNodes(lpu *LPU, m *compiledModel) {
 	nodes, err := s.nodes(m.nodes, lpu)
 	switch {
 	case err != nil:
-		lpu.fault("bad-node", err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
+		lpu.reason(finding.BadNode, err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
 	case len(nodes) == 0 && !lpu.Usable: // without a driver there is no node either; one reason with one remedy is enough
 	case len(m.nodes) == 0:
-		lpu.fault("no-node", fmt.Sprintf("model %s does not say where its device node is", m.Name),
+		lpu.reason(finding.NoNode, fmt.Sprintf("model %s does not say where its device node is", m.Name),
 			"give it nodes in the config file, such as class:NAME")
 	case len(nodes) == 0:
-		lpu.fault("no-node", fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
+		lpu.reason(finding.NoNode, fmt.Sprintf("the driver made no device node (looked for %s)", strings.Join(m.Nodes, ", ")),
 			"see dmesg for the driver's complaint; reload the driver")
 	}
 	lpu.Nodes = s.verified(lpu, nodes)

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // readDriver reads what the LPU's own driver answers, by health profile. The driver may have to ask the
@@ -38,11 +40,11 @@ func (r attributes) xocl(t *tree) {
 	const resetRemedy = "if it stays so: xbutil reset --device ADDRESS, or power-cycle the server"
 	remedy := strings.ReplaceAll(resetRemedy, "ADDRESS", r.lpu.Address.String())
 	if offline, ok := r.text("dev_offline"); ok && offline != "0" {
-		r.lpu.fault("offline", "the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
+		r.lpu.reason(finding.Offline, "the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
 	}
 	ready, known := r.number("ready")
 	if known && ready == 0 {
-		r.lpu.fault("not-ready", "the card's management side does not answer (ready is 0)",
+		r.lpu.reason(finding.NotReady, "the card's management side does not answer (ready is 0)",
 			"check that xclmgmt is loaded and bound to the card's management function; "+remedy)
 	}
 	names, err := r.dir.names()
@@ -64,7 +66,7 @@ func (r attributes) shell(t *tree, names []string) {
 	if !strings.Contains(name, "recovery") && !strings.Contains(name, "golden") && !r.inRecovery(t) {
 		return
 	}
-	r.lpu.fault("recovery-shell", "the card runs its factory image ("+r.lpu.Shell+")",
+	r.lpu.reason(finding.RecoveryShell, "the card runs its factory image ("+r.lpu.Shell+")",
 		"flash the LPU shell: xbmgmt program --base --device "+r.lpu.Address.Sibling(0).String()+", then power-cycle the server")
 }
 

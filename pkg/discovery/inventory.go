@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // APIVersion stands in every document lpuctl prints or reads.
@@ -12,12 +14,12 @@ const APIVersion = "lpuctl.hyperaccel.ai/v1alpha1"
 
 // Inventory is all that one scan found, in order of PCI addresses.
 type Inventory struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"` // "Inventory"
-	LPUs       []LPU     `json:"lpus"`
-	Rings      []Ring    `json:"rings"`
-	RingTable  *TableRef `json:"ringTable,omitempty"` // absent: neighbours are not known
-	Problems   []Finding `json:"problems"`            // of the machine; those of one LPU are its Reasons
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"` // "Inventory"
+	LPUs       []LPU        `json:"lpus"`
+	Rings      []Ring       `json:"rings"`
+	RingTable  *TableRef    `json:"ringTable,omitempty"` // absent: neighbours are not known
+	Problems   finding.List `json:"problems"`            // of the machine; those of one LPU are its Reasons
 }
 
 // Ring is LPUs that are cabled one to the next, as the ring table says.
@@ -89,9 +91,9 @@ type LPU struct {
 
 	Ring *RingPlace `json:"ring,omitempty"`
 
-	Usable  bool      `json:"usable"` // a container that gets the node can work with it
-	Health  Health    `json:"health"`
-	Reasons []Finding `json:"reasons"` // why it is not usable, and warnings
+	Usable  bool         `json:"usable"` // a container that gets the node can work with it
+	Health  Health       `json:"health"`
+	Reasons finding.List `json:"reasons"` // why it is not usable, and warnings
 	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
 	Absent bool `json:"absent,omitempty"`
 	// Users are the processes that hold a node open; nil where nobody looked (FindUsers).

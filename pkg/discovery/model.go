@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 )
 
 // Model is one row of the device-model table: which PCI functions are which LPU, what makes them usable,
@@ -126,14 +128,11 @@ func overlay(m, over Model) Model {
 // IsEnabled tells whether the row takes part in a scan.
 func (m *Model) IsEnabled() bool { return m.Enabled == nil || *m.Enabled }
 
-// FieldFault is a fault in one field of a configuration: Field is its path, elements joined by dots.
-type FieldFault struct{ Field, Message string }
-
-// Validate checks one row. Each fault names the field as it stands in the config file, relative to the row.
+// Validate checks one row. The path of each fault is relative to the row.
 //
 // A node rule is class:NAME (a class device of that subsystem below the function), drm:render (a DRM
 // render node) or path:TEMPLATE (a path in which {index} and {address} are filled in).
-func (m *Model) Validate() []FieldFault {
+func (m *Model) Validate() []strictyaml.Fault {
 	var c checker
 	if m.Name == "" {
 		c.fault("name", errors.New("a model needs a name"))
@@ -163,12 +162,12 @@ func (m *Model) Validate() []FieldFault {
 }
 
 // checker collects the faults of a model.
-type checker []FieldFault
+type checker []strictyaml.Fault
 
 // fault adds one, unless err is nil.
 func (c *checker) fault(field string, err error) {
 	if err != nil {
-		*c = append(*c, FieldFault{Field: field, Message: err.Error()})
+		*c = append(*c, strictyaml.Fault{Path: field, Message: err.Error(), Remedy: "correct it; lpuctl config show prints the table that is built in"})
 	}
 }
 

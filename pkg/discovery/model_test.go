@@ -40,7 +40,7 @@ func TestModelFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			faults := c.model.Validate()
 			field, message, _ := strings.Cut(c.want, ": ")
-			if len(faults) != 1 || faults[0].Field != field || !strings.Contains(faults[0].Message, message) {
+			if len(faults) != 1 || faults[0].Path != field || !strings.Contains(faults[0].Message, message) {
 				t.Errorf("got %v, want %s", faults, c.want)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // classDevices are the devices of one class, by the PCI function they belong to.
@@ -172,9 +174,8 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 			if n.fromTemplate() && err == nil {
 				n.Major, n.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
 			}
-			id, message, remedy := judgeNode(n, st, err)
-			if id != "" {
-				lpu.fault(id, message, remedy)
+			if id, message := judgeNode(n, st, err); id != "" {
+				lpu.reason(id, message, "")
 				continue
 			}
 			n.Verified = err == nil
@@ -188,19 +189,17 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 func (n Node) fromTemplate() bool { return n.Major == 0 && n.Minor == 0 }
 
 // judgeNode says what is wrong with a node, given what lstat says of its path; nothing is if id is "".
-func judgeNode(n Node, st unix.Stat_t, err error) (id, message, remedy string) {
-	again := fmt.Sprintf("remove %s, then udevadm trigger --action=add", n.Path)
+func judgeNode(n Node, st unix.Stat_t, err error) (id finding.ID, message string) {
 	major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", "", "" // cannot be seen by this user: not verified, not wrong
+		return "", "" // cannot be seen by this user: not verified, not wrong
 	case err != nil:
-		return "node-missing", n.Path + " is not there, though the driver has made it",
-			"udevadm trigger --action=add; in a container, the node has to be handed in"
+		return finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
-		return "node-mismatch", fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(fileKind(st.Mode), "a regular file")), again
+		return finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(fileKind(st.Mode), "a regular file"))
 	case major != n.Major || minor != n.Minor:
-		return "node-mismatch", fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor), again
+		return finding.NodeMismatch, fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor)
 	}
-	return "", "", ""
+	return "", ""
 }

@@ -1,20 +1,18 @@
 package discovery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -49,12 +47,12 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
 		}
 		if err != nil {
-			s.problem(unusableTable(p, err))
+			s.unusableTable(p, err)
 			return nil
 		}
-		table, findings := ring.Parse(data)
-		s.problems = append(s.problems, tableProblems(p, findings)...)
-		if ring.HasErrors(findings) {
+		table, findings := ring.Parse(p, data)
+		s.problems = append(s.problems, tableProblems(findings)...)
+		if findings.HasErrors() {
 			return nil
 		}
 		s.table = &TableRef{Path: p, Format: string(table.Format)}
@@ -63,14 +61,12 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	return nil
 }
 
-func unusableTable(path string, err error) Finding {
-	f := Finding{Severity: SeverityError, ID: "E_READ", Subject: path, File: path, Message: err.Error(),
-		Remedy: "make it readable, or take it away: without a table neighbours are not known"}
+func (s *scan) unusableTable(path string, err error) {
+	id, message := finding.RingUnreadable, err.Error()
 	if unsafe, ok := errors.AsType[*unsafeError](err); ok {
-		f.ID, f.Message = "E_UNSAFE", unsafe.why
-		f.Remedy = "chown root and chmod go-w it, after a look at what it says; or lpuctl ring install FILE"
+		id, message = finding.RingUnsafe, unsafe.why
 	}
-	return f
+	s.problems.Add(id, path, message, "").At(path, 0)
 }
 
 // unsafeError says why a file cannot be trusted.
@@ -108,25 +104,8 @@ func ReadRingTable(path string) ([]byte, error) {
 
 // tableProblems leaves out what says how a server is built rather than that something is wrong with it: that it
 // has several rings, and that they do not follow the addresses. `lpuctl ring check` says those too.
-func tableProblems(path string, findings []ring.Finding) []Finding {
-	var problems []Finding
-	for _, f := range findings {
-		if f.Code != "W_MULTI" && f.Code != "W_ORDER" {
-			problems = append(problems, RingFinding(path, f))
-		}
-	}
-	return problems
-}
-
-// RingFinding is a finding of pkg/ring, about the file it was made of.
-func RingFinding(file string, f ring.Finding) Finding {
-	subject := cmp.Or(strings.Join(f.Cards, ", "), file)
-	if f.Pointer != "" {
-		subject = cmp.Or(strings.Join(f.Cards, ", "), filepath.Base(file)) + " at " + f.Pointer
-	}
-	return Finding{
-		Severity: Severity(f.Severity), ID: f.Code, Subject: subject, File: file, Line: f.Line, Message: f.Message, Remedy: f.Remedy,
-	}
+func tableProblems(findings finding.List) finding.List {
+	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID == finding.RingSeveral || f.ID == finding.RingOrder })
 }
 
 // addAbsent puts the cards that the table knows by address and that are not here among the others, so that
@@ -164,18 +143,17 @@ func (s *scan) addKnown(lpus []candidate) []candidate {
 
 // missingLPU stands for a card that should be here.
 func missingLPU(c candidate) LPU {
-	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: []Finding{}}
+	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: finding.List{}}
 	if c.err != nil {
 		l.Absent = false
 		l.stalled(c.err)
 		return l
 	}
 	if c.known {
-		l.fault("gone", fmt.Sprintf("there was a card at %s, and there is none now", c.address), "see dmesg; reset the slot or power-cycle the server")
+		l.reason(finding.Gone, fmt.Sprintf("there was a card at %s, and there is none now", c.address), "")
 		return l
 	}
-	l.fault("absent", fmt.Sprintf("the ring table names a card at %s, and there is none", c.address),
-		"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)")
+	l.reason(finding.Absent, fmt.Sprintf("the ring table names a card at %s, and there is none", c.address), "")
 	return l
 }
 
@@ -188,7 +166,7 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 		}
 	}
 	cabling, findings := ring.Bind(table, cards)
-	inv.Problems = append(inv.Problems, tableProblems(s.table.Path, findings)...)
+	inv.Problems = append(inv.Problems, tableProblems(findings)...)
 	if cabling == nil {
 		return
 	}

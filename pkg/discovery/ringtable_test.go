@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -32,10 +33,10 @@ func scan(t *testing.T, root string, options discovery.Options) *discovery.Inven
 }
 
 // ids are the ids of findings.
-func ids(findings []discovery.Finding) []string {
+func ids(findings finding.List) []string {
 	var list []string
 	for _, f := range findings {
-		list = append(list, f.ID)
+		list = append(list, string(f.ID))
 	}
 	return list
 }
@@ -90,7 +91,7 @@ func TestAHole(t *testing.T) {
 	if diff := cmp.Diff([][2]string{{"lpu0", "lpu1"}, {"lpu1", "lpu2"}}, inv.Rings[0].DeadLinks); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"W_ABSENT_CARD"}, ids(inv.Problems)); diff != "" {
+	if diff := cmp.Diff([]string{"ring-absent-card"}, ids(inv.Problems)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -106,7 +107,7 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 			if err := os.Chmod(path, 0o664); err != nil {
 				t.Fatal(err)
 			}
-		}, "E_UNSAFE"},
+		}, "ring-unsafe"},
 		"a link": {func(t *testing.T, path string) {
 			writeFile(t, path+".target", good)
 			if err := os.Symlink("ring.yaml.target", path); err != nil {
@@ -117,10 +118,10 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 			if err := os.MkdirAll(path, 0o755); err != nil {
 				t.Fatal(err)
 			}
-		}, "E_UNSAFE"},
-		"too large":    {func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("#", 1<<20+1)) }, "E_UNSAFE"},
-		"not a table":  {func(t *testing.T, path string) { writeFile(t, path, "{") }, "E_SYNTAX"},
-		"for another":  {func(t *testing.T, path string) { writeFile(t, path, strings.Replace(good, ", 3", "", 1)) }, "E_COUNT"},
+		}, "ring-unsafe"},
+		"too large":    {func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("#", 1<<20+1)) }, "ring-unsafe"},
+		"not a table":  {func(t *testing.T, path string) { writeFile(t, path, "{") }, "ring-syntax"},
+		"for another":  {func(t *testing.T, path string) { writeFile(t, path, strings.Replace(good, ", 3", "", 1)) }, "ring-count"},
 		"one of whole": {func(t *testing.T, path string) { writeFile(t, path, good) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "nowhere")
 	inv := scan(t, simulated(t, simulate.Node{Profile: "orion", LPUs: 2}), discovery.Options{RingTable: missing})
-	if got := ids(inv.Problems); len(got) != 1 || got[0] != "E_READ" || len(inv.Rings) != 0 {
+	if got := ids(inv.Problems); len(got) != 1 || got[0] != "ring-unreadable" || len(inv.Rings) != 0 {
 		t.Errorf("a table that was asked for and is not there: %v", inv.Problems)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -69,7 +70,7 @@ type scan struct {
 	classes  map[string]classDevices // by subsystem, those that were read
 	seesDev  bool                    // whether there is a /dev to verify nodes in
 	versions sync.Map                // driver: what its module says of its version
-	problems []Finding
+	problems finding.List
 	table    *TableRef         // the ring table that was read
 	unread   map[Address]error // functions of which it cannot be told what they are
 }
@@ -84,8 +85,6 @@ func newScan(t *tree, options Options) *scan {
 		classes: map[string]classDevices{}, unread: map[Address]error{},
 	}
 }
-
-func (s *scan) problem(f Finding) { s.problems = append(s.problems, f) }
 
 func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	addresses, err := s.list()
@@ -104,7 +103,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 		Kind:       "Inventory",
 		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table))), managements),
 		Rings:      []Ring{},
-		Problems:   append([]Finding{}, s.problems...),
+		Problems:   append(finding.List{}, s.problems...),
 	}
 	refuseSharedNodes(inv.LPUs)
 	if s.table != nil {
@@ -128,10 +127,7 @@ func (s *scan) list() ([]Address, error) {
 	for _, name := range names {
 		a, err := ParseAddress(name)
 		if err != nil {
-			s.problem(Finding{
-				Severity: SeverityWarning, ID: "odd-pci-entry", Subject: path.Join(dir.path, name),
-				Message: err.Error(), Remedy: "the kernel makes no such entry: check what is mounted at " + dir.path,
-			})
+			s.problems.Add(finding.OddPCIEntry, path.Join(dir.path, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+dir.path)
 			continue
 		}
 		addresses = append(addresses, a)
@@ -174,11 +170,8 @@ func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, m
 			managements[f.address] = f.manages
 		case f.err != nil:
 			s.unread[f.address] = f.err
-			s.problem(Finding{
-				Severity: SeverityWarning, ID: "unreadable-function", Subject: f.address.String(),
-				Message: fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
-				Remedy:  "see the kernel log for the device (dmesg | grep " + f.address.String() + ")",
-			})
+			s.problems.Add(finding.UnreadableFunction, f.address.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
+				"see the kernel log for the device (dmesg | grep "+f.address.String()+")")
 		}
 	}
 	s.reportLoneManagement(lpus, managements)
@@ -235,11 +228,8 @@ func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*c
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(managements), Address.Compare) {
 		if !paired[a] {
-			s.problem(Finding{
-				Severity: SeverityWarning, ID: "card-without-lpu", Subject: a.String(),
-				Message: fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", managements[a].Name),
-				Remedy:  "the card runs its factory (golden) image or another shell: flash the LPU shell and power-cycle the server",
-			})
+			s.problems.Add(finding.CardWithoutLPU, a.String(),
+				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", managements[a].Name), "")
 		}
 	}
 }
@@ -268,10 +258,7 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 		return s.listClass(path.Join(sysClass, subsystem))
 	})
 	if err != nil {
-		s.problem(Finding{
-			Severity: SeverityError, ID: "unreadable-class", Subject: path.Join("/", sysClass, subsystem),
-			Message: err.Error(), Remedy: "LPUs of this class are not seen until it can be read: check that sysfs is mounted whole",
-		})
+		s.problems.Add(finding.UnreadableClass, path.Join("/", sysClass, subsystem), err.Error(), "")
 	}
 	s.classes[subsystem] = devices
 	return devices
@@ -288,11 +275,7 @@ func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
 			return seen, nil
 		})
 		if err != nil {
-			s.problem(Finding{
-				Severity: SeverityWarning, ID: "mount-stalled", Subject: m.Name,
-				Message: fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts),
-				Remedy:  "check the file systems they lie on, a network file system above all",
-			})
+			s.problems.Add(finding.MountStalled, m.Name, fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts), "")
 			mounts = m.Mounts
 		}
 		m.present = mounts
@@ -345,8 +328,7 @@ func refuseSharedNodes(lpus []LPU) {
 		for _, n := range lpus[i].Nodes {
 			if first := owner[n.Path]; first != nil {
 				for _, l := range []*LPU{first, &lpus[i]} {
-					l.fault("shared-node", fmt.Sprintf("%s and %s both claim %s", first.Name, lpus[i].Name, n.Path),
-						"reload the driver; if it stays so, report it to the maker of the driver")
+					l.reason(finding.SharedNode, fmt.Sprintf("%s and %s both claim %s", first.Name, lpus[i].Name, n.Path), "")
 					l.Nodes = []Node{}
 				}
 				continue

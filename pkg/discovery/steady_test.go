@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // TestSteady plays readings of one LPU, a second apart, and looks at what is told of it.
@@ -39,13 +41,13 @@ func lpuReading(reading rune) LPU {
 	l := LPU{Usable: true, Health: Healthy}
 	switch reading {
 	case 'g':
-		l.fault("gone", "", "")
+		l.reason(finding.Gone, "", "")
 	case 'o':
-		l.fault("offline", "", "")
+		l.reason(finding.Offline, "", "")
 	case 'r':
-		l.fault("recovery-shell", "", "")
+		l.reason(finding.RecoveryShell, "", "")
 	case '?':
-		l.fault("read-stalled", "", "")
+		l.reason(finding.ReadStalled, "", "")
 		l.Health = HealthUnknown
 	}
 	return l

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // User is a process that holds an LPU's node open.
@@ -53,11 +55,7 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		}
 	}
 	if hidden > 0 {
-		inv.Problems = append(inv.Problems, Finding{
-			Severity: SeverityNote, ID: "users-hidden", Subject: "/proc",
-			Message: fmt.Sprintf("of %d processes it cannot be seen which files they hold open", hidden),
-			Remedy:  "run as root to see every user of an LPU",
-		})
+		inv.Problems.Add(finding.UsersHidden, "/proc", fmt.Sprintf("of %d processes it cannot be seen which files they hold open", hidden), "")
 	}
 }
 
@@ -114,16 +112,19 @@ func (t *tree) user(pid int) User {
 	return u
 }
 
+var (
+	containerID = regexp.MustCompile(`[0-9a-f]{64}`)
+	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
+)
+
 // parseCgroup reads /proc/PID/cgroup (cgroups(7)). Container engines end the path with the container's id of 64
 // hexadecimal digits, with or without a prefix and ".scope" (libpod-, cri-containerd-, docker-); the kubelet
 // names a directory above "pod" and the pod's UID, with underscores for hyphens under systemd.
 func parseCgroup(text string) (container, pod string) {
-	id := regexp.MustCompile(`[0-9a-f]{64}`)
-	uid := regexp.MustCompile(`pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
-	if ids := id.FindAllString(text, -1); len(ids) > 0 {
+	if ids := containerID.FindAllString(text, -1); len(ids) > 0 {
 		container = ids[len(ids)-1]
 	}
-	if m := uid.FindStringSubmatch(text); m != nil {
+	if m := podUID.FindStringSubmatch(text); m != nil {
 		pod = strings.ReplaceAll(m[1], "_", "-")
 	}
 	return container, pod

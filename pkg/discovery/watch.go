@@ -4,9 +4,12 @@ import (
 	"context"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // settle is how long a watch waits after a change of /dev, which seldom comes alone.
@@ -122,7 +125,7 @@ func (c *condition) read(l *LPU, now time.Time) {
 		if c.health == Healthy || c.good >= goodReadings && now.Sub(c.since) >= goodFor {
 			c.health = Healthy
 		} else {
-			l.warn("recovering", "it was not well and must stay well for a moment before it counts", "wait, or see dmesg if it comes back")
+			l.reason(finding.Recovering, "it was not well and must stay well for a moment before it counts", "")
 		}
 		return
 	}
@@ -146,9 +149,9 @@ func (l *LPU) faults() (passing, atOnce bool) {
 	passing = true
 	for _, r := range l.Reasons {
 		switch {
-		case r.Severity != SeverityError:
-		case r.ID == "offline", r.ID == "not-ready", r.ID == "read-stalled":
-		case r.ID == "recovery-shell":
+		case r.Severity != finding.Error:
+		case slices.Contains([]finding.ID{finding.Offline, finding.NotReady, finding.ReadStalled}, r.ID):
+		case r.ID == finding.RecoveryShell:
 			passing = false
 		default: // gone, a dead bus, no driver, no node
 			passing, atOnce = false, true

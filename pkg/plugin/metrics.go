@@ -18,6 +18,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // MetricsType is the media type of what WriteMetrics writes.
@@ -126,10 +127,10 @@ func (e *exposition) lpus(p *Plugin) {
 	}
 	e.family("lpuctl_lpu_reason", "gauge", "What is wrong with the LPU, or will be; always 1.")
 	for _, d := range s.devices {
-		seen := map[string]bool{}
+		seen := map[finding.ID]bool{}
 		for _, r := range s.reasons(d.ID) {
 			if !seen[r.ID] { // the same may be said of several things
-				e.sample("", labels("lpu", s.name(d.ID), "device", d.ID, "reason", r.ID, "severity", string(r.Severity)), 1)
+				e.sample("", labels("lpu", s.name(d.ID), "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity)), 1)
 			}
 			seen[r.ID] = true
 		}

@@ -61,13 +61,16 @@ func ParseNUMA(text string) (NUMA, error) {
 	return "", fmt.Errorf("numa %q: expected %s, %s or %s", text, NUMAOff, NUMAOn, NUMAAuto)
 }
 
+var (
+	extendedResource = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	nativeResource   = regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
+)
+
 // ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,
 // dots, hyphens (and underscores in NAME), the domain not one of Kubernetes' own
 // (k8s.io/kubernetes pkg/apis/core/v1/helper, IsExtendedResourceName).
 func ValidateResource(name string) error {
-	form := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	own := regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
-	if !form.MatchString(name) || own.MatchString(name) || len(name) > 253 {
+	if !extendedResource.MatchString(name) || nativeResource.MatchString(name) || len(name) > 253 {
 		return fmt.Errorf("%q is not the name of an extended resource", name)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -189,21 +190,21 @@ func (s *state) name(id string) string {
 }
 
 // reasons are why an LPU is not well, and warnings, the worst first.
-func (s *state) reasons(id string) []discovery.Finding {
+func (s *state) reasons(id string) finding.List {
 	i, here := s.byID[id]
 	if !here {
-		return []discovery.Finding{{Severity: discovery.SeverityError, ID: "gone", Message: "it is not in the machine any more"}}
+		return finding.List{finding.New(finding.Gone, "", "it is not in the machine any more", "")}
 	}
 	all := slices.Clone(s.inv.LPUs[i].Reasons)
 	if s.unresolved[id] {
-		all = append(all, discovery.Finding{Severity: discovery.SeverityError, ID: "not-in-spec", Message: "the CDI spec does not define it"})
+		all.Add(finding.NotInSpec, "", "the CDI spec does not define it", "")
 	}
-	slices.SortStableFunc(all, func(a, b discovery.Finding) int { return errorFirst(a) - errorFirst(b) })
+	slices.SortStableFunc(all, func(a, b finding.Finding) int { return errorFirst(a) - errorFirst(b) })
 	return all
 }
 
-func errorFirst(f discovery.Finding) int {
-	if f.Severity == discovery.SeverityError {
+func errorFirst(f finding.Finding) int {
+	if f.Severity == finding.Error {
 		return 0
 	}
 	return 1

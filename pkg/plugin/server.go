@@ -127,10 +127,11 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
+var socketName = regexp.MustCompile(socketPrefix + `[a-z0-9]+\.sock`)
+
 // withoutSocket is what an error says, without the name of our socket, which is another one each time.
 func withoutSocket(err error) string {
-	name := regexp.MustCompile(socketPrefix + `[a-z0-9]+\.sock`)
-	return name.ReplaceAllString(err.Error(), socketPrefix+"*.sock")
+	return socketName.ReplaceAllString(err.Error(), socketPrefix+"*.sock")
 }
 
 // once serves on a new socket, registers it and stays until there is a reason to register anew, which is the error.

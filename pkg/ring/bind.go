@@ -3,6 +3,8 @@ package ring
 import (
 	"fmt"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // Card is an LPU that a table can be bound to.
@@ -15,21 +17,21 @@ type Card struct {
 
 // Bind puts a table onto the cards of a machine, whose indices are their positions in cards. An index in a table
 // means a card only by how many there are, so a table with indices or names is bound only if it is for as many
-// cards as are present; else E_COUNT. A PCI address means the card, whatever the function. It may be that
-// of an absent card (W_ABSENT_CARD): the ring is the same, and its links there are dead. [Table.Addresses]
-// tells which those are. An id that no card has is E_UNKNOWN.
+// cards as are present; else ring-count. A PCI address means the card, whatever the function. It may be that
+// of an absent card (ring-absent-card): the ring is the same, and its links there are dead. [Table.Addresses]
+// tells which those are. An id that no card has is ring-unknown-card.
 //
 // The cabling is nil if a finding is an error, or if t is nil or has errors that Parse reported.
-func Bind(t *Table, cards []Card) (*Cabling, []Finding) {
+func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
 	if t == nil || t.faulty {
 		return nil, nil
 	}
-	b := &binder{cards: cards, owner: make([]int, len(cards))}
+	b := &binder{report: report{file: t.file}, cards: cards, owner: make([]int, len(cards))}
 	if !b.checkPresent(t) {
 		return nil, b.done()
 	}
 	bound := b.bindIDs(t)
-	if HasErrors(b.findings) {
+	if b.findings.HasErrors() {
 		return nil, b.done()
 	}
 	links := make([][2]int, len(t.Links))
@@ -60,7 +62,7 @@ func (b *binder) checkPresent(t *Table) bool {
 	if want == 0 || want == present && present == len(b.cards) {
 		return true
 	}
-	b.add("E_COUNT", place{}, nil, fmt.Sprintf("the table is for %d cards by index, and %d of %d are present", want, present, len(b.cards)),
+	b.add(finding.RingCount, place{}, nil, fmt.Sprintf("the table is for %d cards by index, and %d of %d are present", want, present, len(b.cards)),
 		"an index means another card when one is missing: bring up every card and run hyperdex-net again, or key the table by PCI address")
 	return false
 }
@@ -84,13 +86,13 @@ func (b *binder) bindIDs(t *Table) []int {
 		}
 		switch len(found) {
 		case 0:
-			b.add("E_UNKNOWN", place{line: id.Line}, []string{id.String()}, fmt.Sprintf("no card has the %s %s", id.Kind, id.Text), unknownRemedy(id))
+			b.add(finding.RingUnknownCard, place{line: id.Line}, []string{id.String()}, fmt.Sprintf("no card has the %s %s", id.Kind, id.Text), unknownRemedy(id))
 		case 1:
 			bound[i] = found[0]
 			b.own(t, found[0], i)
 		default:
 			first, second := b.cards[found[0]].Name, b.cards[found[1]].Name
-			b.add("E_CONFLICT", place{line: id.Line}, []string{first, second}, fmt.Sprintf("%s and %s both have the %s %s", first, second, id.Kind, id.Text),
+			b.add(finding.RingConflict, place{line: id.Line}, []string{first, second}, fmt.Sprintf("%s and %s both have the %s %s", first, second, id.Kind, id.Text),
 				"name these cards in another way")
 		}
 	}
@@ -106,7 +108,7 @@ func unknownRemedy(id ID) string {
 
 func (b *binder) own(t *Table, card, id int) {
 	if first := b.owner[card]; first != 0 {
-		b.add("E_CONFLICT", place{line: t.IDs[id].Line}, []string{b.cards[card].Name},
+		b.add(finding.RingConflict, place{line: t.IDs[id].Line}, []string{b.cards[card].Name},
 			fmt.Sprintf("%s and %s are the same card, %s", t.IDs[first-1].Text, t.IDs[id].Text, b.cards[card].Name), "name each card in one way")
 		return
 	}
@@ -120,7 +122,7 @@ func (b *binder) warn(t *Table, c *Cabling) {
 			at.line = t.IDs[b.owner[i]-1].Line
 		}
 		if card.Absent {
-			b.add("W_ABSENT_CARD", at, []string{card.Name}, fmt.Sprintf("%s (%s) is not there: its cables are dead", card.Name, card.Address),
+			b.add(finding.RingAbsentCard, at, []string{card.Name}, fmt.Sprintf("%s (%s) is not there: its cables are dead", card.Name, card.Address),
 				"bring the card up, or write the table again without it")
 		}
 		if b.owner[i] == 0 && !t.byIndex() && len(b.cards) > 1 { // of an index table Parse knew all cards
@@ -135,7 +137,7 @@ func (b *binder) warn(t *Table, c *Cabling) {
 		for i, card := range ring.Cards {
 			names[i] = b.cards[card].Name
 		}
-		b.add("W_ORDER", place{}, names, "the order of the ring is not that of the PCI addresses: "+strings.Join(names, " "),
+		b.add(finding.RingOrder, place{}, names, "the order of the ring is not that of the PCI addresses: "+strings.Join(names, " "),
 			"nothing is wrong, but in a container the cards are numbered by address: give jobs a table of their own")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // addresses is what WriteLpuctl takes.
@@ -28,9 +30,9 @@ func checkWriters(t testing.TB, c *Cabling, cards []Card) {
 		if name == "hyperdex" && isolated {
 			continue // the format cannot say it
 		}
-		table, findings := Parse(data)
+		table, findings := Parse("table", data)
 		back, more := Bind(table, cards)
-		if HasErrors(findings) || HasErrors(more) {
+		if findings.HasErrors() || more.HasErrors() {
 			t.Fatalf("%s: %v %v of\n%s", name, findings, more, data)
 		}
 		if diff := cmp.Diff(c, back); diff != "" {
@@ -87,7 +89,7 @@ func TestCanonicalOrientation(t *testing.T) {
 }
 
 func TestRenumber(t *testing.T) {
-	table, _ := Parse(read(t, "testdata/good-8-vendor.json"))
+	table, _ := Parse("table", read(t, "testdata/good-8-vendor.json"))
 	c, _ := Bind(table, eightCards())
 	for _, x := range []struct {
 		cards []int
@@ -111,19 +113,19 @@ func TestRenumber(t *testing.T) {
 }
 
 func TestAbsentCardKeepsItsPlace(t *testing.T) {
-	table, _ := Parse(read(t, "testdata/good-8.yaml"))
+	table, _ := Parse("table", read(t, "testdata/good-8.yaml"))
 	cards := eightCards()
 	cards[3] = Card{Name: "lpu3", Address: table.Addresses()[3], Absent: true}
 	c, findings := Bind(table, cards)
 	if c == nil || len(c.Rings) != 1 || !c.Rings[0].Closed || len(findings) != 1 {
 		t.Fatalf("got %+v, %v", c, findings)
 	}
-	if diff := cmp.Diff([]string{"lpu3"}, findings[0].Cards); diff != "" {
+	if diff := cmp.Diff("lpu3", findings[0].Subject); diff != "" {
 		t.Error(diff)
 	}
 	// By index nobody can tell which card is missing.
-	table, _ = Parse(read(t, "testdata/good-8-vendor.json"))
-	if c, findings := Bind(table, cards); c != nil || findings[0].Code != "E_COUNT" {
+	table, _ = Parse("table", read(t, "testdata/good-8-vendor.json"))
+	if c, findings := Bind(table, cards); c != nil || findings[0].ID != finding.RingCount {
 		t.Errorf("got %+v, %v", c, findings)
 	}
 }
@@ -131,7 +133,7 @@ func TestAbsentCardKeepsItsPlace(t *testing.T) {
 func TestBindIgnoresTheFunction(t *testing.T) {
 	cards := eightCards()[:3]
 	for _, ids := range []string{`"0000:43:00", "0000:44:00.0", "0000:83:00.7"`, `"0000:43:00.1", "XFL01", "XFL02"`} {
-		table, findings := Parse([]byte("apiVersion: " + apiVersion + "\nkind: RingTable\nrings: [[" + ids + "]]\n"))
+		table, findings := Parse("table", []byte("apiVersion: "+apiVersion+"\nkind: RingTable\nrings: [["+ids+"]]\n"))
 		if c, more := Bind(table, cards); len(findings)+len(more) > 0 || c == nil {
 			t.Errorf("%s: %v %v", ids, findings, more)
 		}
@@ -141,8 +143,8 @@ func TestBindIgnoresTheFunction(t *testing.T) {
 func TestBindDoesNotGuessBetweenEqualSerials(t *testing.T) {
 	cards := eightCards()[:3]
 	cards[2].Serial = cards[1].Serial
-	table, _ := Parse([]byte("apiVersion: " + apiVersion + "\nkind: RingTable\nrings: [[XFL00, XFL01]]\n"))
-	if c, findings := Bind(table, cards); c != nil || len(findings) != 1 || findings[0].Code != "E_CONFLICT" {
+	table, _ := Parse("table", []byte("apiVersion: "+apiVersion+"\nkind: RingTable\nrings: [[XFL00, XFL01]]\n"))
+	if c, findings := Bind(table, cards); c != nil || len(findings) != 1 || findings[0].ID != finding.RingConflict {
 		t.Errorf("got %v, %v", c, findings)
 	}
 }
@@ -176,14 +178,14 @@ func fuzzTable(f *testing.F, format Format, patterns ...string) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		table, findings := Parse(data)
-		for _, finding := range findings {
-			checkFinding(t, finding)
+		table, findings := Parse("table", data)
+		for _, f := range findings {
+			checkFinding(t, f)
 		}
-		if len(findings) > 20*(perCode+1) {
+		if len(findings) > 20*(perID+1) {
 			t.Errorf("%d findings", len(findings))
 		}
-		if HasErrors(findings) || table.Format != format || table.positions() > 1000 {
+		if findings.HasErrors() || table.Format != format || table.positions() > 1000 {
 			return
 		}
 		// A machine that has what the table names.
@@ -203,12 +205,12 @@ func fuzzTable(f *testing.F, format Format, patterns ...string) {
 			}
 		}
 		c, more := Bind(table, cards)
-		for _, finding := range more {
-			checkFinding(t, finding)
+		for _, f := range more {
+			checkFinding(t, f)
 		}
 		if c != nil {
 			checkWriters(t, c, cards)
-		} else if !HasErrors(more) {
+		} else if !more.HasErrors() {
 			t.Error("not bound, and no error says why")
 		}
 	})
@@ -224,7 +226,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if table, _ := Parse(data); table == nil {
+				if table, _ := Parse("table", data); table == nil {
 					b.Fatal("not parsed")
 				}
 			}
@@ -233,7 +235,7 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkBind(b *testing.B) {
-	table, _ := Parse(read(b, "testdata/good-8-bdf-left-right.json"))
+	table, _ := Parse("table", read(b, "testdata/good-8-bdf-left-right.json"))
 	cards := eightCards()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // statement is one link as the table states it, between positions in Table.IDs.
@@ -65,7 +67,7 @@ func (r *reader) gather(directed bool) *gathered {
 	for _, s := range r.statements {
 		if s.from == s.to {
 			card := r.table.IDs[s.from].String()
-			r.add("E_SELF", s.at, []string{card}, "a link from "+card+" to itself", "remove it; look for a loop-back plug or a cable with both ends in one card")
+			r.add(finding.RingSelfLink, s.at, []string{card}, "a link from "+card+" to itself", "remove it; look for a loop-back plug or a cable with both ends in one card")
 			continue
 		}
 		key := [2]int{min(s.from, s.to), max(s.from, s.to)}
@@ -85,7 +87,7 @@ func (r *reader) gather(directed bool) *gathered {
 // checkLinks judges the links that were stated and puts them into the table. directed says that the table tells
 // left from right.
 func (r *reader) checkLinks(directed bool) {
-	complete := !HasErrors(r.findings)
+	complete := !r.findings.HasErrors()
 	g := r.gather(directed)
 	for _, p := range g.pairs {
 		for range p.cables(0) {
@@ -116,10 +118,10 @@ func (r *reader) checkPorts(p *pair, alone bool) bool {
 	}
 	a, b := r.table.IDs[p.a].String(), r.table.IDs[p.b].String()
 	for _, s := range p.repeated {
-		r.add("E_DUPLINK", s.at, []string{a, b}, fmt.Sprintf("the link between %s and %s stands here again (first on line %d)", a, b, p.line), "remove it")
+		r.add(finding.RingLinkTwice, s.at, []string{a, b}, fmt.Sprintf("the link between %s and %s stands here again (first on line %d)", a, b, p.line), "remove it")
 	}
 	if !alone && p.cables(1) > 0 {
-		r.add("E_CONFLICT", p.turned, []string{a, b}, fmt.Sprintf("%s is on the left of %s here and on its right on line %d", b, a, p.line),
+		r.add(finding.RingConflict, p.turned, []string{a, b}, fmt.Sprintf("%s is on the left of %s here and on its right on line %d", b, a, p.line),
 			"correct the direction of one of the links")
 	}
 	return alone
@@ -137,7 +139,7 @@ func (r *reader) checkBothEnds(pairs []*pair) {
 			continue
 		}
 		a, b := r.table.IDs[p.a].String(), r.table.IDs[p.b].String()
-		r.add("E_ASYM", place{line: p.line}, []string{a, b}, fmt.Sprintf("the cable between %s and %s is stated from one end only, others from both", a, b),
+		r.add(finding.RingOneSided, place{line: p.line}, []string{a, b}, fmt.Sprintf("the cable between %s and %s is stated from one end only, others from both", a, b),
 			"state every cable once, or every cable from both ends")
 	}
 }
@@ -151,7 +153,7 @@ func (r *reader) checkDegree(card int, neighbours []neighbour) {
 	for _, n := range neighbours {
 		others = append(others, r.table.IDs[n.card].String())
 	}
-	r.add("E_DEGREE", neighbours[2].at, append([]string{name}, others[:min(len(others), few)]...),
+	r.add(finding.RingDegree, neighbours[2].at, append([]string{name}, others[:min(len(others), few)]...),
 		fmt.Sprintf("%s has %d neighbours (%s) and two ports", name, len(others), theFirst(others)), "remove the links that are not cables")
 }
 
@@ -179,7 +181,7 @@ func (r *reader) checkSides(g *gathered) {
 			return
 		}
 		name, a, b := r.table.IDs[card].String(), r.table.IDs[first-1].String(), r.table.IDs[other].String()
-		r.add("E_CONFLICT", place{line: line}, []string{name, a, b}, fmt.Sprintf("both %s and %s are on the %s of %s", a, b, [2]string{"left", "right"}[side], name),
+		r.add(finding.RingConflict, place{line: line}, []string{name, a, b}, fmt.Sprintf("both %s and %s are on the %s of %s", a, b, [2]string{"left", "right"}[side], name),
 			"correct the direction of one of the links")
 	}
 	for _, l := range r.table.Links {
@@ -207,11 +209,11 @@ func (r *reader) warn() {
 			continue
 		}
 		first, last := r.table.IDs[ring.Links[0][0]].String(), r.table.IDs[ring.Links[size-2][1]].String()
-		r.add("W_CHAIN", place{}, []string{last, first}, fmt.Sprintf("a chain of %d cards, no ring: the cable %s-%s is missing", size, last, first),
+		r.add(finding.RingChain, place{}, []string{last, first}, fmt.Sprintf("a chain of %d cards, no ring: the cable %s-%s is missing", size, last, first),
 			fmt.Sprintf("check the cable between %s and %s", last, first))
 	}
 	if len(sizes) > 1 {
-		r.add("W_MULTI", place{}, nil, fmt.Sprintf("%d rings (%s cards)", len(sizes), theFirst(sizes)), "nothing, if the cards are meant to be cabled so")
+		r.add(finding.RingSeveral, place{}, nil, fmt.Sprintf("%d rings (%s cards)", len(sizes), theFirst(sizes)), "nothing, if the cards are meant to be cabled so")
 	}
 	if max(len(r.table.IDs), r.table.positions()) == 1 {
 		return // a card that has nobody to be cabled to
@@ -227,5 +229,5 @@ func (r *reader) warn() {
 }
 
 func (r *report) isolated(card string, at place) {
-	r.add("W_ISOLATED", at, []string{card}, card+" is in no link", "check its cables; it can be used by itself")
+	r.add(finding.RingIsolated, at, []string{card}, card+" is in no link", "check its cables; it can be used by itself")
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 // its rules, unless a plain word follows, as in {apiVersion: ...}, which only YAML has.
 func (r *report) document(data []byte) *yaml.Node {
 	if len(data) > maxSize {
-		r.add("E_SIZE", place{}, nil, fmt.Sprintf("%d bytes are no ring table: the limit is %d", len(data), maxSize), "give the ring table, not another file")
+		r.add(finding.RingTooLarge, place{}, nil, fmt.Sprintf("%d bytes are no ring table: the limit is %d", len(data), maxSize), "give the ring table, not another file")
 		return nil
 	}
 	// Each value but the first has one of these bytes before it. Counting them first bounds the tree.
@@ -32,7 +34,7 @@ func (r *report) document(data []byte) *yaml.Node {
 		values += bytes.Count(data, []byte(separator))
 	}
 	if values > maxValues {
-		r.add("E_SIZE", place{}, nil, "more values than any ring table has", "give the ring table, not another file")
+		r.add(finding.RingTooLarge, place{}, nil, "more values than any ring table has", "give the ring table, not another file")
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
@@ -53,15 +55,15 @@ func startsWord(text []byte) bool {
 }
 
 func (r *report) empty(at place) {
-	r.add("E_EMPTY", at, nil, "the table is empty", "write the table again with hyperdex-net, or list the rings")
+	r.add(finding.RingEmpty, at, nil, "the table is empty", "write the table again with hyperdex-net, or list the rings")
 }
 
 func (r *report) syntax(line int, message string) {
-	r.add("E_SYNTAX", place{line: line}, nil, message, "correct the syntax there or just above")
+	r.add(finding.RingSyntax, place{line: line}, nil, message, "correct the syntax there or just above")
 }
 
 func (r *report) trailing(line int) {
-	r.add("E_TRAILING", place{line: line}, nil, "something follows the table", "keep one table in the file")
+	r.add(finding.RingTrailing, place{line: line}, nil, "something follows the table", "keep one table in the file")
 }
 
 func (r *report) readYAML(data []byte) *yaml.Node {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func (r *reader) readHyperdex(root *yaml.Node) {
@@ -22,12 +24,12 @@ func (r *reader) readHyperdex(root *yaml.Node) {
 			zeros++
 		}
 	}
-	switch complete := !HasErrors(r.findings); {
+	switch complete := !r.findings.HasErrors(); {
 	case stated && r.table.Count == 0 || zeros > 0 && zeros == len(links) && r.table.Count != 1:
-		r.add("E_ALLZERO", count.at, nil, "every value is 0: hyperdex-net did not complete", "check that every card is up and every QSFP cable is in, and run hyperdex-net again")
+		r.add(finding.RingAllZero, count.at, nil, "every value is 0: hyperdex-net did not complete", "check that every card is up and every QSFP cable is in, and run hyperdex-net again")
 		return
 	case complete && len(links) == 0 && r.table.Count != 1:
-		r.add("E_EMPTY", top["network"].at, nil, "there are no links", "check that every QSFP cable is in, and run hyperdex-net again")
+		r.add(finding.RingEmpty, top["network"].at, nil, "there are no links", "check that every QSFP cable is in, and run hyperdex-net again")
 	default:
 		if !r.checkUnknown() && complete {
 			r.checkCount(count.at)
@@ -110,7 +112,7 @@ func (r *reader) checkUnknown() (found bool) {
 		if !zero && id.Index == r.table.Count {
 			remedy = "ids start at 0, and none is 0 here: subtract 1 from each"
 		}
-		r.add("E_UNKNOWN", r.places[i], []string{id.String()}, fmt.Sprintf("there is no card %d among %d", id.Index, r.table.Count), remedy)
+		r.add(finding.RingUnknownCard, r.places[i], []string{id.String()}, fmt.Sprintf("there is no card %d among %d", id.Index, r.table.Count), remedy)
 		found = true
 	}
 	return found
@@ -126,7 +128,7 @@ func (r *reader) checkCount(at place) {
 	if r.table.byIndex() {
 		message += ", without " + theFirst(r.unmentioned(stated))
 	}
-	r.add("E_COUNT", at, nil, message, "check the cables of every card, and run hyperdex-net again")
+	r.add(finding.RingCount, at, nil, message, "check the cables of every card, and run hyperdex-net again")
 }
 
 // unmentioned is the cards below n that an index table does not mention.

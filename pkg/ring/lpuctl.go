@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hyperaccel/lpuctl/internal/nearest"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func (r *reader) readLpuctl(root *yaml.Node) {
@@ -31,7 +32,7 @@ func (r *reader) readLpuctl(root *yaml.Node) {
 			r.statements = append(r.statements, statement{from: a, to: b, at: at})
 		}
 	}
-	if len(r.table.IDs) == 0 && !HasErrors(r.findings) {
+	if len(r.table.IDs) == 0 && !r.findings.HasErrors() {
 		r.empty(place{line: root.Line})
 	}
 	r.checkLinks(false)
@@ -40,7 +41,7 @@ func (r *reader) readLpuctl(root *yaml.Node) {
 func (r *reader) checkHeader(m member, name, want string) {
 	switch {
 	case m.value == nil:
-		r.add("E_KEY", place{}, nil, fmt.Sprintf("%q is missing", name), fmt.Sprintf("add \"%s: %s\"", name, want))
+		r.add(finding.RingKey, place{}, nil, fmt.Sprintf("%q is missing", name), fmt.Sprintf("add \"%s: %s\"", name, want))
 	case m.value.Kind != yaml.ScalarNode || m.value.Value != want:
 		r.wrongType(m.value, m.at, want, "")
 	}
@@ -51,14 +52,14 @@ func (r *reader) unknownKey(m member, valid []string) {
 	if meant := nearest.Word(m.name, valid); meant != "" {
 		remedy = fmt.Sprintf("did you mean %q?", meant)
 	}
-	r.add("E_KEY", m.at, nil, fmt.Sprintf("unknown key %.40q", m.name), remedy)
+	r.add(finding.RingKey, m.at, nil, fmt.Sprintf("unknown key %.40q", m.name), remedy)
 }
 
 // readRing reads one ring. A card that stands in a ring already has no port left, so its cables are not looked
 // at any more.
 func (r *reader) readRing(m member) {
 	cards := r.list(m)
-	if len(cards) == 0 && !HasErrors(r.findings) {
+	if len(cards) == 0 && !r.findings.HasErrors() {
 		r.empty(m.at)
 		return
 	}
@@ -69,7 +70,7 @@ func (r *reader) readRing(m member) {
 		position, ok := r.lpuctlID(member{value: n, at: at}, "", at)
 		if ok && position < known {
 			id := r.table.IDs[position]
-			r.add("E_DEGREE", at, []string{id.String()}, fmt.Sprintf("%s stands in the rings again (first on line %d)", id, id.Line), "a card has two ports: list it once")
+			r.add(finding.RingDegree, at, []string{id.String()}, fmt.Sprintf("%s stands in the rings again (first on line %d)", id, id.Line), "a card has two ports: list it once")
 			ok = false
 		}
 		sound = sound && ok

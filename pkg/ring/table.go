@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // Format is the form a ring table is written in.
@@ -104,7 +106,8 @@ type Table struct {
 	IDs    []ID   // every card that it names, in order of first mention
 	Links  []Link // every cable once, in order of first mention
 
-	faulty bool // Parse found an error
+	file   string // it was read from
+	faulty bool   // Parse found an error
 }
 
 // Addresses is the PCI addresses that the table names, in ascending order: the cards that should be there,
@@ -148,14 +151,14 @@ func (t *Table) byIndex() bool {
 // among the findings makes the table unusable: it is then good for showing only, and [Bind] binds it to
 // nothing. The table is nil if the text cannot be read at all. Warnings about the rings are given only if
 // there is no error, which would be their cause.
-func Parse(data []byte) (*Table, []Finding) {
-	r := &reader{positions: map[cardKey]int{}}
+func Parse(file string, data []byte) (*Table, finding.List) {
+	r := &reader{report: report{file: file}, positions: map[cardKey]int{}, table: Table{file: file}}
 	root := r.document(data)
 	if root == nil {
 		return nil, r.done()
 	}
 	r.readTable(root)
-	r.table.faulty = HasErrors(r.findings)
+	r.table.faulty = r.findings.HasErrors()
 	if !r.table.faulty {
 		r.warn()
 	}
@@ -187,7 +190,7 @@ func (r *reader) readTable(root *yaml.Node) {
 	case root.ShortTag() == "!!null" || root.Kind == yaml.MappingNode && len(keys) == 0:
 		r.empty(place{line: root.Line})
 	default:
-		r.add("E_TYPE", place{line: root.Line}, nil, "this is not a ring table: it has neither \"network\" nor \"kind: RingTable\"",
+		r.add(finding.RingType, place{line: root.Line}, nil, "this is not a ring table: it has neither \"network\" nor \"kind: RingTable\"",
 			"give the network table of hyperdex-net, or one with apiVersion, kind and rings")
 	}
 }
@@ -212,7 +215,7 @@ func (r *reader) members(n *yaml.Node, at place, rename func(string) string, val
 		m := member{name: key.Value, value: n.Content[i+1], at: place{key.Line, at.pointer + "/" + escape(key.Value)}}
 		name := rename(key.Value)
 		if first, again := found[name]; again {
-			r.add("E_DUPKEY", m.at, nil, fmt.Sprintf("%.40q on line %d stands here again as %.40q", first.name, first.at.line, m.name), "keep one of them")
+			r.add(finding.RingDuplicateKey, m.at, nil, fmt.Sprintf("%.40q on line %d stands here again as %.40q", first.name, first.at.line, m.name), "keep one of them")
 			continue
 		}
 		found[name] = m
@@ -258,12 +261,12 @@ func (r *reader) wrongType(n *yaml.Node, at place, want, example string) {
 	case yaml.ScalarNode:
 		found = fmt.Sprintf("%.40q", n.Value)
 	}
-	r.add("E_TYPE", place{n.Line, at.pointer}, nil, fmt.Sprintf("this must be %s, not %s", want, found), "write "+cmp.Or(example, want))
+	r.add(finding.RingType, place{n.Line, at.pointer}, nil, fmt.Sprintf("this must be %s, not %s", want, found), "write "+cmp.Or(example, want))
 }
 
 // missing reports a member that has to be there.
 func (r *reader) missing(at place, name string) {
-	r.add("E_KEY", at, nil, fmt.Sprintf("%q is missing here", name), fmt.Sprintf("add %q", name))
+	r.add(finding.RingKey, at, nil, fmt.Sprintf("%q is missing here", name), fmt.Sprintf("add %q", name))
 }
 
 // maxIndex is as many functions as a PCI domain can have.

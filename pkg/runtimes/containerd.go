@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // home is where a containerd lives, and how it is run.
@@ -67,7 +69,7 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 	told := path.Base(socket) == "containerd.sock" && !c.same(socket, h.socket) && !c.same(socket, k3s().socket)
 	if told {
 		h.socket = socket
-		r.add(note("kubelet-socket", place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
+		r.add(found(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
 	}
 	socket, err := c.real(h.socket)
 	return err == nil && c.judge(ctx, r, h, socket, told)
@@ -116,7 +118,7 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 		r.add(silence)
 	}
 	if v.state == Unknown && !next.known() {
-		r.add(warning("version-unknown", place{}, v.unsure(differ), "run this as root while it runs: it tells its version itself"))
+		r.add(found(finding.VersionUnknown, place{}, v.unsure(differ), "run this as root while it runs: it tells its version itself"))
 	}
 	return true
 }
@@ -166,7 +168,7 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 	causes := v.causes()
 	for _, f := range causes {
 		if d != nil && d.state == On {
-			f = warning("restart-changes", place{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
+			f = found(finding.RestartChanges, place{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
 		}
 		r.add(f)
 	}
@@ -182,9 +184,9 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 	}
 	switch {
 	case v.state == On:
-		r.add(fault("restart-needed", v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.home.restart()))
+		r.add(found(finding.RestartNeeded, v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.home.restart()))
 	case len(causes) == 0:
-		r.add(fault("cdi-"+string(d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
+		r.add(found(finding.ID("cdi-"+d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
 			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how"))
 	}
 }
@@ -204,7 +206,7 @@ func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
 	}
 	c.checkDirs(r, at, fix)
 	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {
-		r.add(warning("restart-changes", at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))
+		r.add(found(finding.RestartChanges, at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))
 	}
 }
 

@@ -9,30 +9,30 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/nearest"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // causes are all the reasons for which CDI is not on after a restart.
-func (v *verdict) causes() []*discovery.Finding {
+func (v *verdict) causes() []*finding.Finding {
 	switch {
 	case v.failure != nil:
-		return []*discovery.Finding{v.failure}
+		return []*finding.Finding{v.failure}
 	case v.state == Unsupported:
-		return []*discovery.Finding{fault("cdi-unsupported", place{}, fmt.Sprintf("containerd %s knows no CDI: it starts containers without the device, and says nothing", v.release.text),
+		return []*finding.Finding{found(finding.CDIUnsupported, place{}, fmt.Sprintf("containerd %s knows no CDI: it starts containers without the device, and says nothing", v.release.text),
 			"install containerd 1.7 or later")}
 	}
-	var causes []*discovery.Finding
+	var causes []*finding.Finding
 	if s := v.criOff; s != nil {
-		causes = append(causes, fault("cri-disabled", s.place, criDisabled,
+		causes = append(causes, found(finding.CRIDisabled, s.place, criDisabled,
 			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.file.at().file, s.line, s.value, v.home.restart())))
 	}
 	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.home.restart(), v.dropIn()))
 	switch {
 	case v.state != Off:
 	case v.enable != nil && v.enable.value == false:
-		causes = append(causes, fault("cdi-off", v.enable.place, "CDI is off: enable_cdi = false stands here", turnOn))
+		causes = append(causes, found(finding.CDIOff, v.enable.place, "CDI is off: enable_cdi = false stands here", turnOn))
 	case v.enable == nil && !v.on:
-		causes = append(causes, fault("cdi-off", v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text), turnOn))
+		causes = append(causes, found(finding.CDIOff, v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text), turnOn))
 	}
 	return causes
 }
@@ -136,9 +136,9 @@ func (v *verdict) reportLost(r *Runtime) {
 		return
 	}
 	for _, s := range v.lost {
-		f := warning("setting-lost", s.place, fmt.Sprintf("%s = %v: %s", s.key, s.value, s.why), s.fix)
+		f := found(finding.SettingLost, s.place, fmt.Sprintf("%s = %v: %s", s.key, s.value, s.why), s.fix)
 		if s.replaced {
-			f.Severity = discovery.SeverityNote
+			f.Severity = finding.Note
 		}
 		r.add(f)
 	}
@@ -153,7 +153,7 @@ func (f *configFile) reportMisspelt(r *Runtime) {
 		for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
 			meant := nearest.Word(key, []string{keyEnable, keyDirs})
 			if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
-				r.add(warning("unknown-key", f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
+				r.add(found(finding.UnknownKey, f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func (v *verdict) reportMisplaced(r *Runtime, f *configFile) {
 		key := keys[len(keys)-1]
 		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains([]string{tableV1, tableV2, tableV3}, keys[1])
 		if !inPlace && (key == keyDirs || key == keyEnable && !v.always) {
-			r.add(warning("setting-lost", f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted([]string{"plugins", v.table}))))
+			r.add(found(finding.SettingLost, f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted([]string{"plugins", v.table}))))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // The tables that hold CRI's settings: of config version 1, of version 2, and of versions 3 and 4
@@ -34,7 +34,7 @@ type config struct {
 	main    string // path on the machine
 	missing bool   // there is no main file
 	files   []*configFile
-	failure *discovery.Finding // why containerd refuses it, or why we cannot read it (a warning)
+	failure *finding.Finding // why containerd refuses it, or why we cannot read it (a warning)
 }
 
 // configFile is one of the files, with what stands at its top.
@@ -81,8 +81,8 @@ func (m machine) loadConfig(h home, main string, r release) *config {
 }
 
 // refused is a fault for which containerd does not start.
-func refused(at place, message, remedy string) *discovery.Finding {
-	return fault("config-refused", at, "containerd does not start with this: "+message, remedy)
+func refused(at place, message, remedy string) *finding.Finding {
+	return found(finding.ConfigRefused, at, "containerd does not start with this: "+message, remedy)
 }
 
 // fail notes why a file could not be loaded. Only the main file may be missing.
@@ -96,7 +96,7 @@ func (c *config) fail(file imported, err error) {
 	case absent:
 		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "take it out of imports, or make the file")
 	default:
-		c.failure = warning("config-unreadable", at, "it cannot be read: "+reason(err), "run as root; make it a readable file")
+		c.failure = found(finding.ConfigUnreadable, at, "it cannot be read: "+reason(err), "run as root; make it a readable file")
 	}
 }
 

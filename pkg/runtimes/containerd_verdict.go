@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // merging is how a release line of containerd makes one config of several files.
@@ -62,7 +62,7 @@ type verdict struct {
 	enable, specDirs *setting // that decide; nil: built in
 	criOff           *setting // where CRI is disabled; its value is the name
 	lost             []setting
-	failure          *discovery.Finding
+	failure          *finding.Finding
 }
 
 // setting is one place in a config that sets something of CRI's.
@@ -94,7 +94,7 @@ func (c *config) judge(r release, told bool) *verdict {
 			v.settle()
 		}
 	}
-	if v.failure != nil && v.failure.Severity == discovery.SeverityError {
+	if v.failure != nil && v.failure.Severity == finding.Error {
 		v.state = Off
 	}
 	return v
@@ -157,7 +157,7 @@ func (v *verdict) wholeVersion() (version int64, by place) {
 }
 
 // refusal is why the release does not start with the config.
-func (v *verdict) refusal() *discovery.Finding {
+func (v *verdict) refusal() *finding.Finding {
 	var root, before int64
 	for _, f := range v.files {
 		root = cmp.Or(root, f.version)

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // daemon is what a running containerd says of itself.
@@ -30,12 +30,12 @@ type daemon struct {
 	release    release
 	state      State
 	dirs       []string
-	pid, pidns uint64             // its process, and that one's pid namespace; 0 before 1.7
-	trouble    *discovery.Finding // why the state is unknown, or CRI and with it CDI off
+	pid, pidns uint64           // its process, and that one's pid namespace; 0 before 1.7
+	trouble    *finding.Finding // why the state is unknown, or CRI and with it CDI off
 }
 
 // ask asks the containerd behind a socket, or says why there is no answer.
-func (h home) ask(ctx context.Context, socket string) (*daemon, *discovery.Finding) {
+func (h home) ask(ctx context.Context, socket string) (*daemon, *finding.Finding) {
 	if _, err := os.Stat(socket); err != nil { // the dialer would wait for it to appear
 		return nil, h.unheard(err)
 	}
@@ -62,7 +62,7 @@ func (h home) ask(ctx context.Context, socket string) (*daemon, *discovery.Findi
 }
 
 // interview asks who is there, and CRI for its config.
-func (h home) interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *discovery.Finding) {
+func (h home) interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *finding.Finding) {
 	version, err := versions.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})
 	if err != nil {
 		return nil, h.unheard(err)
@@ -77,26 +77,26 @@ func (h home) interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *d
 	case status.Code(err) == codes.Unimplemented:
 		d.state, d.trouble = Off, h.noCRI(ctx, inside)
 	case err != nil:
-		d.trouble = warning("cri-silent", place{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()), "ask again when it has started; else see "+h.log)
+		d.trouble = found(finding.CRISilent, place{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()), "ask again when it has started; else see "+h.log)
 	default:
 		if d.state, d.dirs = parseStatus(answer.GetInfo()["config"]); d.state == Unknown {
-			d.trouble = warning("cri-silent", place{}, "its CRI does not tell its config", "see containerd config dump")
+			d.trouble = found(finding.CRISilent, place{}, "its CRI does not tell its config", "see containerd config dump")
 		}
 	}
 	return d, nil
 }
 
 // noCRI tells CRI that is disabled, or without a plugin that is, from CRI that failed to start.
-func (h home) noCRI(ctx context.Context, inside introspection.IntrospectionClient) *discovery.Finding {
+func (h home) noCRI(ctx context.Context, inside introspection.IntrospectionClient) *finding.Finding {
 	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
 	if err == nil {
 		for _, p := range answer.GetPlugins() {
 			if p.GetInitErr() != nil && !strings.Contains(p.GetInitErr().GetMessage(), "no plugins registered for io.containerd.cri.") {
-				return fault("cri-failed", place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see "+h.log)
+				return found(finding.CRIFailed, place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see "+h.log)
 			}
 		}
 	}
-	return fault("cri-disabled", place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+h.restart())
+	return found(finding.CRIDisabled, place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+h.restart())
 }
 
 // parseStatus reads the config that CRI tells (containerd, internal/cri/config/config.go). Where enableCDI is not told,
@@ -126,21 +126,21 @@ func parseStatus(text string) (State, []string) {
 }
 
 // unheard says in words why there was no answer.
-func (h home) unheard(err error) *discovery.Finding {
+func (h home) unheard(err error) *finding.Finding {
 	start := "systemctl start " + h.unit
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return note("socket-missing", place{}, "it does not run: its socket is not there", start+", if it is meant to run")
+		return found(finding.SocketMissing, place{}, "it does not run: its socket is not there", start+", if it is meant to run")
 	case errors.Is(err, unix.ECONNREFUSED):
-		return warning("socket-refused", place{}, "it does not run: nobody listens on its socket", start)
+		return found(finding.SocketRefused, place{}, "it does not run: nobody listens on its socket", start)
 	case errors.Is(err, fs.ErrPermission):
-		return warning("socket-denied", place{}, "it was not asked: its socket may not be opened", "run as root to ask it")
+		return found(finding.SocketDenied, place{}, "it was not asked: its socket may not be opened", "run as root to ask it")
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN), strings.HasSuffix(err.Error(), ": timeout"),
 		status.Code(err) == codes.DeadlineExceeded:
-		return warning("socket-mute", place{}, "what listens on its socket does not answer", "see what hangs: "+h.log)
+		return found(finding.SocketNoAnswer, place{}, "what listens on its socket does not answer", "see what hangs: "+h.log)
 	case status.Code(err) == codes.Unimplemented:
-		return warning("socket-foreign", place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
+		return found(finding.SocketForeign, place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
 	}
-	return warning("socket-foreign", place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", reason(err)), "see who listens there: ss -xlp")
+	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", reason(err)), "see who listens there: ss -xlp")
 }

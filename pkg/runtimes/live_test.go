@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // fakeContainerd answers on a real socket what a containerd was measured to answer.
@@ -165,8 +165,8 @@ func TestLive(t *testing.T) {
 // findings are the ids of what is more than a note.
 func findings(r *Runtime) (ids []string) {
 	for _, f := range r.Findings {
-		if f.Severity != discovery.SeverityNote {
-			ids = append(ids, f.ID)
+		if f.Severity != finding.Note {
+			ids = append(ids, string(f.ID))
 		}
 	}
 	return ids
@@ -197,7 +197,7 @@ func TestSilentSockets(t *testing.T) {
 			l.SetUnlinkOnClose(false)
 			_ = l.Close()
 		}, "socket-refused"},
-		"mute":   {func(t *testing.T, root string) { accept(t, root, func(net.Conn) {}) }, "socket-mute"},
+		"mute":   {func(t *testing.T, root string) { accept(t, root, func(net.Conn) {}) }, "socket-no-answer"},
 		"hangup": {func(t *testing.T, root string) { accept(t, root, func(c net.Conn) { _ = c.Close() }) }, "socket-foreign"},
 		"junk": {func(t *testing.T, root string) {
 			accept(t, root, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n\x1b[2J")) })
@@ -230,7 +230,7 @@ func TestSilentSockets(t *testing.T) {
 				}
 				t.Cleanup(func() { _ = c.Close() })
 			}
-		}, "socket-mute"},
+		}, "socket-no-answer"},
 		"no socket": {func(t *testing.T, root string) { writeFile(t, root, containerdSocket, "") }, "socket-refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,8 +246,8 @@ func TestSilentSockets(t *testing.T) {
 			if r.CDI != Off || r.Source != Files || r.SpecDirs == nil {
 				t.Errorf("got %s by %s, want off by files", r.CDI, r.Source)
 			}
-			i := slices.IndexFunc(r.Findings, func(f discovery.Finding) bool { return strings.HasPrefix(f.ID, "socket-") })
-			if i < 0 || r.Findings[i].ID != test.want || strings.Contains(r.Findings[i].Message, "\x1b") {
+			i := slices.IndexFunc(r.Findings, func(f finding.Finding) bool { return strings.HasPrefix(string(f.ID), "socket-") })
+			if i < 0 || r.Findings[i].ID != finding.ID(test.want) || strings.Contains(r.Findings[i].Message, "\x1b") {
 				t.Errorf("want %s\n%s", test.want, describe(root, r))
 			}
 		})

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // toolkit is a runtime that has CDI whenever it is new enough, and whose TOML files say where it looks.
@@ -72,7 +74,7 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 	switch {
 	case !r.supports(p, differ, k.since):
 	case err != nil:
-		r.add(warning("config-unreadable", at, reason(err), "correct it; make it readable"))
+		r.add(found(finding.ConfigUnreadable, at, reason(err), "correct it; make it readable"))
 	default:
 		r.CDI = On
 		if !stated {
@@ -98,11 +100,11 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 func (r *Runtime) supports(p program, differ string, since []int) bool {
 	switch {
 	case !p.release.known():
-		r.add(warning("version-unknown", place{}, "its version is not known"+differ, "ask it: "+cmp.Or(p.path, r.Name)+" --version"))
+		r.add(found(finding.VersionUnknown, place{}, "its version is not known"+differ, "ask it: "+cmp.Or(p.path, r.Name)+" --version"))
 		return false
 	case p.release.before(since...):
 		r.CDI = Unsupported
-		r.add(fault("cdi-unsupported", place{}, fmt.Sprintf("%s %s knows no CDI", r.Name, r.Version), fmt.Sprintf("install %d.%d or later", since[0], since[1])))
+		r.add(found(finding.CDIUnsupported, place{}, fmt.Sprintf("%s %s knows no CDI", r.Name, r.Version), fmt.Sprintf("install %d.%d or later", since[0], since[1])))
 		return false
 	}
 	return true
@@ -158,10 +160,10 @@ func (c *checker) docker(_ context.Context, r *Runtime) bool {
 	decides := set.cdi
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		r.add(warning("config-unreadable", decides, reason(err), "run as root"))
+		r.add(found(finding.ConfigUnreadable, decides, reason(err), "run as root"))
 	case err != nil:
 		r.CDI = Off
-		r.add(fault("config-refused", decides, "Docker does not start with this: "+reason(err), "correct it"))
+		r.add(found(finding.ConfigRefused, decides, "Docker does not start with this: "+reason(err), "correct it"))
 	case r.supports(p, differ, []int{25, 0}):
 		decides = r.dockerState(set, p.release)
 	}
@@ -194,7 +196,7 @@ func (r *Runtime) dockerState(set *daemonJSON, docker release) place {
 	case set.features.line > 0:
 		fix = fmt.Sprintf("on line %d add to features: \"cdi\": true", set.features.line)
 	}
-	r.add(fault("cdi-off", at, "CDI is off: "+why, "in "+at.file+" "+fix+"; then systemctl restart docker"))
+	r.add(found(finding.CDIOff, at, "CDI is off: "+why, "in "+at.file+" "+fix+"; then systemctl restart docker"))
 	return at
 }
 

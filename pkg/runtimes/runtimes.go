@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // State is what a runtime does with CDI devices.
@@ -34,22 +34,19 @@ const (
 	Default Source = "default"
 )
 
-// SourceID is the id of the one finding of each runtime that says who answered, and where that is written.
-const SourceID = "cdi-source"
-
 // DefaultTimeout is how long a runtime has to answer; a healthy one takes milliseconds.
 const DefaultTimeout = 3 * time.Second
 
 // Runtime is one container runtime of a machine, and what becomes of a CDI device that it is asked for.
 type Runtime struct {
-	Name          string              `json:"name"`
-	Version       string              `json:"version,omitempty"`
-	CDI           State               `json:"cdi"`
-	SpecDirs      []string            `json:"specDirs"`                // where it looks for specs, the highest priority last
-	MaxCDIVersion string              `json:"maxCdiVersion,omitempty"` // the highest cdiVersion it loads
-	Source        Source              `json:"source"`
-	AfterRestart  State               `json:"afterRestart"` // what its files say, which a restart brings into force
-	Findings      []discovery.Finding `json:"findings"`
+	Name          string       `json:"name"`
+	Version       string       `json:"version,omitempty"`
+	CDI           State        `json:"cdi"`
+	SpecDirs      []string     `json:"specDirs"`                // where it looks for specs, the highest priority last
+	MaxCDIVersion string       `json:"maxCdiVersion,omitempty"` // the highest cdiVersion it loads
+	Source        Source       `json:"source"`
+	AfterRestart  State        `json:"afterRestart"` // what its files say, which a restart brings into force
+	Findings      finding.List `json:"findings"`
 }
 
 // Options say where to look, and what for.
@@ -104,13 +101,13 @@ func within(ctx context.Context, limit time.Duration, name string, probe func(co
 		return r
 	case <-late.Done():
 		unread := newRuntime(name)
-		unread.add(warning("no-answer", place{}, fmt.Sprintf("its files cannot be read within %v", limit), "look for a file system that hangs (dmesg, mount)"))
+		unread.add(found(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), "look for a file system that hangs (dmesg, mount)"))
 		return unread
 	}
 }
 
 func newRuntime(name string) *Runtime {
-	return &Runtime{Name: name, CDI: Unknown, AfterRestart: Unknown, Source: Default, SpecDirs: []string{}, Findings: []discovery.Finding{}}
+	return &Runtime{Name: name, CDI: Unknown, AfterRestart: Unknown, Source: Default, SpecDirs: []string{}, Findings: finding.List{}}
 }
 
 // place is where something is written: a file, and a line if one can be told. The zero value is nowhere.
@@ -126,23 +123,13 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d", p.file, p.line)
 }
 
-func fault(id string, at place, message, remedy string) *discovery.Finding {
-	return &discovery.Finding{Severity: discovery.SeverityError, ID: id, File: at.file, Line: at.line, Message: message, Remedy: remedy}
+// found is a finding about a runtime that [Runtime.add] will name.
+func found(id finding.ID, at place, message, remedy string) *finding.Finding {
+	f := finding.New(id, "", message, remedy)
+	return f.At(at.file, at.line)
 }
 
-func warning(id string, at place, message, remedy string) *discovery.Finding {
-	f := fault(id, at, message, remedy)
-	f.Severity = discovery.SeverityWarning
-	return f
-}
-
-func note(id string, at place, message, remedy string) *discovery.Finding {
-	f := fault(id, at, message, remedy)
-	f.Severity = discovery.SeverityNote
-	return f
-}
-
-func (r *Runtime) add(f *discovery.Finding) {
+func (r *Runtime) add(f *finding.Finding) {
 	f.Subject = r.Name
 	r.Findings = append(r.Findings, *f)
 }
@@ -153,7 +140,7 @@ func (r *Runtime) settle(s Source, at place, message string, afterRestart State)
 	if afterRestart == Unsupported {
 		r.AfterRestart = Off
 	}
-	r.add(note(SourceID, at, message, "none is needed"))
+	r.add(found(finding.CDISource, at, message, ""))
 }
 
 // checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
@@ -175,7 +162,7 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 	if i := len(dirs) - 1; i >= 0 && path.IsAbs(dirs[i]) {
 		fix += "; or lpuctl cdi refresh --spec-dir " + dirs[i]
 	}
-	r.add(fault("spec-dir-not-read", at, message, fix))
+	r.add(found(finding.SpecDirNotRead, at, message, fix))
 }
 
 // readsOurs tells whether lpuctl's directory is among some.

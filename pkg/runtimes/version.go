@@ -18,9 +18,14 @@ type release struct {
 	text   string
 }
 
+var (
+	releaseForm   = regexp.MustCompile(`^(?:[0-9]+:)?v?(([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?[0-9A-Za-z.+~_-]{0,60})$`)
+	linkedVersion = regexp.MustCompile(`ersion\.Version=['"]?([^'"\s]+)`)
+)
+
 // parseRelease reads v2.2.9, 1.6.20~ds1-1+deb12u1 and 5:28.2.2-1~debian alike.
 func parseRelease(text string) release {
-	m := regexp.MustCompile(`^(?:[0-9]+:)?v?(([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?[0-9A-Za-z.+~_-]{0,60})$`).FindStringSubmatch(text)
+	m := releaseForm.FindStringSubmatch(text)
 	if m == nil {
 		return release{}
 	}
@@ -121,7 +126,7 @@ func linked(settings []debug.BuildSetting) release {
 	if i < 0 {
 		return release{}
 	}
-	m := regexp.MustCompile(`ersion\.Version=['"]?([^'"\s]+)`).FindStringSubmatch(settings[i].Value)
+	m := linkedVersion.FindStringSubmatch(settings[i].Value)
 	if m == nil {
 		return release{}
 	}

@@ -1,0 +1,46 @@
+package finding
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// TestTable holds what every row has to have, and that none is there twice.
+func TestTable(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
+	seen := map[ID]bool{}
+	for _, r := range Rules() {
+		if seen[r.ID] || !form.MatchString(string(r.ID)) || r.Meaning == "" || r.Remedy == "" {
+			t.Errorf("bad row %+v", r)
+		}
+		if !slices.Contains([]Severity{Error, Warning, Note}, r.Severity) || !slices.Contains(Areas(), r.Area) {
+			t.Errorf("bad severity or area in %+v", r)
+		}
+		seen[r.ID] = true
+	}
+}
+
+// TestListGrowsIntoNewMemory: a copy of a list that somebody else goes on adding to is never written to.
+func TestListGrowsIntoNewMemory(t *testing.T) {
+	var list List
+	list.Add(Gone, "lpu0", "it is gone", "")
+	list.Add(Gone, "lpu0", "it is gone", "")
+	list.Add(Gone, "lpu0", "it is gone", "")
+	left := list
+	left.Add(Offline, "left", "x", "")
+	list.Add(NoNode, "list", "x", "")
+	if left[3].Subject != "left" || list[3].Subject != "list" {
+		t.Errorf("one list wrote into the other: %v, %v", left[3], list[3])
+	}
+}
+
+func TestNewTakesWhatTheTableSays(t *testing.T) {
+	f := New(SpecMode, "spec.json", "only some users may read it", "")
+	if f.Severity != Warning || f.Remedy != RuleOf(SpecMode).Remedy {
+		t.Errorf("got %+v", f)
+	}
+	if got, want := f.At("/etc/cdi/spec.json", 3).String(), "warning: spec.json: /etc/cdi/spec.json:3: only some users may read it [spec-mode]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

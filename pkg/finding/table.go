@@ -1,0 +1,331 @@
+package finding
+
+import "slices"
+
+// Rule is one row of the table: what a finding of an id means, and what to do about it in general. A finding may
+// have a remedy of its own, with names and paths.
+type Rule struct {
+	ID       ID
+	Severity Severity
+	Area     Area
+	Meaning  string
+	Remedy   string
+}
+
+// Area says what a finding is about.
+type Area string
+
+// The areas, in the order of docs/findings.md.
+const (
+	LPU     Area = "LPUs"
+	Machine Area = "The machine"
+	Ring    Area = "Ring tables"
+	Spec    Area = "CDI specs"
+	Runtime Area = "Container runtimes"
+	Config  Area = "The config file"
+)
+
+// Areas are all areas, in the order of docs/findings.md.
+func Areas() []Area { return []Area{LPU, Machine, Ring, Spec, Runtime, Config} }
+
+// Findings about one LPU. They are its reasons in the inventory.
+const (
+	Absent              ID = "absent"
+	AmbiguousModel      ID = "ambiguous-model"
+	BadNode             ID = "bad-node"
+	DeadBus             ID = "dead-bus"
+	Gone                ID = "gone"
+	NoDriver            ID = "no-driver"
+	NoNode              ID = "no-node"
+	NodeMismatch        ID = "node-mismatch"
+	NodeMissing         ID = "node-missing" // of a spec too
+	NotInSpec           ID = "not-in-spec"
+	NotReady            ID = "not-ready"
+	Offline             ID = "offline"
+	PassedThrough       ID = "passed-through"
+	ReadStalled         ID = "read-stalled"
+	Recovering          ID = "recovering"
+	RecoveryShell       ID = "recovery-shell"
+	SharedNode          ID = "shared-node"
+	UnreadableAttribute ID = "unreadable-attribute"
+	WrongDriver         ID = "wrong-driver"
+)
+
+// Findings about the machine as a whole.
+const (
+	CardWithoutLPU     ID = "card-without-lpu"
+	MountStalled       ID = "mount-stalled"
+	OddPCIEntry        ID = "odd-pci-entry"
+	UnreadableClass    ID = "unreadable-class"
+	UnreadableFunction ID = "unreadable-function"
+	UsersHidden        ID = "users-hidden"
+)
+
+// Findings about a ring table.
+const (
+	RingAbsentCard   ID = "ring-absent-card"
+	RingAllZero      ID = "ring-all-zero"
+	RingChain        ID = "ring-chain"
+	RingConflict     ID = "ring-conflict"
+	RingCount        ID = "ring-count"
+	RingDegree       ID = "ring-degree"
+	RingDuplicateKey ID = "ring-duplicate-key"
+	RingEmpty        ID = "ring-empty"
+	RingIsolated     ID = "ring-isolated"
+	RingKey          ID = "ring-key"
+	RingLinkTwice    ID = "ring-link-twice"
+	RingOneSided     ID = "ring-one-sided"
+	RingOrder        ID = "ring-order"
+	RingSelfLink     ID = "ring-self-link"
+	RingSeveral      ID = "ring-several"
+	RingSyntax       ID = "ring-syntax"
+	RingTooLarge     ID = "ring-too-large"
+	RingTrailing     ID = "ring-trailing"
+	RingType         ID = "ring-type"
+	RingUnknownCard  ID = "ring-unknown-card"
+	RingUnreadable   ID = "ring-unreadable"
+	RingUnsafe       ID = "ring-unsafe"
+)
+
+// Findings about a CDI spec, one that is made or one that is validated.
+const (
+	DeviceUnknown  ID = "device-unknown"
+	DuplicateEnv   ID = "duplicate-env"
+	DuplicateNode  ID = "duplicate-node"
+	EnvCollision   ID = "env-collision"
+	ForeignSpec    ID = "foreign-spec"
+	HookMissing    ID = "hook-missing"
+	HookTimeout    ID = "hook-timeout"
+	ImageEnv       ID = "image-env"
+	LeftOut        ID = "left-out"
+	MountLeftOut   ID = "mount-left-out"
+	MountMissing   ID = "mount-missing"
+	NoSpec         ID = "no-spec"
+	NodeNotDevice  ID = "node-not-device"
+	NodeNumbers    ID = "node-numbers"
+	NodeWrong      ID = "node-wrong"
+	OneLetterName  ID = "one-letter-name"
+	OtherFile      ID = "other-file"
+	RelativePath   ID = "relative-path"
+	Shadowed       ID = "shadowed"
+	SpecConflict   ID = "conflict"
+	SpecCrashes    ID = "spec-crashes"
+	SpecHangs      ID = "spec-hangs"
+	SpecMode       ID = "spec-mode"
+	SpecRefused    ID = "spec-refused"
+	SpecSecond     ID = "spec-second-document"
+	SpecSyntax     ID = "spec-syntax"
+	SpecUnknownKey ID = "spec-unknown-key"
+	SpecUnreadable ID = "spec-unreadable"
+	SpecVersion    ID = "spec-version"
+	SpecYML        ID = "spec-yml"
+	StaleDevice    ID = "stale-device"
+	Target         ID = "target"
+)
+
+// Findings about a container runtime.
+const (
+	CDIOff           ID = "cdi-off"
+	CDISource        ID = "cdi-source" // the one finding of each runtime that says who answered, and where that is written
+	CDIUnsupported   ID = "cdi-unsupported"
+	ConfigRefused    ID = "config-refused"
+	ConfigUnreadable ID = "config-unreadable"
+	CRIDisabled      ID = "cri-disabled"
+	CRIFailed        ID = "cri-failed"
+	CRISilent        ID = "cri-silent"
+	KubeletSocket    ID = "kubelet-socket"
+	NoAnswer         ID = "no-answer"
+	RestartChanges   ID = "restart-changes"
+	RestartNeeded    ID = "restart-needed"
+	SettingLost      ID = "setting-lost"
+	SocketDenied     ID = "socket-denied"
+	SocketForeign    ID = "socket-foreign"
+	SocketMissing    ID = "socket-missing"
+	SocketNoAnswer   ID = "socket-no-answer"
+	SocketRefused    ID = "socket-refused"
+	SpecDirNotRead   ID = "spec-dir-not-read"
+	UnknownKey       ID = "unknown-key"
+	VersionUnknown   ID = "version-unknown"
+)
+
+// BadConfig is the finding about lpuctl's own config file.
+const BadConfig ID = "bad-config"
+
+const (
+	ringWriteAgain = "check the QSFP cables, then run hyperdex-net again"
+	ringCorrect    = "correct the table at the line that is named"
+	specRefresh    = "lpuctl cdi refresh"
+)
+
+// table is sorted by area, then by id.
+var table = [...]Rule{ //nolint:gochecknoglobals // never changed; Go has no constant arrays
+	{Absent, Error, LPU, "The ring table names a card that is not in the machine. It keeps its index.",
+		"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)"},
+	{AmbiguousModel, Error, LPU, "Two models of the same rank match the card.",
+		"make the match of one of them narrower, or disable one, in the config file"},
+	{BadNode, Error, LPU, "The kernel's description of the device node cannot be used.",
+		"reload the driver; check the model's node rules (lpuctl config show)"},
+	{DeadBus, Error, LPU, "The card does not answer on the PCI bus: its configuration space reads all ones.",
+		"reset the slot or power-cycle the server; if it stays so, reseat or replace the card"},
+	{Gone, Error, LPU, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
+	{NoDriver, Error, LPU, "No driver is bound to the card.", "load the driver, or bind it to the card"},
+	{NoNode, Error, LPU, "The driver made no device node, or the model does not say where the node is.",
+		"see dmesg for the driver's complaint; reload the driver"},
+	{NodeMismatch, Error, LPU, "The file in /dev is another device than the LPU's.", "reload the driver, so that its node is made again"},
+	{NodeMissing, Error, LPU, "The device node is not in /dev.",
+		"reload the driver, so that its node is made again; in a container, the node has to be handed in"},
+	{NotInSpec, Error, LPU, "The CDI spec in place does not define the LPU, so that it is not handed out.",
+		"see the log of lpuctl serve; lpuctl cdi validate"},
+	{NotReady, Error, LPU, "The card's management side does not answer.",
+		"check that xclmgmt is loaded and bound to the card's management function"},
+	{Offline, Error, LPU, "The driver holds the card offline.",
+		"wait for the reset to end; if it stays so, reset the card, or power-cycle the server"},
+	{PassedThrough, Error, LPU, "The card is given to a virtual machine (driver vfio-pci).", "unbind it from vfio-pci to take it back"},
+	{ReadStalled, Error, LPU, "Reading the card was given up on: its state is unknown.",
+		"the card or its driver hangs: see dmesg, then reset the card or the server"},
+	{Recovering, Warning, LPU, "The card answers again, and has to stay well for a moment before it counts as healthy.",
+		"wait, or see dmesg if it comes back"},
+	{RecoveryShell, Error, LPU, "The card runs its factory image and not the LPU shell.",
+		"flash the LPU shell, then power-cycle the server"},
+	{SharedNode, Error, LPU, "Two LPUs claim one device node.", "reload the driver; if it stays so, report it to the maker of the driver"},
+	{UnreadableAttribute, Warning, LPU, "An attribute of the card is there and cannot be read.",
+		"what this attribute says is left out; see dmesg for the device"},
+	{WrongDriver, Error, LPU, "Another driver than the model's is bound to the card.", "unbind that driver and bind the model's"},
+
+	{CardWithoutLPU, Warning, Machine, "A card shows its management function only, and no LPU.",
+		"the card runs its factory (golden) image or another shell: flash the LPU shell and power-cycle the server"},
+	{MountStalled, Warning, Machine, "A path that containers need does not answer.",
+		"check the file systems they lie on, a network file system above all"},
+	{OddPCIEntry, Warning, Machine, "The list of PCI devices has an entry that the kernel does not make.",
+		"check what is mounted at sys/bus/pci/devices"},
+	{UnreadableClass, Error, Machine, "A class of devices cannot be listed: its LPUs are not seen.",
+		"LPUs of this class are not seen until it can be read: check that sysfs is mounted whole"},
+	{UnreadableFunction, Warning, Machine, "The ids of a PCI function cannot be read, so that it may be an LPU or not.",
+		"see the kernel log for the device (dmesg)"},
+	{UsersHidden, Note, Machine, "This user may not see the open files of some processes.", "run as root to see every user of an LPU"},
+
+	{RingAbsentCard, Warning, Ring, "The table names a card that is not there. Its cables are dead.",
+		"bring the card up, or write the table again without it"},
+	{RingAllZero, Error, Ring, "Every value is 0: the tool that wrote the table did not complete.",
+		"check that every card is up and every QSFP cable is in, and run hyperdex-net again"},
+	{RingChain, Warning, Ring, "A ring lacks one cable. Sets of neighbours work meanwhile.", "check the cable that is named"},
+	{RingConflict, Error, Ring, "Two cards are in one place, or one card has two ids.", ringCorrect},
+	{RingCount, Error, Ring, "The number of cards is not the one that is stated or present.",
+		"bring up every card and run hyperdex-net again, or key the table by PCI address"},
+	{RingDegree, Error, Ring, "A card has more than two neighbours.", "remove the links that are not cables"},
+	{RingDuplicateKey, Error, Ring, "A key is there twice in one object.", "keep one of them"},
+	{RingEmpty, Error, Ring, "The table names no cables.", ringWriteAgain},
+	{RingIsolated, Warning, Ring, "A card is in no link. It can be used by itself.", "check its cables; it can be used by itself"},
+	{RingKey, Error, Ring, "A key is unknown, or missing.", ringCorrect},
+	{RingLinkTwice, Error, Ring, "A link is there twice.", "remove it"},
+	{RingOneSided, Error, Ring, "One cable is stated from one end only, others from both.",
+		"state every cable once, or every cable from both ends"},
+	{RingOrder, Warning, Ring, "The order of the ring is not the order of the PCI addresses.",
+		"nothing is wrong, but in a container the cards are numbered by address: give jobs a table of their own"},
+	{RingSelfLink, Error, Ring, "A link leads from a card to itself.",
+		"remove it; look for a loop-back plug or a cable with both ends in one card"},
+	{RingSeveral, Warning, Ring, "The table has several rings.", "nothing, if the cards are meant to be cabled so"},
+	{RingSyntax, Error, Ring, "The file is not JSON or YAML, or is nested too deeply.", "correct the syntax there or just above"},
+	{RingTooLarge, Error, Ring, "The file is too large to be a ring table.", "give the ring table, not another file"},
+	{RingTrailing, Error, Ring, "Something follows the table, such as a second document.", "keep one table in the file"},
+	{RingType, Error, Ring, "A value is of the wrong kind, or the file is no ring table.", ringCorrect},
+	{RingUnknownCard, Error, Ring, "No card has an id that the table names.",
+		"correct it, or write the table again for this machine with hyperdex-net"},
+	{RingUnreadable, Error, Ring, "The file cannot be read.", "make it readable, or remove it: without a table neighbours are not known"},
+	{RingUnsafe, Error, Ring, "Others than root or this user could have written the file.",
+		"after a look at what it says, chown root and chmod go-w it; or lpuctl ring install FILE"},
+
+	{SpecConflict, Error, Spec, "Two files in one directory define the same device: runtimes hand out neither.",
+		"remove one of the two files"},
+	{DeviceUnknown, Error, Spec, "No spec file defines a device that was asked for.", "lpuctl cdi list shows every name"},
+	{DuplicateEnv, Warning, Spec, "A variable is set twice: the last silently wins.", "keep one of them"},
+	{DuplicateNode, Warning, Spec, "A node is there twice: the last silently wins.", "keep one of them"},
+	{EnvCollision, Warning, Spec,
+		"Two devices set a variable differently: a container with both gets the last value. A note where another device covers both.",
+		"leave the variable out of devices that are meant to be combined, or define a device that covers both"},
+	{ForeignSpec, Note, Spec, "A spec of another kind is refused by the CDI library.", "ask whoever wrote the file"},
+	{HookMissing, Error, Spec, "A hook's program is missing or cannot be run: the container does not start.",
+		"install the program, or remove the hook"},
+	{HookTimeout, Error, Spec, "A hook has a timeout of 0 or less, which low-level runtimes refuse.", "leave it out, or write seconds"},
+	{ImageEnv, Warning, Spec, "PATH or LD_LIBRARY_PATH replaces what the image says.",
+		"leave it to the image; mount libraries where the loader looks"},
+	{LeftOut, Warning, Spec, "An LPU is not in the spec, because no device node is known to be its own.", "see lpuctl describe LPU"},
+	{MountLeftOut, Note, Spec, "Containers do not get a mount, because this host does not have the path.",
+		"install what provides it, or use --unchecked-mounts if the host cannot be seen from here"},
+	{MountMissing, Error, Spec, "A path that is mounted is missing: the container does not start.",
+		"install what provides it, or lpuctl cdi refresh"},
+	{NoSpec, Error, Spec, "No file defines devices of our kind: runtimes resolve none.", specRefresh},
+	{NodeNotDevice, Error, Spec, "A node of the spec is no device node.", "lpuctl cdi refresh; see what made it"},
+	{NodeNumbers, Error, Spec, "The spec states other device numbers than the node has.",
+		"leave major and minor out: runtimes look them up"},
+	{NodeWrong, Error, Spec, "A device of the spec has another node than its LPU has now.", specRefresh},
+	{OneLetterName, Error, Spec, "Runtimes with a CDI library up to 1.1.0 crash on a kind with a name of one letter.",
+		"give vendor and class two letters or more"},
+	{OtherFile, Warning, Spec, "Another file defines devices of our kind. lpuctl cdi refresh does not renew it.",
+		"remove it if it is a leftover"},
+	{RelativePath, Error, Spec, "A path is not absolute: the container does not start.", "write it from / on"},
+	{Shadowed, Warning, Spec, "A file in a directory of lower priority defines the same device and is not used for it.",
+		"remove the file that is not used, if it is a leftover"},
+	{SpecCrashes, Error, Spec,
+		"An empty item in a list of nodes, mounts or hooks: every runtime that reads the directory crashes (CDI library up to 1.1.1).",
+		"remove the item, or the file"},
+	{SpecHangs, Error, Spec, "A FIFO has the name of a spec: runtimes that read the directory wait for ever.", "remove it"},
+	{SpecMode, Warning, Spec, "Only some users may read the file: podman and Docker without root do not find its devices.",
+		"chmod 0644 FILE"},
+	{SpecRefused, Error, Spec, "The CDI library refuses the whole file.", "correct it: runtimes refuse the whole file"},
+	{SpecSecond, Warning, Spec, "A second YAML document follows, which runtimes do not read.", "keep one document in the file"},
+	{SpecSyntax, Error, Spec,
+		"The file is not YAML or JSON, a value has the wrong type, or a key is there twice: runtimes refuse the whole file.",
+		"correct it"},
+	{SpecUnknownKey, Error, Spec, "The CDI specification has no such key (case counts): runtimes refuse the whole file.", "remove the key"},
+	{SpecUnreadable, Error, Spec, "The file cannot be read.", "make it a readable file, or remove it"},
+	{SpecVersion, Error, Spec, "cdiVersion is unknown, or lower than something in the file needs: runtimes refuse the whole file.",
+		"write the version that is named"},
+	{SpecYML, Note, Spec, "Runtimes read .json and .yaml files only.", "rename it to .yaml if it is meant to be read"},
+	{StaleDevice, Warning, Spec, "A spec made now would not have some of the devices.",
+		"lpuctl cdi refresh; lpuctl list says how the LPUs are"},
+	{Target, Error, Spec, "A release named by --target does not load the spec.", "use a newer release, or a lower cdiVersion"},
+
+	{CDIOff, Error, Runtime, "CDI is off: containers start without the device, or not at all.", "turn it on as the finding says"},
+	{CDISource, Note, Runtime, "Says who answered, and in which file it is written.", "none is needed"},
+	{CDIUnsupported, Error, Runtime, "The release is too old to know CDI.", "install a newer release"},
+	{ConfigRefused, Error, Runtime, "The runtime does not start with its config file.", "correct it"},
+	{ConfigUnreadable, Warning, Runtime, "A config file cannot be read.", "run as root; make it a readable file"},
+	{CRIDisabled, Error, Runtime, "containerd's CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it.",
+		"remove it from disabled_plugins, and restart containerd"},
+	{CRIFailed, Error, Runtime, "containerd's CRI did not start.", "see the log of containerd"},
+	{CRISilent, Warning, Runtime, "containerd's CRI does not answer, or does not tell its config.",
+		"ask again when it has started; else see its log"},
+	{KubeletSocket, Note, Runtime, "The kubelet uses a containerd at another socket than the usual one. That one is checked.",
+		"none is needed"},
+	{NoAnswer, Warning, Runtime, "The runtime's files cannot be read in time.", "look for a file system that hangs (dmesg, mount)"},
+	{RestartChanges, Warning, Runtime, "It works now, but not after a restart.", "correct the config file as the finding says"},
+	{RestartNeeded, Error, Runtime, "The config file turns CDI on, and the running daemon has not read it yet.", "restart the daemon"},
+	{SettingLost, Warning, Runtime, "A setting has no effect. It is a note where a later setting replaces it.",
+		"move or remove it as the finding says"},
+	{SocketDenied, Warning, Runtime, "The socket may not be opened by this user.", "run as root to ask it"},
+	{SocketForeign, Warning, Runtime, "What answers on the socket is not containerd.", "see who listens there: ss -xlp"},
+	{SocketMissing, Note, Runtime, "The daemon does not run: its socket is not there.", "start it, if it is meant to run"},
+	{SocketNoAnswer, Warning, Runtime, "What listens on the socket does not answer.", "see the daemon's log for what hangs"},
+	{SocketRefused, Warning, Runtime, "The daemon does not run: nobody listens on its socket.", "start it"},
+	{SpecDirNotRead, Error, Runtime, "The runtime does not read the directory that lpuctl writes to.",
+		"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
+	{UnknownKey, Warning, Runtime, "A key looks like a misspelt CDI setting.", "write the key that is named"},
+	{VersionUnknown, Warning, Runtime, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
+
+	{BadConfig, Error, Config, "A key is unknown or there twice, or a value has the wrong type or meaning.",
+		"correct it; lpuctl config show prints every key"},
+}
+
+// Rules is the whole table, area by area.
+func Rules() []Rule { return slices.Clone(table[:]) }
+
+// RuleOf is the row of an id. An id that the table does not have is an error without a meaning; a test holds that there is none.
+func RuleOf(id ID) Rule {
+	for _, r := range table {
+		if r.ID == id {
+			return r
+		}
+	}
+	return Rule{ID: id, Severity: Error}
+}
