@@ -68,5 +68,5 @@ func (a *app) locateSpec() (cdi.File, error) {
 	if err := a.loadConfig(); err != nil {
 		return cdi.File{}, err
 	}
-	return cdi.Locate(a.root, a.config.CDI.SpecDir, a.config.CDI.Kind)
+	return cdi.Locate(string(a.root), a.config.CDI.SpecDir, a.config.CDI.Kind)
 }

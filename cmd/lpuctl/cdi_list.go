@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -37,7 +36,7 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
-			devices, findings, err := cdi.Resolve(ctx, a.root, a.specDirs(), a.config.CDI.Kind)
+			devices, findings, err := cdi.Resolve(ctx, string(a.root), a.specDirs(), a.config.CDI.Kind)
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
 				return &exitError{code: exitFailed, err: err, hint: "lpuctl cdi validate names the file"}
 			}
@@ -57,7 +56,7 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 func (a *app) specDirs() []string {
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
 	real := func(dir string) string { // /var/run is a link on most machines
-		path, _ := securejoin.SecureJoin(a.root, dir)
+		path, _ := a.root.Resolve(dir)
 		return path
 	}
 	own := a.config.CDI.SpecDir

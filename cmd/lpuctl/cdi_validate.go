@@ -53,7 +53,7 @@ The exit code is 3 if there is an error or a warning.`,
 }
 
 func (a *app) validate(ctx context.Context, args, targets, devices []string) (finding.List, error) {
-	v := cdi.Validator{Root: a.root, Devices: devices}
+	v := cdi.Validator{Root: string(a.root), Devices: devices}
 	for _, text := range targets {
 		consumer, version, _ := strings.Cut(text, "=")
 		newest, err := runtimes.MaxCDI(consumer, version)

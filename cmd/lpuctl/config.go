@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
-
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -56,7 +54,7 @@ func (a *app) loadConfig() error {
 	if a.config != nil {
 		return nil
 	}
-	info, err := os.Stat(a.root)
+	info, err := os.Stat(string(a.root))
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s: not a directory", a.root)
 	}
@@ -65,7 +63,7 @@ func (a *app) loadConfig() error {
 	}
 	name, given := a.configFile, a.configFile != ""
 	if !given {
-		if name, err = securejoin.SecureJoin(a.root, defaultConfigFile); err != nil {
+		if name, err = a.root.Resolve(defaultConfigFile); err != nil {
 			return err
 		}
 	}

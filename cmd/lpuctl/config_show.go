@@ -121,7 +121,7 @@ The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be rea
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFile,
 		RunE: func(_ *cobra.Command, args []string) error {
-			name := cmp.Or(append(args, a.configFile, a.at(defaultConfigFile))...)
+			name := cmp.Or(append(args, a.configFile, a.root.Shown(defaultConfigFile))...)
 			data, err := readSmallFile(name)
 			if err != nil {
 				return err

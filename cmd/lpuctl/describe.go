@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,10 +39,9 @@ usable if it is not, its place in the PCI tree, and what pci.ids and its vital p
 			known := len(inv.Problems)
 			a.findUsers(cmd.Context(), inv)
 			a.report(inv.Problems[known:]) // that there may be users it cannot see
-			silencePCINames()
-			details, err := discovery.Describe(cmd.Context(), a.root, l, detailLimit)
+			details, err := discovery.Describe(cmd.Context(), string(a.root), l, detailLimit)
 			if err != nil {
-				a.log.Info("describe", "lpu", l.Name, "left out", err)
+				a.say("%s: %v", l.Name, err)
 			}
 			if f != formatTable {
 				return writeDocument(a.out, f, struct {
@@ -57,19 +55,6 @@ usable if it is not, its place in the PCI tree, and what pci.ids and its vital p
 	a.ringTableFlag(cmd)
 	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
-}
-
-// silencePCINames keeps ghw from failing where there is no pci.ids, as in a small container image: it reads
-// the path from the environment and has no other way to be told.
-func silencePCINames() {
-	for _, path := range []string{"/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids.gz", "/usr/share/misc/pci.ids.gz"} {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-	}
-	if _, set := os.LookupEnv("PCIDB_PATH"); !set {
-		_ = os.Setenv("PCIDB_PATH", os.DevNull) // fails on impossible names only
-	}
 }
 
 func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -54,7 +55,7 @@ func foundIn(findings finding.List) error {
 	return nil
 }
 
-func noLPU(root string) error {
+func noLPU(root host.Root) error {
 	return &exitError{code: exitNoLPU, err: fmt.Errorf("no LPU on this node (looked at the PCI devices under %s)", root)}
 }
 

@@ -55,7 +55,7 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 	ctx, cancel := context.WithTimeout(ctx, usersLimit)
 	defer cancel()
-	discovery.FindUsers(ctx, a.root, inv)
+	discovery.FindUsers(ctx, string(a.root), inv)
 }
 
 // whyUnusable is what is wrong with the machine, and for each LPU that is not usable the first reason.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
@@ -300,7 +299,7 @@ func (a *app) install(b *boundTable) error {
 	if err != nil {
 		return err
 	}
-	path, err := securejoin.SecureJoin(a.root, discovery.InstalledRingTable)
+	path, err := a.root.Resolve(discovery.InstalledRingTable)
 	if err != nil {
 		return err
 	}

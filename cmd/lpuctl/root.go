@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -23,7 +23,7 @@ type app struct {
 	out, err io.Writer
 	env      func(string) (string, bool)
 
-	root       string
+	root       host.Root
 	configFile string
 	logLevel   string
 	logFormat  string
@@ -105,7 +105,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version of lpuctl")
 	f := cmd.PersistentFlags()
-	f.StringVar(&a.root, "root", "/", "look at the machine under `DIR` instead of this one")
+	f.StringVar((*string)(&a.root), "root", "/", "look at the machine under `DIR` instead of this one")
 	f.StringVar(&a.configFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
 	f.StringVar(&a.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
 	f.StringVar(&a.logFormat, "log-format", "text", "log in this `FORMAT`: text or json")
@@ -192,12 +192,16 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if bad != nil {
 		return bad
 	}
-	a.root = filepath.Clean(a.root)
-	if strings.HasPrefix(a.root, "..") { // securejoin refuses such a root
-		if root, err := filepath.Abs(a.root); err == nil {
-			a.root = root
+	if a.root == "" {
+		return usage("--root is empty: give a directory, or leave it out")
+	}
+	root := filepath.Clean(string(a.root))
+	if strings.HasPrefix(root, "..") { // securejoin refuses such a root
+		if absolute, err := filepath.Abs(root); err == nil {
+			root = absolute
 		}
 	}
+	a.root = host.Root(root)
 	return a.setUpLog()
 }
 
@@ -227,7 +231,7 @@ func (a *app) scanOptions(options discovery.Options) (discovery.Options, error) 
 	options.RingTable = a.ringTable
 	var err error
 	if table := a.config.Ring.Table; options.RingTable == "" && table != "" {
-		options.RingTable, err = securejoin.SecureJoin(a.root, table)
+		options.RingTable, err = a.root.Resolve(table)
 	}
 	return options, err
 }
@@ -238,7 +242,7 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 	if err != nil {
 		return nil, err
 	}
-	inv, err := discovery.Scan(ctx, a.root, options)
+	inv, err := discovery.Scan(ctx, string(a.root), options)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
@@ -254,6 +258,3 @@ func (a *app) ringTableFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.ringTable, "ring-table", "", "use this ring table `FILE` in place of the node's")
 	fromEnvironment(cmd.Flags().Lookup("ring-table"))
 }
-
-// at is a built-in location below the root, as people would type it.
-func (a *app) at(path string) string { return filepath.Join(a.root, path) }

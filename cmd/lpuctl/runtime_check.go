@@ -45,7 +45,7 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 				}
 			}
 			o.SpecDir = a.config.CDI.SpecDir
-			found := runtimes.Check(cmd.Context(), a.root, o)
+			found := runtimes.Check(cmd.Context(), string(a.root), o)
 			if err := a.writeRuntimes(found, f); err != nil {
 				return err
 			}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -162,7 +161,7 @@ func (s *servant) run(ctx context.Context, c ServeConfig, options plugin.Options
 	if err != nil {
 		return err
 	}
-	dir, err := securejoin.SecureJoin(s.app.root, c.PluginDir)
+	dir, err := s.app.root.Resolve(c.PluginDir)
 	if err != nil {
 		return err
 	}
@@ -187,7 +186,7 @@ func (s *servant) run(ctx context.Context, c ServeConfig, options plugin.Options
 func (s *servant) look(ctx context.Context, w watching) {
 	interval, _ := time.ParseDuration(w.interval) // checked before
 	started, told := false, ""
-	discovery.Watch(ctx, s.app.root, w.options, interval,
+	discovery.Watch(ctx, string(s.app.root), w.options, interval,
 		func(inv *discovery.Inventory, took time.Duration) {
 			s.plugin.Scanned(took, nil)
 			s.plugin.Update(ctx, inv)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
@@ -89,7 +90,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, _ := parseConfig("", nil)
-	a := &app{root: root, env: func(string) (string, bool) { return "", false }, log: slog.New(slog.DiscardHandler), config: config}
+	a := &app{root: host.Root(root), env: func(string) (string, bool) { return "", false }, log: slog.New(slog.DiscardHandler), config: config}
 	ctx, cancel := context.WithCancel(t.Context())
 	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"

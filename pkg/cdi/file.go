@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -49,7 +49,7 @@ func Locate(root, specDir, kind string) (File, error) {
 	if err := ValidateKind(kind); err != nil {
 		return File{}, err
 	}
-	dir, err := securejoin.SecureJoin(root, specDir)
+	dir, err := host.Root(root).Resolve(specDir)
 	if err != nil {
 		return File{}, err
 	}

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -62,7 +62,7 @@ func within(root string, dirs []string) ([]string, error) {
 	paths := make([]string, len(dirs))
 	for i, dir := range dirs {
 		var err error
-		if paths[i], err = securejoin.SecureJoin(root, dir); err != nil {
+		if paths[i], err = host.Root(root).Resolve(dir); err != nil {
 			return nil, err
 		}
 	}

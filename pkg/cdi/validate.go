@@ -15,6 +15,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
@@ -221,7 +222,7 @@ func (v *Validator) read(path string) *document {
 	}
 	data, err := wholefile.Read(path, specMax)
 	if err != nil {
-		d.add(finding.SpecUnreadable, "", plain(err).Error(), "make it a readable file, or remove it")
+		d.add(finding.SpecUnreadable, "", host.Reason(err).Error(), "make it a readable file, or remove it")
 		return d
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&0o004 == 0 {

@@ -2,16 +2,15 @@ package cdi
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -40,14 +39,14 @@ func (v *Validator) checkHostEdits(d *document, at string, e *specs.ContainerEdi
 			continue
 		}
 		if _, err := v.stat(m.HostPath); err != nil {
-			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, plain(err)), "install what provides it, or lpuctl cdi refresh")
+			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, host.Reason(err)), "install what provides it, or lpuctl cdi refresh")
 		}
 	}
 	for i, h := range e.Hooks {
 		st, err := v.stat(h.Path)
 		switch where := fmt.Sprintf("%s.hooks.%d", at, i); {
 		case err != nil:
-			d.add(finding.HookMissing, where, fmt.Sprintf("%s: %v: the container does not start", h.Path, plain(err)), "install the program, or remove the hook")
+			d.add(finding.HookMissing, where, fmt.Sprintf("%s: %v: the container does not start", h.Path, host.Reason(err)), "install the program, or remove the hook")
 		case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
 			d.add(finding.HookMissing, where, h.Path+" is no program that can be run: the container does not start", "install the program, or remove the hook")
 		}
@@ -61,7 +60,7 @@ func (v *Validator) checkNode(d *document, at, path string, n *specs.DeviceNode)
 	}
 	st, err := v.stat(path)
 	if err != nil {
-		d.add(finding.NodeMissing, at, fmt.Sprintf("%s: %v: the container does not start", path, plain(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		d.add(finding.NodeMissing, at, fmt.Sprintf("%s: %v: the container does not start", path, host.Reason(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
 		return
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
@@ -123,7 +122,7 @@ func (v *Validator) seesDev() bool {
 
 // stat looks at a path of the host, as a runtime would find it: links are followed, within the root.
 func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
-	real, err := securejoin.SecureJoin(v.Root, path)
+	real, err := host.Root(v.Root).Resolve(path)
 	if err != nil {
 		return st, err
 	}
@@ -131,14 +130,6 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 		return st, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return st, nil
-}
-
-// plain is an error without the path, which the message has already.
-func plain(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
-	}
-	return err
 }
 
 // mergeRepeated tells once what many devices have in common: eight LPUs share a mount, and sets repeat the nodes of their

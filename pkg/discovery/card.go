@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -53,12 +54,12 @@ func (s *scan) readCard(ctx context.Context, c candidate, managements map[Addres
 
 // readKernel reads what the PCI core and the device model know, and the nodes.
 func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compiledModel) LPU {
-	dir, err := s.tree.open(pciDevices + "/" + lpu.Address.String())
+	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
 		lpu.reason(finding.Gone, err.Error(), "the card left the bus during the scan: run lpuctl again")
 		return lpu
 	}
-	defer dir.close()
+	defer dir.Close()
 	r := attributes{dir, &lpu}
 	if c.err != nil {
 		r.warn(c.err)
@@ -68,18 +69,22 @@ func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compile
 		lpu.Vendor, lpu.Device = id.text(idVendor), id.text(idDevice)
 		lpu.Subvendor, lpu.Subdevice = id.text(idSubvendor), id.text(idSubdevice)
 	}
-	lpu.Driver, _ = dir.linkName("driver")
+	lpu.Driver, _ = dir.LinkName("driver")
 	lpu.DriverVersion = s.driverVersion(lpu.Driver)
 	if n, ok := r.number("numa_node"); ok && n >= 0 {
 		lpu.NUMANode = &n
 	}
-	if group, err := dir.linkName("iommu_group"); err == nil {
+	if group, err := dir.LinkName("iommu_group"); err == nil {
 		if n, err := strconv.Atoi(group); err == nil {
 			lpu.IOMMUGroup = &n
 		}
 	}
 	lpu.Link = r.link()
-	lpu.PCIeRoot, lpu.Switch = s.place(lpu.Address)
+	var ports []Address
+	lpu.PCIeRoot, ports = pciPath(s.tree, lpu.Address)
+	if n := len(ports); n >= 4 {
+		lpu.Switch = &ports[n-3]
+	}
 	s.judgeBus(&lpu, dir)
 	s.judgeDriver(&lpu, c)
 	s.readNodes(&lpu, c.model)
@@ -90,14 +95,14 @@ func (s *scan) readKernel(lpu LPU, c candidate, managements map[Address]*compile
 // attributes reads optional attributes of an LPU: one that is absent says nothing, one that is there and
 // cannot be read is a warning.
 type attributes struct {
-	dir *directory
+	dir *host.Dir
 	lpu *LPU
 }
 
 func (r attributes) text(name string) (string, bool) {
-	text, err := r.dir.line(name)
+	text, err := r.dir.Line(name)
 	if err != nil {
-		if !isAbsent(err) {
+		if !host.IsAbsent(err) {
 			r.warn(err)
 		}
 		return "", false
@@ -116,7 +121,7 @@ func (r attributes) number(name string) (int, bool) {
 	}
 	n, err := strconv.ParseInt(text, 0, 32)
 	if err != nil {
-		r.warn(r.dir.fault(name, fmt.Errorf("%.20q is not a number", text)))
+		r.warn(r.dir.Fault(name, fmt.Errorf("%.20q is not a number", text)))
 		return 0, false
 	}
 	return int(n), true
@@ -165,50 +170,46 @@ func (s *scan) driverVersion(driver string) string {
 }
 
 func (s *scan) readDriverVersion(driver string) string {
-	module, err := s.tree.open(path.Join(pciDrivers, driver, "module"))
+	module, err := s.tree.Dir(path.Join(pciDrivers, driver, "module"))
 	if err != nil {
 		return ""
 	}
-	defer module.close()
-	version, _ := module.line("version")
+	defer module.Close()
+	version, _ := module.Line("version")
 	return version
 }
 
-// place reads topology out of the device path, such as
+// pciPath reads the host bridge and the functions from the root port down to a function out of its device path, such as
 // /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
 // a switch's upstream port, its downstream port, the function. Without a switch only the root port is between.
-func (s *scan) place(a Address) (root string, upstream *Address) {
-	dir, err := s.tree.open(pciDevices)
+func pciPath(t *host.Tree, a Address) (root string, path []Address) {
+	dir, err := t.Dir(pciDevices)
 	if err != nil {
 		return "", nil
 	}
-	defer dir.close()
-	real, err := dir.follow(pciDevices, a.String())
+	defer dir.Close()
+	real, err := dir.Follow(pciDevices, a.String())
 	if err != nil {
 		return "", nil
 	}
-	var ports []Address
 	for element := range strings.SplitSeq(real, "/") {
 		if strings.HasPrefix(element, "pci") && root == "" {
 			root = element
 		}
 		if port, err := ParseAddress(element); err == nil {
-			ports = append(ports, port)
+			path = append(path, port)
 		}
 	}
-	if n := len(ports); n >= 4 {
-		upstream = &ports[n-3]
-	}
-	return root, upstream
+	return root, path
 }
 
 // judgeBus looks whether the function still answers: a device that fell off the bus reads as all ones
 // while its cached ids stay. Only in D0, because reading the configuration space would wake the device.
-func (s *scan) judgeBus(lpu *LPU, dir *directory) {
-	if state, err := dir.line("power_state"); err == nil && state != "D0" && state != "unknown" {
+func (s *scan) judgeBus(lpu *LPU, dir *host.Dir) {
+	if state, err := dir.Line("power_state"); err == nil && state != "D0" && state != "unknown" {
 		return
 	}
-	id, err := dir.head("config", 4)
+	id, err := dir.Head("config", 4)
 	if err == nil && bytes.Equal(id, []byte{0xff, 0xff, 0xff, 0xff}) {
 		lpu.reason(finding.DeadBus, "the card does not answer on the PCI bus (configuration space reads all ones)", "")
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -14,11 +15,11 @@ func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
 	if lpu.Driver == "" || lpu.Driver == "vfio-pci" {
 		return lpu
 	}
-	dir, err := s.tree.open(pciDevices + "/" + lpu.Address.String())
+	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
 		return lpu
 	}
-	defer dir.close()
+	defer dir.Close()
 	r := attributes{dir, &lpu}
 	switch m.Health {
 	case healthXocl:
@@ -28,7 +29,7 @@ func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
 	}
 	if lpu.Serial == "" {
 		// PCI core, since Linux 6.19 and for root only: the Device Serial Number capability.
-		lpu.Serial, _ = dir.line("serial_number")
+		lpu.Serial, _ = dir.Line("serial_number")
 	}
 	return lpu
 }
@@ -36,7 +37,7 @@ func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
 // xocl reads the state of a card under XRT's driver. Its sub-device directories (rom.u.N, xmc.u.N) carry
 // a number that changes with each reset, so they are found by prefix. Sensors and serial number go
 // through the management function and wait for a timeout when that is not ready: hence the order.
-func (r attributes) xocl(t *tree) {
+func (r attributes) xocl(t *host.Tree) {
 	const resetRemedy = "if it stays so: xbutil reset --device ADDRESS, or power-cycle the server"
 	remedy := strings.ReplaceAll(resetRemedy, "ADDRESS", r.lpu.Address.String())
 	if offline, ok := r.text("dev_offline"); ok && offline != "0" {
@@ -47,7 +48,7 @@ func (r attributes) xocl(t *tree) {
 		r.lpu.reason(finding.NotReady, "the card's management side does not answer (ready is 0)",
 			"check that xclmgmt is loaded and bound to the card's management function; "+remedy)
 	}
-	names, err := r.dir.names()
+	names, err := r.dir.Names()
 	if err != nil {
 		r.warn(err)
 		return
@@ -60,7 +61,7 @@ func (r attributes) xocl(t *tree) {
 
 // shell reads the flashed shell's name. A card on its factory image has the driver and the node of an LPU,
 // but none of its logic.
-func (r attributes) shell(t *tree, names []string) {
+func (r attributes) shell(t *host.Tree, names []string) {
 	r.lpu.Shell = r.subdevice(t, names, "rom.u.", "VBNV")
 	name := strings.ToLower(r.lpu.Shell)
 	if !strings.Contains(name, "recovery") && !strings.Contains(name, "golden") && !r.inRecovery(t) {
@@ -71,31 +72,31 @@ func (r attributes) shell(t *tree, names []string) {
 }
 
 // inRecovery is what the management function says of the image (recovery, made by xclmgmt).
-func (r attributes) inRecovery(t *tree) bool {
+func (r attributes) inRecovery(t *host.Tree) bool {
 	if r.lpu.Management == nil {
 		return false
 	}
-	dir, err := t.open(pciDevices + "/" + r.lpu.Management.Address.String())
+	dir, err := t.Dir(pciDevices + "/" + r.lpu.Management.Address.String())
 	if err != nil {
 		return false
 	}
-	defer dir.close()
-	recovery, _ := dir.line("recovery")
+	defer dir.Close()
+	recovery, _ := dir.Line("recovery")
 	return recovery == "1"
 }
 
 // subdevice reads an attribute of the one sub-device whose name starts with prefix; "" if there is none.
-func (r attributes) subdevice(t *tree, names []string, prefix, attribute string) string {
+func (r attributes) subdevice(t *host.Tree, names []string, prefix, attribute string) string {
 	i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
 	if i < 0 {
 		return ""
 	}
-	dir, err := t.open(path.Join(pciDevices, r.lpu.Address.String(), names[i]))
+	dir, err := t.Dir(path.Join(pciDevices, r.lpu.Address.String(), names[i]))
 	if err != nil {
 		r.warn(err)
 		return ""
 	}
-	defer dir.close()
+	defer dir.Close()
 	text, _ := attributes{dir, r.lpu}.text(attribute)
 	return text
 }
@@ -104,12 +105,12 @@ func (r attributes) subdevice(t *tree, names []string, prefix, attribute string)
 func (s *scan) readHASerial(lpu *LPU, m *compiledModel) {
 	for _, rule := range m.nodes {
 		for _, d := range s.classes[rule.subsystem()][lpu.Address] {
-			dir, err := s.tree.open(d.path)
+			dir, err := s.tree.Dir(d.path)
 			if err != nil {
 				continue
 			}
 			lpu.Serial, _ = attributes{dir, lpu}.text("serial")
-			dir.close()
+			dir.Close()
 			return
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 // idAttributes are the sysfs attributes that identify a PCI function (Documentation/ABI/testing/sysfs-bus-pci
@@ -22,7 +24,7 @@ const (
 // identity reads the ids of one function as they are asked for: most functions of a machine are told
 // apart from an LPU by their vendor alone.
 type identity struct {
-	dir    *directory
+	dir    *host.Dir
 	values [len(idAttributes)]uint32
 	known  [len(idAttributes)]bool
 	err    error // the first id that was asked for and could not be read
@@ -32,11 +34,11 @@ func (id *identity) get(attribute int) (uint32, bool) {
 	if id.known[attribute] {
 		return id.values[attribute], true
 	}
-	text, err := id.dir.line(idAttributes[attribute])
+	text, err := id.dir.Line(idAttributes[attribute])
 	if err == nil {
 		var v uint64
 		if v, err = strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 32); err != nil {
-			err = id.dir.fault(idAttributes[attribute], fmt.Errorf("%.20q is not a hexadecimal number", text))
+			err = id.dir.Fault(idAttributes[attribute], fmt.Errorf("%.20q is not a hexadecimal number", text))
 		}
 		id.values[attribute] = uint32(v)
 	}
@@ -113,12 +115,12 @@ type function struct {
 
 func (s *scan) identifyOne(a Address) function {
 	f := function{address: a}
-	dir, err := s.tree.open(pciDevices + "/" + a.String())
+	dir, err := s.tree.Dir(pciDevices + "/" + a.String())
 	if err != nil {
 		f.err = err
 		return f
 	}
-	defer dir.close()
+	defer dir.Close()
 	id := &identity{dir: dir}
 	f.model, f.also = s.match(id)
 	if f.model == nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 )
 
@@ -186,7 +187,7 @@ func (c *checker) match(field string, m Match) entry {
 	switch {
 	case m.Subsystem != "" && len(e) > 0:
 		c.fault(field+".subsystem", errors.New("subsystem stands alone; make the ids an entry of their own"))
-	case m.Subsystem != "" && !isPlainName(m.Subsystem):
+	case m.Subsystem != "" && !host.IsPlainName(m.Subsystem):
 		c.fault(field+".subsystem", fmt.Errorf("%q is not a subsystem name", m.Subsystem))
 	case m.Subsystem == "" && len(e) == 0:
 		c.fault(field, errors.New("an empty entry would match every PCI function"))
@@ -223,19 +224,13 @@ func (c *checker) absolute(field, path string) {
 	}
 }
 
-func isPlainName(name string) bool {
-	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r > '~' || r == '/'
-	})
-}
-
 // nodeRule is a parsed entry of Model.Nodes.
 type nodeRule struct{ kind, argument string }
 
 func parseNodeRule(text string) (nodeRule, error) {
 	kind, argument, _ := strings.Cut(text, ":")
 	switch {
-	case kind == "class" && isPlainName(argument),
+	case kind == "class" && host.IsPlainName(argument),
 		kind == "drm" && argument == "render",
 		kind == "path" && strings.HasPrefix(argument, "/dev/"):
 		return nodeRule{kind, argument}, nil

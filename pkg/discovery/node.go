@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -41,21 +42,21 @@ func (r nodeRule) accepts(d classDevice) bool {
 // listClass lists a directory of sys/class. Its entries are links to the class devices, whose path says which
 // PCI function they belong to. A class that is not there has no devices.
 func (s *scan) listClass(class string) (classDevices, error) {
-	dir, err := s.tree.open(class)
-	if isAbsent(err) {
+	dir, err := s.tree.Dir(class)
+	if host.IsAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer dir.close()
-	names, err := dir.names()
+	defer dir.Close()
+	names, err := dir.Names()
 	if err != nil {
 		return nil, err
 	}
 	devices := classDevices{}
 	for _, name := range names {
-		real, err := dir.follow(class, name)
+		real, err := dir.Follow(class, name)
 		if err != nil {
 			continue // not a link: no class device
 		}
@@ -89,7 +90,7 @@ func (s *scan) nodes(rules []nodeRule, lpu *LPU) ([]Node, error) {
 				continue
 			}
 			n, err := s.classNode(d)
-			if isAbsent(err) {
+			if host.IsAbsent(err) {
 				continue // a class device without a node
 			}
 			if err != nil {
@@ -117,21 +118,21 @@ func fillTemplate(template string, lpu *LPU) string {
 // classNode reads which node a class device has: numbers from dev ("226:130"), name from DEVNAME in
 // uevent (drivers/base/core.c, dev_uevent), which may differ from the directory's name.
 func (s *scan) classNode(d classDevice) (Node, error) {
-	dir, err := s.tree.open(d.path)
+	dir, err := s.tree.Dir(d.path)
 	if err != nil {
 		return Node{}, err
 	}
-	defer dir.close()
-	dev, err := dir.line("dev")
+	defer dir.Close()
+	dev, err := dir.Line("dev")
 	if err != nil {
 		return Node{}, err
 	}
 	major, minor, ok := parseDev(dev)
 	if !ok {
-		return Node{}, dir.fault("dev", fmt.Errorf("%.20q is not MAJOR:MINOR", dev))
+		return Node{}, dir.Fault("dev", fmt.Errorf("%.20q is not MAJOR:MINOR", dev))
 	}
-	uevent, err := dir.text("uevent")
-	if err != nil && !isAbsent(err) {
+	uevent, err := dir.Text("uevent")
+	if err != nil && !host.IsAbsent(err) {
 		return Node{}, err
 	}
 	name := d.name
@@ -141,14 +142,14 @@ func (s *scan) classNode(d classDevice) (Node, error) {
 		}
 	}
 	if !isNodeName(name) {
-		return Node{}, dir.fault("uevent", fmt.Errorf("%.40q is not a name in /dev", name))
+		return Node{}, dir.Fault("uevent", fmt.Errorf("%.40q is not a name in /dev", name))
 	}
 	return Node{Path: "/dev/" + name, Major: major, Minor: minor}, nil
 }
 
 func isNodeName(name string) bool {
 	for element := range strings.SplitSeq(name, "/") {
-		if !isPlainName(element) {
+		if !host.IsPlainName(element) {
 			return false
 		}
 	}
@@ -170,7 +171,7 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
 		if s.seesDev {
-			st, err := s.tree.lstat(n.Path)
+			st, err := s.tree.Lstat(n.Path)
 			if n.fromTemplate() && err == nil {
 				n.Major, n.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
 			}
@@ -197,7 +198,7 @@ func judgeNode(n Node, st unix.Stat_t, err error) (id finding.ID, message string
 	case err != nil:
 		return finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
-		return finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(fileKind(st.Mode), "a regular file"))
+		return finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(host.FileKind(st.Mode), "a regular file"))
 	case major != n.Major || minor != n.Minor:
 		return finding.NodeMismatch, fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor)
 	}

@@ -9,9 +9,9 @@ import (
 	"os"
 	"slices"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
@@ -33,7 +33,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	if s.RingTable == "" {
 		paths = nil
 		for _, p := range []string{InstalledRingTable, hyperdexRingTable} {
-			if resolved, err := securejoin.SecureJoin(s.tree.root, p); err == nil {
+			if resolved, err := s.tree.Resolve(p); err == nil {
 				paths = append(paths, resolved)
 			}
 		}
@@ -90,8 +90,8 @@ func ReadRingTable(path string) ([]byte, error) {
 		return nil, err
 	}
 	switch {
-	case fileKind(st.Mode) != "":
-		return nil, &unsafeError{path, fileKind(st.Mode) + ", not a regular file"}
+	case host.FileKind(st.Mode) != "":
+		return nil, &unsafeError{path, host.FileKind(st.Mode) + ", not a regular file"}
 	case st.Mode&0o022 != 0:
 		return nil, &unsafeError{path, fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)}
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():

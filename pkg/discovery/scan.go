@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
@@ -48,10 +49,11 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 	if options.Models == nil {
 		options.Models = BuiltinModels()
 	}
-	t, err := openTree(root)
+	t, err := host.Root(root).Open()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
+	defer t.Close()
 	inv, err := newScan(t, options).run(ctx)
 	if err == nil {
 		err = ctx.Err()
@@ -65,7 +67,7 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 // scan is the state of one Scan.
 type scan struct {
 	Options
-	tree     *tree
+	tree     *host.Tree
 	models   []*compiledModel
 	classes  map[string]classDevices // by subsystem, those that were read
 	seesDev  bool                    // whether there is a /dev to verify nodes in
@@ -75,13 +77,13 @@ type scan struct {
 	unread   map[Address]error // functions of which it cannot be told what they are
 }
 
-func newScan(t *tree, options Options) *scan {
+func newScan(t *host.Tree, options Options) *scan {
 	options.CardDeadline = cmp.Or(options.CardDeadline, time.Second)
 	if options.readers == nil {
 		options.readers = &readers{}
 	}
 	return &scan{
-		Options: options, tree: t, models: compile(options.Models), seesDev: t.exists("dev"),
+		Options: options, tree: t, models: compile(options.Models), seesDev: t.Exists("dev"),
 		classes: map[string]classDevices{}, unread: map[Address]error{},
 	}
 }
@@ -114,12 +116,12 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 
 // list returns the addresses of all PCI functions in ascending order.
 func (s *scan) list() ([]Address, error) {
-	dir, err := s.tree.open(pciDevices)
+	dir, err := s.tree.Dir(pciDevices)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	defer dir.close()
-	names, err := dir.names()
+	defer dir.Close()
+	names, err := dir.Names()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
@@ -127,7 +129,7 @@ func (s *scan) list() ([]Address, error) {
 	for _, name := range names {
 		a, err := ParseAddress(name)
 		if err != nil {
-			s.problems.Add(finding.OddPCIEntry, path.Join(dir.path, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+dir.path)
+			s.problems.Add(finding.OddPCIEntry, path.Join(dir.Path, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+dir.Path)
 			continue
 		}
 		addresses = append(addresses, a)
@@ -270,7 +272,7 @@ func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
 		mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
 			seen := slices.Clone(m.Mounts)
 			for i := range seen {
-				seen[i].Present = s.tree.exists(seen[i].HostPath)
+				seen[i].Present = s.tree.Exists(seen[i].HostPath)
 			}
 			return seen, nil
 		})

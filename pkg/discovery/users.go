@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -33,25 +34,26 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 			nodes[n.Path] = i
 		}
 	}
-	t, err := openTree(root)
+	t, err := host.Root(root).Open()
 	if err != nil || len(nodes) == 0 {
 		return
 	}
+	defer t.Close()
 	hidden := 0 // processes that the caller may not look into
-	for _, pid := range t.pids() {
+	for _, pid := range pids(t) {
 		if ctx.Err() != nil {
 			break
 		}
-		held, err := t.heldBy(pid, nodes)
+		held, err := heldBy(t, pid, nodes)
 		if errors.Is(err, fs.ErrPermission) {
 			hidden++
 		}
 		if len(held) == 0 {
 			continue
 		}
-		user := t.user(pid)
+		u := user(t, pid)
 		for _, i := range held {
-			inv.LPUs[i].Users = append(inv.LPUs[i].Users, user)
+			inv.LPUs[i].Users = append(inv.LPUs[i].Users, u)
 		}
 	}
 	if hidden > 0 {
@@ -60,13 +62,13 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 }
 
 // pids are the processes of the machine, in ascending order; none where there is no /proc.
-func (t *tree) pids() []int {
-	proc, err := t.open("proc")
+func pids(t *host.Tree) []int {
+	proc, err := t.Dir("proc")
 	if err != nil {
 		return nil
 	}
-	defer proc.close()
-	names, _ := proc.names()
+	defer proc.Close()
+	names, _ := proc.Names()
 	var pids []int
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
@@ -79,19 +81,19 @@ func (t *tree) pids() []int {
 
 // heldBy are the LPUs, by index in the inventory, whose nodes a process holds open. That it ends meanwhile is an error
 // like any other.
-func (t *tree) heldBy(pid int, nodes map[string]int) ([]int, error) {
-	open, err := t.open(fmt.Sprintf("proc/%d/fd", pid))
+func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
+	open, err := t.Dir(fmt.Sprintf("proc/%d/fd", pid))
 	if err != nil {
 		return nil, err
 	}
-	defer open.close()
-	names, err := open.names()
+	defer open.Close()
+	names, err := open.Names()
 	if err != nil {
 		return nil, err
 	}
 	var held []int
 	for _, name := range names {
-		target, err := open.link(name)
+		target, err := open.Link(name)
 		if i, isNode := nodes[target]; err == nil && isNode && !slices.Contains(held, i) {
 			held = append(held, i)
 		}
@@ -99,15 +101,15 @@ func (t *tree) heldBy(pid int, nodes map[string]int) ([]int, error) {
 	return held, nil
 }
 
-func (t *tree) user(pid int) User {
+func user(t *host.Tree, pid int) User {
 	u := User{PID: pid}
-	d, err := t.open(fmt.Sprintf("proc/%d", pid))
+	d, err := t.Dir(fmt.Sprintf("proc/%d", pid))
 	if err != nil {
 		return u
 	}
-	defer d.close()
-	u.Command, _ = d.line("comm")
-	cgroup, _ := d.text("cgroup")
+	defer d.Close()
+	u.Command, _ = d.Line("comm")
+	cgroup, _ := d.Text("cgroup")
 	u.Container, u.Pod = parseCgroup(cgroup)
 	return u
 }

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 func TestFindUsers(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	root := plant(t, map[string]string{
+	root := plant.Tree(t, map[string]string{
 		"proc/12/fd/0":    "-> /dev/null",
 		"proc/12/fd/3":    "-> /dev/lpu0",
 		"proc/12/fd/4":    "-> /dev/lpu0", // twice is once

@@ -66,23 +66,23 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 		return c.judge(ctx, r, h, h.socket, true)
 	}
 	socket, by := c.kubeletSocket()
-	told := path.Base(socket) == "containerd.sock" && !c.same(socket, h.socket) && !c.same(socket, k3s().socket)
+	told := path.Base(socket) == "containerd.sock" && !c.Same(socket, h.socket) && !c.Same(socket, k3s().socket)
 	if told {
 		h.socket = socket
 		r.add(found(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
 	}
-	socket, err := c.real(h.socket)
+	socket, err := c.Resolve(h.socket)
 	return err == nil && c.judge(ctx, r, h, socket, told)
 }
 
 // rancher looks at the containerd of k3s or rke2, unless it is told to look at another. Both have the same socket.
 func (c *checker) rancher(ctx context.Context, r *Runtime) bool {
 	h := k3s()
-	if !c.exists(h.config) && c.exists(rke2().config) {
+	if !c.Exists(h.config) && c.Exists(rke2().config) {
 		h = rke2()
 	}
 	r.Name = h.distribution
-	socket, err := c.real(h.socket)
+	socket, err := c.Resolve(h.socket)
 	return err == nil && c.ContainerdAddress == "" && c.ContainerdConfig == "" && c.judge(ctx, r, h, socket, false)
 }
 
@@ -100,7 +100,7 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 		next = d.release
 	}
 	v := c.containerdVerdict(h, use.config, next)
-	if d == nil && p.path == "" && v.missing && !c.exists(h.socket) && !told {
+	if d == nil && p.path == "" && v.missing && !c.Exists(h.socket) && !told {
 		return false
 	}
 	if d != nil {
@@ -127,7 +127,7 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 func (c *checker) containerdVerdict(h home, told string, next release) *verdict {
 	m, main, isTold := c.machine, cmp.Or(told, h.config), told != "" || c.ContainerdConfig != ""
 	if c.ContainerdConfig != "" {
-		m, main = c.typed(c.ContainerdConfig)
+		m.Root, main = c.Locate(c.ContainerdConfig)
 	}
 	for _, other := range []home{k3s(), rke2()} { // its socket was told
 		if main == other.config {
@@ -221,7 +221,7 @@ type inUse struct {
 // process finds out what a daemon was started with (proc_pid_cmdline(5), proc_pid_exe(5)), if its process is one that
 // can be seen from here.
 func (c *checker) process(d *daemon) (use inUse) {
-	proc, err := c.real("/proc")
+	proc, err := c.Resolve("/proc")
 	if d == nil || err != nil {
 		return use
 	}

@@ -127,7 +127,7 @@ func (v *verdict) dropIn() string {
 	pattern := absolute(main.path, main.imports[i])
 	name := path.Join(path.Dir(pattern), strings.Replace(path.Base(pattern), "*", "zz-lpuctl", 1))
 	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under [%s].",
-		v.shown(name), main.at("imports"), version, dotted([]string{"plugins", v.table}))
+		v.Shown(name), main.at("imports"), version, dotted([]string{"plugins", v.table}))
 }
 
 // reportLost adds the settings that have no effect, and keys that may have been meant for one.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -46,7 +47,7 @@ type configFile struct {
 }
 
 // at is the main file as a whole.
-func (c *config) at() place { return place{file: c.shown(c.main)} }
+func (c *config) at() place { return place{file: c.Shown(c.main)} }
 
 // imported is a file to read, and where it is imported.
 type imported struct {
@@ -87,7 +88,7 @@ func refused(at place, message, remedy string) *finding.Finding {
 
 // fail notes why a file could not be loaded. Only the main file may be missing.
 func (c *config) fail(file imported, err error) {
-	at := faultyAt(c.shown(file.name), err)
+	at := faultyAt(c.Shown(file.name), err)
 	switch absent := errors.Is(err, fs.ErrNotExist); {
 	case errors.As(err, new(*syntaxError)):
 		c.failure = refused(at, err.Error(), "correct it there or just above")
@@ -96,7 +97,7 @@ func (c *config) fail(file imported, err error) {
 	case absent:
 		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "take it out of imports, or make the file")
 	default:
-		c.failure = found(finding.ConfigUnreadable, at, "it cannot be read: "+reason(err), "run as root; make it a readable file")
+		c.failure = found(finding.ConfigUnreadable, at, "it cannot be read: "+host.Reason(err).Error(), "run as root; make it a readable file")
 	}
 }
 
@@ -117,7 +118,7 @@ func (m machine) imports(f *configFile, r release) (files []imported, err error)
 			if r.known() && r.before(1, 7, 17) {
 				matches[0] = absolute("/", i)
 			}
-			if matches, err = m.glob(matches[0]); err != nil {
+			if matches, err = m.Glob(matches[0]); err != nil {
 				return nil, err
 			}
 		}

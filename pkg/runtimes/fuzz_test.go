@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 // Whatever a config holds, each release line has a verdict on it, what is found lies within the file, and where CDI is
@@ -32,7 +34,7 @@ func FuzzContainerdConfig(f *testing.F) {
 	for _, version := range []string{"1.6.20", "1.7.0", "1.7.35", "2.2.9", "2.3.0", "2.3.7", "2.4.2"} {
 		releases = append(releases, parseRelease(version))
 	}
-	c := &checker{machine: machine{os.DevNull}, Options: Options{SpecDir: "/var/run/cdi"}}
+	c := &checker{machine: machine{host.Root(os.DevNull)}, Options: Options{SpecDir: "/var/run/cdi"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := parseTOML(data)
 		if err != nil {

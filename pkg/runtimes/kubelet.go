@@ -1,9 +1,7 @@
 package runtimes
 
 import (
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,32 +20,30 @@ func (c *checker) kubeletSocket() (socket, by string) {
 		var config struct {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}
-		data, err := c.read(by)
+		data, err := c.Read(by, configMax)
 		if err != nil || yaml.Unmarshal(data, &config) != nil {
 			return "", ""
 		}
 		socket = config.Endpoint
 	}
-	return strings.TrimPrefix(socket, "unix://"), c.shown(by)
+	return strings.TrimPrefix(socket, "unix://"), c.Shown(by)
 }
 
 // kubeletArgs are the arguments of a running kubelet, or else those that kubeadm has it started with, and the file that
 // they are from.
 func (c *checker) kubeletArgs() (args []string, by string) {
-	proc, err := c.real("/proc")
-	if err == nil {
-		names, _ := filepath.Glob(quoted(proc) + "/[0-9]*/comm")
-		for _, name := range names { // comm can be read even of a process that hangs
-			if comm, err := os.ReadFile(name); err != nil || string(comm) != "kubelet\n" {
-				continue
-			}
-			if cmdline, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")); err == nil {
-				return strings.Split(string(cmdline), "\x00"), path.Join("/proc", filepath.Base(filepath.Dir(name)), "cmdline")
-			}
+	names, _ := c.Glob("/proc/[0-9]*/comm")
+	for _, name := range names { // comm can be read even of a process that hangs
+		if comm, err := c.Read(name, configMax); err != nil || string(comm) != "kubelet\n" {
+			continue
+		}
+		by = path.Join(path.Dir(name), "cmdline")
+		if cmdline, err := c.Read(by, configMax); err == nil {
+			return strings.Split(string(cmdline), "\x00"), by
 		}
 	}
 	const file = "/var/lib/kubelet/kubeadm-flags.env"
-	data, err := c.read(file)
+	data, err := c.Read(file, configMax)
 	if err != nil {
 		return nil, ""
 	}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -142,5 +143,5 @@ func (h home) unheard(err error) *finding.Finding {
 	case status.Code(err) == codes.Unimplemented:
 		return found(finding.SocketForeign, place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
 	}
-	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", reason(err)), "see who listens there: ss -xlp")
+	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "see who listens there: ss -xlp")
 }

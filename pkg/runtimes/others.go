@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -74,7 +75,7 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 	switch {
 	case !r.supports(p, differ, k.since):
 	case err != nil:
-		r.add(found(finding.ConfigUnreadable, at, reason(err), "correct it; make it readable"))
+		r.add(found(finding.ConfigUnreadable, at, host.Reason(err).Error(), "correct it; make it readable"))
 	default:
 		r.CDI = On
 		if !stated {
@@ -85,10 +86,10 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 	if stated || r.CDI == Unknown {
 		r.settle(Files, at, "read from its files; nobody was asked", r.CDI)
 	} else {
-		at = place{file: cmp.Or(at.file, c.shown(p.path))}
+		at = place{file: cmp.Or(at.file, c.Shown(p.path))}
 		r.settle(Default, at, "its files say nothing, so this is what the release does; nobody was asked", r.CDI)
 	}
-	fix := fmt.Sprintf("in %s set %s = %s", c.shown(k.files[min(1, len(k.files)-1)]), dotted(append(k.table, keyDirs)), c.withOurs(dirs))
+	fix := fmt.Sprintf("in %s set %s = %s", c.Shown(k.files[min(1, len(k.files)-1)]), dotted(append(k.table, keyDirs)), c.withOurs(dirs))
 	if stated {
 		fix = fmt.Sprintf("in %s on line %d write cdi_spec_dirs = %s", at.file, at.line, c.withOurs(dirs))
 	}
@@ -113,14 +114,14 @@ func (r *Runtime) supports(p program, differ string, since []int) bool {
 // specDirs reads cdi_spec_dirs. Where no file has it, the place is the last file that there is, without a line.
 func (c *checker) specDirs(k toolkit) (dirs []string, at place, err error) {
 	for _, pattern := range k.files {
-		files, err := c.glob(pattern)
+		files, err := c.Glob(pattern)
 		if err != nil {
-			return nil, place{file: c.shown(pattern)}, err
+			return nil, place{file: c.Shown(pattern)}, err
 		}
 		for _, file := range files {
 			d, err := c.readTOML(file)
 			if err != nil {
-				return nil, faultyAt(c.shown(file), err), err
+				return nil, faultyAt(c.Shown(file), err), err
 			}
 			table := d.tree
 			for _, name := range k.table {
@@ -160,10 +161,10 @@ func (c *checker) docker(_ context.Context, r *Runtime) bool {
 	decides := set.cdi
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		r.add(found(finding.ConfigUnreadable, decides, reason(err), "run as root"))
+		r.add(found(finding.ConfigUnreadable, decides, host.Reason(err).Error(), "run as root"))
 	case err != nil:
 		r.CDI = Off
-		r.add(found(finding.ConfigRefused, decides, "Docker does not start with this: "+reason(err), "correct it"))
+		r.add(found(finding.ConfigRefused, decides, "Docker does not start with this: "+host.Reason(err).Error(), "correct it"))
 	case r.supports(p, differ, []int{25, 0}):
 		decides = r.dockerState(set, p.release)
 	}
@@ -202,9 +203,9 @@ func (r *Runtime) dockerState(set *daemonJSON, docker release) place {
 
 // readDaemonJSON reads Docker's config. After an error the place of cdi is where that is.
 func (c *checker) readDaemonJSON(path string) (*daemonJSON, error) {
-	set := &daemonJSON{there: c.exists(path), cdi: place{file: c.shown(path)}}
+	set := &daemonJSON{there: c.Exists(path), cdi: place{file: c.Shown(path)}}
 	set.features, set.cdiSpecDirs = set.cdi, set.cdi
-	data, err := c.read(path)
+	data, err := c.Read(path, configMax)
 	if !set.there || len(bytes.TrimSpace(data)) == 0 {
 		if !set.there {
 			err = nil

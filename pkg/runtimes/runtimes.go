@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -57,6 +58,15 @@ type Options struct {
 	Timeout           time.Duration // for each runtime; 0: DefaultTimeout
 }
 
+// configMax and databaseMax are far more bytes than a config file or a package database has.
+const (
+	configMax   = 1 << 20
+	databaseMax = 64 << 20
+)
+
+// machine is the machine whose runtimes are checked.
+type machine struct{ host.Root }
+
 // checker looks at the runtimes of one machine.
 type checker struct {
 	machine
@@ -67,7 +77,7 @@ type checker struct {
 // under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	c := &checker{machine{root}, o}
+	c := &checker{machine{host.Root(root)}, o}
 	names := []string{"containerd", "k3s", "cri-o", "docker", "podman", "nerdctl"}
 	probes := []func(context.Context, *Runtime) bool{c.containerd, c.rancher, c.crio, c.docker, c.podman, c.nerdctl}
 	answers := make([]chan *Runtime, len(probes))
@@ -167,7 +177,7 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 
 // readsOurs tells whether lpuctl's directory is among some.
 func (c *checker) readsOurs(dirs []string) bool {
-	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return c.same(dir, c.SpecDir) })
+	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return c.Same(dir, c.SpecDir) })
 }
 
 // withOurs writes directories with lpuctl's among them as a list in TOML, which JSON reads alike.

@@ -47,7 +47,7 @@ func faultyAt(file string, err error) place {
 
 // readTOML reads a file. Its error is a *syntaxError, or of the file system.
 func (m machine) readTOML(path string) (*document, error) {
-	data, err := m.read(path)
+	data, err := m.Read(path, configMax)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func spotKey(path ...string) string { return strings.ToLower(strings.Join(path, 
 // file as a whole if neither is there.
 func (d *document) at(path ...string) place {
 	if len(path) == 0 {
-		return place{file: d.shown(d.path)}
+		return place{file: d.Shown(d.path)}
 	}
 	line := d.spots[spotKey(path...)].line
 	if line == 0 {
@@ -157,7 +157,7 @@ func (d *document) at(path ...string) place {
 			}
 		}
 	}
-	return place{d.shown(d.path), line}
+	return place{d.Shown(d.path), line}
 }
 
 // dotted writes a key of several parts, each in quotes where it must be.

@@ -63,12 +63,12 @@ func programDirs() []string {
 // find looks for a program in its directories. Two of different versions leave the version unknown, and are named.
 func (m machine) find(k product) (p program, differ string) {
 	for _, dir := range k.dirs {
-		if !m.exists(dir + k.binary) {
+		if !m.Exists(dir + k.binary) {
 			continue
 		}
 		q := m.inspect(dir+k.binary, k)
 		if p.path != "" && q.release != p.release {
-			differ = fmt.Sprintf(": %s is %s, %s is %s", m.shown(p.path), cmp.Or(p.release.text, "unknown"), m.shown(q.path), cmp.Or(q.release.text, "unknown"))
+			differ = fmt.Sprintf(": %s is %s, %s is %s", m.Shown(p.path), cmp.Or(p.release.text, "unknown"), m.Shown(q.path), cmp.Or(q.release.text, "unknown"))
 		}
 		if p.path == "" {
 			p = q
@@ -84,7 +84,7 @@ func (m machine) find(k product) (p program, differ string) {
 // says of it.
 func (m machine) inspect(path string, k product) program {
 	p := program{path: path}
-	real, err := m.real(path)
+	real, err := m.Resolve(path)
 	if err != nil {
 		return p
 	}
@@ -135,7 +135,7 @@ func linked(settings []debug.BuildSetting) release {
 
 // packaged is the version of the first of some packages that is installed (dpkg-query(1), /var/lib/dpkg/status).
 func (m machine) packaged(names []string) release {
-	data, _ := m.readUpTo("/var/lib/dpkg/status", databaseMax)
+	data, _ := m.Read("/var/lib/dpkg/status", databaseMax)
 	for _, name := range names {
 		_, entry, _ := bytes.Cut(data, []byte("Package: "+name+"\n"))
 		entry, _, _ = bytes.Cut(entry, []byte("\n\n"))

@@ -1,0 +1,264 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// AttributeMax is how many bytes a sysfs attribute can hold, one page (Documentation/filesystems/sysfs.rst).
+const AttributeMax = 4096
+
+// openTries is how often openat2 is asked before the slower way is taken: it answers EAGAIN where a link climbs
+// while anything on the machine is being renamed or mounted (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
+const openTries = 32
+
+// Tree is a root that is open, for many reads one after the other.
+type Tree struct {
+	Root
+	// NoOpenat2 is set in tests, for kernels before 5.6 and for sandboxes that refuse the call.
+	NoOpenat2 bool
+
+	dir *os.File
+}
+
+// Open opens the root. The error is that of open(2).
+func (r Root) Open() (*Tree, error) {
+	dir, err := os.OpenFile(string(r), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Tree{Root: r, dir: dir}, nil
+}
+
+// Close releases the root. A read that still hangs in the kernel keeps it until that read returns.
+func (t *Tree) Close() { _ = t.dir.Close() }
+
+// Dir is an open directory of the tree. Its files are read relative to it, so the path to it is
+// looked up once however many attributes are read.
+type Dir struct {
+	Path string // as people know it, root included: for messages
+
+	fd int
+}
+
+// Dir opens a directory. The error is an *fs.PathError.
+func (t *Tree) Dir(p string) (*Dir, error) {
+	d := &Dir{Path: t.Shown(p)}
+	var err error
+	d.fd, err = t.openInRoot(p)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: d.Path, Err: err}
+	}
+	return d, nil
+}
+
+func (t *Tree) openInRoot(p string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	for try := 0; try < openTries && !t.NoOpenat2; try++ {
+		fd, err := retry(func() (int, error) {
+			return t.openat2(strings.TrimPrefix(p, "/"), &how)
+		})
+		if errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+			break
+		}
+		return fd, err
+	}
+	resolved, err := t.Resolve(p)
+	if err != nil {
+		return -1, err
+	}
+	return retry(func() (int, error) { return unix.Open(resolved, flags|unix.O_NOFOLLOW, 0) })
+}
+
+// openat2 makes the call while the descriptor of the root cannot be closed and given to another file.
+func (t *Tree) openat2(p string, how *unix.OpenHow) (fd int, err error) {
+	raw, err := t.dir.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if closed := raw.Control(func(root uintptr) { fd, err = unix.Openat2(int(root), p, how) }); closed != nil {
+		return -1, closed
+	}
+	return fd, err
+}
+
+// retry repeats a call that a signal interrupted, as Go's own file functions do.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// Close releases the directory.
+func (d *Dir) Close() { _ = unix.Close(d.fd) }
+
+// Fault is an error about a file of the directory.
+func (d *Dir) Fault(name string, err error) error {
+	return &fs.PathError{Op: "read", Path: path.Join(d.Path, name), Err: err}
+}
+
+// Head reads at most limit bytes from the start of a regular file in the directory. It is a plain
+// read(2), because some drivers answer EAGAIN, on which Go's own reader would wait for ever.
+func (d *Dir) Head(name string, limit int) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, d.Fault(name, err)
+	}
+	if kind := FileKind(st.Mode); kind != "" {
+		return nil, d.Fault(name, fmt.Errorf("%s, not a regular file", kind))
+	}
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, d.Fault(name, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// Nearly all attributes are short: a small buffer first.
+	buffer := make([]byte, min(limit, 128))
+	for n := 0; ; buffer = append(buffer, make([]byte, limit-len(buffer))...) {
+		more, err := retry(func() (int, error) { return unix.Read(fd, buffer[n:]) })
+		n += max(more, 0)
+		if err != nil {
+			return nil, d.Fault(name, err)
+		}
+		if n < len(buffer) || n == limit {
+			return buffer[:n], nil
+		}
+	}
+}
+
+// FileKind names what is not a regular file, in the words of ls.
+func FileKind(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return ""
+	case unix.S_IFDIR:
+		return "a directory"
+	case unix.S_IFLNK:
+		return "a symbolic link"
+	case unix.S_IFIFO:
+		return "a FIFO"
+	case unix.S_IFSOCK:
+		return "a socket"
+	default:
+		return "a device"
+	}
+}
+
+// Text reads an attribute and trims the newline that sysfs ends it with. What no attribute can be, too
+// long or not text, is an error, so that junk never reaches an inventory.
+func (d *Dir) Text(name string) (string, error) {
+	data, err := d.Head(name, AttributeMax+1)
+	if err != nil {
+		return "", err
+	}
+	if len(data) > AttributeMax {
+		return "", d.Fault(name, fmt.Errorf("longer than a sysfs attribute can be (%d bytes)", AttributeMax))
+	}
+	text := strings.TrimSpace(string(data))
+	if i := strings.IndexFunc(text, NotText); i >= 0 {
+		return "", d.Fault(name, fmt.Errorf("not text (%q at byte %d)", text[i:i+1], i))
+	}
+	return text, nil
+}
+
+// Line is Text of one line, as all attributes are but uevent and a few tables.
+func (d *Dir) Line(name string) (string, error) {
+	text, err := d.Text(name)
+	if err == nil && strings.ContainsAny(text, "\n\t") {
+		return "", d.Fault(name, errors.New("more than one line"))
+	}
+	return text, err
+}
+
+// NotText tells what no attribute has in it.
+func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
+
+// Link returns the target of a symbolic link in the directory, as it is written.
+func (d *Dir) Link(name string) (string, error) {
+	buffer := make([]byte, unix.PathMax)
+	n, err := retry(func() (int, error) { return unix.Readlinkat(d.fd, name, buffer) })
+	if err != nil {
+		return "", d.Fault(name, err)
+	}
+	return string(buffer[:n]), nil
+}
+
+// LinkName is the last element of a link's target: how sysfs says driver, subsystem and group
+// (Documentation/admin-guide/sysfs-rules.rst).
+func (d *Dir) LinkName(name string) (string, error) {
+	target, err := d.Link(name)
+	if err != nil {
+		return "", err
+	}
+	last := path.Base(target)
+	if !IsPlainName(last) {
+		return "", d.Fault(name, fmt.Errorf("%.40q is not a name", last))
+	}
+	return last, nil
+}
+
+// Names lists the directory, in no order.
+func (d *Dir) Names() ([]string, error) {
+	if _, err := unix.Seek(d.fd, 0, io.SeekStart); err != nil {
+		return nil, d.Fault("", err)
+	}
+	var names []string
+	for buffer := make([]byte, 8<<10); ; {
+		n, err := retry(func() (int, error) { return unix.ReadDirent(d.fd, buffer) })
+		if err != nil {
+			return nil, d.Fault("", err)
+		}
+		if n <= 0 {
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
+	}
+}
+
+// Follow returns where the link dir/name leads, as a path below the root; dir is the path of d below the root. The kernel's
+// links in sysfs are relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
+func (d *Dir) Follow(dir, name string) (string, error) {
+	target, err := d.Link(name)
+	if err != nil {
+		return "", err
+	}
+	if !path.IsAbs(target) {
+		target = path.Join("/", dir, target)
+	}
+	return path.Clean(target), nil
+}
+
+// Lstat looks at a file without opening it; links on the way to it are followed within the root.
+func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	d, err := t.Dir(path.Dir(path.Join("/", p)))
+	if err != nil {
+		return st, err
+	}
+	defer d.Close()
+	err = unix.Fstatat(d.fd, path.Base(p), &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, err
+}
+
+// IsPlainName tells whether a name can be one element of a path that sysfs or /dev shows: printable ASCII without a slash.
+func IsPlainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == '/'
+	})
+}
