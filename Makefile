@@ -51,6 +51,18 @@ test: ## unit tests, with the race detector where there is a C compiler: no root
 	@$(if $(RACE),:,echo "without the race detector: there is no C compiler (apt-get install gcc libc6-dev)")
 	$(MEMORY:%=TMPDIR=%) go test -json $(RACE) ./... | go run ./test/report
 
+.PHONY: golden
+golden: build ## compare what lpuctl prints and writes with revision BASE, on twelve simulated nodes (WORDS=-words: also words)
+	@$(if $(BASE),,$(error say which revision to compare with: make golden BASE=REVISION))
+	@dir=$$(mktemp -d $(MEMORY:%=-p %)); export TMPDIR="$$dir"; \
+	trap 'git worktree remove --force "$$dir/base" 2>/dev/null || true; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/base" $(BASE); \
+	( cd "$$dir/base" && $(BUILD) -o "$$dir/old" ./cmd/lpuctl ); \
+	go build -o "$$dir/golden" ./test/golden; \
+	"$$dir/golden" -lpuctl "$$dir/old" -trees "$$dir/trees" -o "$$dir/OLD"; \
+	"$$dir/golden" -lpuctl bin/lpuctl -trees "$$dir/trees" -o "$$dir/NEW"; \
+	"$$dir/golden" -compare $(WORDS) "$$dir/OLD" "$$dir/NEW"
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@go list -f '{{.Dir}}' ./... | while read -r dir; do \
