@@ -50,15 +50,14 @@ func (s *search) offerArcs(offers []offer, i, need int) []offer {
 	return offers
 }
 
-// offerNear offers cards that share a NUMA node and a PCIe switch.
+// offerNear offers cards that share a NUMA node and a PCIe switch, as many as are needed. The node is chosen first.
 func (s *search) offerNear(offers []offer, i, need int) []offer {
 	l, taken, free := &s.loops[i], s.must[i], s.free[i]&^s.must[i]
 	for _, node := range l.numaNodes {
-		onNode := min(need, bits.OnesCount64(node&free))
 		for _, behind := range l.switches {
 			group := node & behind
-			if cards := firstOf(group&free, onNode); cards != 0 {
-				cost := append(groupCost(node&free, node&taken, need), groupCost(group&free, group&taken, onNode)...)
+			if cards := firstOf(group&free, need); cards != 0 {
+				cost := append(groupCost(node&free, node&taken, need), groupCost(group&free, group&taken, need)...)
 				offers = append(offers, offer{i, cards, cost})
 			}
 		}
