@@ -8,8 +8,8 @@ type Cabling struct {
 	Rings []Ring
 }
 
-// Renumber is the cabling that a container with the given cards sees: XRT numbers the cards in it from 0 in the
-// order of their PCI addresses, which is that of their indices, and only the cables among them are left.
+// Renumber is the cabling that a container with the given cards sees. XRT numbers the cards in the container from 0, in
+// the order of their PCI addresses, which is the order of their indices. Only the cables between these cards are left.
 func (c *Cabling) Renumber(cards []int) *Cabling {
 	cards = slices.Compact(slices.Sorted(slices.Values(cards)))
 	var links [][2]int
@@ -31,7 +31,8 @@ func (c *Cabling) links() (links [][2]int) {
 	return links
 }
 
-// newCabling takes n cards apart that have at most two neighbours each.
+// newCabling finds the rings and chains that links make of n cards. Each card has at most two neighbours. Where two
+// cards are joined twice, they still count as one neighbour of each other.
 func newCabling(n int, links [][2]int) *Cabling {
 	times, near := make(map[[2]int]int, len(links)), make([][]int, n)
 	for _, l := range links {
@@ -57,7 +58,7 @@ func newCabling(n int, links [][2]int) *Cabling {
 	return c
 }
 
-// ringOf is the ring that a card is on, if it is the lowest card of that ring.
+// ringOf is the ring or chain of which the given card is the lowest. near has the neighbours of each card.
 func ringOf(lowest int, near [][]int) Ring {
 	if len(near[lowest]) == 0 {
 		return Ring{Cards: []int{lowest}, Closed: true}
@@ -73,7 +74,7 @@ func ringOf(lowest int, near [][]int) Ring {
 	return Ring{Cards: cards, Closed: closed || len(cards) == 2}
 }
 
-// follow goes from card to card to the end of a chain, or once around a ring.
+// follow goes from start to next and on from card to card, to the end of a chain or once around a ring.
 func follow(start, next int, near [][]int) (cards []int, closed bool) {
 	cards = []int{start}
 	for previous := start; next != start; {
@@ -87,14 +88,15 @@ func follow(start, next int, near [][]int) (cards []int, closed bool) {
 	return cards, true
 }
 
-// ringLinks is the links of a ring, of which times is how often each is given.
+// ringLinks is the links of a ring, all in one direction: in that of the ring if one of the given links has it, else in
+// the other. times is how often each link is given.
 func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
 	closed := ring.Closed
 	if cards := ring.Cards; len(cards) == 2 { // by two cables or by one
 		closed = times[[2]int{cards[0], cards[1]}]+times[[2]int{cards[1], cards[0]}] == 2
 	}
 	links := chainLinks(ring.Cards, closed)
-	if !slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) { // all the other way round
+	if !slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) { // all are given in the other direction
 		slices.Reverse(links)
 		for i, l := range links {
 			links[i] = [2]int{l[1], l[0]}
@@ -103,7 +105,7 @@ func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
 	return links
 }
 
-// chainLinks leads from each card to the next, and from the last to the first if closed. A card by itself has none.
+// chainLinks is the links from each card to the next, and from the last to the first if closed. A single card has none.
 func chainLinks(cards []int, closed bool) [][2]int {
 	var links [][2]int
 	for i := range len(cards) - 1 {

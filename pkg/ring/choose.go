@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Choice is the answer of [Fabric.Choose].
@@ -14,61 +15,65 @@ type Choice struct {
 }
 
 // Choose picks k of the free cards, all those in must among them, so that they are connected and the cards that
-// stay free can serve those who come next. The first of these that tells two sets apart decides:
+// stay free can serve those who come next. A connected set is an arc of a ring over cables that work. Of all arcs
+// that have the cards in must, the first difference in this list decides:
 //
-//   - it is connected: an arc of a ring over cables that work;
-//   - of those that are not: it has fewer pieces; its largest piece is larger;
 //   - the arcs that stay free, longest first, are longer;
-//   - it is an arc on the ring with the fewest free cards; pieces are on one ring rather than on several;
-//   - (arcs from here on) the indices rise or fall all along it: it does not wrap past the address order;
+//   - it is on the ring with the fewest free cards;
+//   - the indices rise or fall all along it: its ring order equals address order or its reverse;
 //   - it has cards of fewer aligned pairs of the ring: positions 0 and 1, 2 and 3, and so on;
 //   - it breaks fewer whole free aligned blocks, the largest first: 2^j cards from a multiple of 2^j;
 //   - it has cards on fewer NUMA nodes; behind fewer PCIe switches;
 //   - it starts at a lower position, on an earlier ring.
 //
-// Where the cabling is not known, cards on few NUMA nodes and behind few switches are picked, in order of index.
+// If there is no such arc, the set has as few pieces as there can be. It grows step by step from the cards in must:
+// first the shortest gaps between its pieces are filled as far as the cards that are still needed allow, then its
+// pieces grow, then further free arcs are used: the shortest that has all cards that are still needed, else the
+// longest. Cards are taken from an end of a free arc, so that the rest of it stays whole.
+//
+// Where the cabling is not known, cards are taken NUMA node by NUMA node, and on a node PCIe switch by PCIe switch:
+// first where cards in must are, then from the smallest group that has all that are still needed, else from the
+// largest; in order of index.
 //
 // The answer depends on nothing else, not on the order or the repetition of cards. cards is the memory for the answer,
-// and up to 64 cards no other is needed. An error says what is wrong with the wish.
+// and up to 64 cards an arc needs no other. An error says why there is no such set.
 func (f *Fabric) Choose(cards, free, must []int, k int) (Choice, error) {
-	var buf [3][loopMax]uint64
+	var buf [2][loopMax]uint64
 	s := search{Fabric: f, size: k, free: f.masks(buf[0][:], free), must: f.masks(buf[1][:], must)}
 	if err := s.check(free, must); err != nil {
 		return Choice{}, err
 	}
-	if !f.cabled {
-		return Choice{Cards: s.near(cards[:0])}, nil
-	}
-	s.measure()
-	if best, ok := s.bestArc(); ok {
+	if best := s.bestArc(); best.cards != 0 {
 		return Choice{f.loops[best.loop].append(cards[:0], best.start, k), 1}, nil
 	}
-	p := pieceSearch{search: s, taken: f.masks(buf[2][:], nil)}
-	p.find()
-	cards = cards[:0]
-	for i, set := range p.taken {
-		for r := f.loops[i].runs(set); r.next(); {
-			cards = f.loops[i].append(cards, r.start, r.length)
+	s.gather()
+	choice := Choice{Cards: cards[:0]}
+	for i, set := range s.must {
+		for start, length := range f.loops[i].runs(set) {
+			choice.Cards = f.loops[i].append(choice.Cards, start, length)
+			choice.Pieces++
 		}
 	}
-	return Choice{cards, p.fewest}, nil
+	if !f.cabled {
+		choice.Pieces = 0
+	}
+	return choice, nil
 }
 
-// search is one wish put to a fabric. Sets are masks for each loop.
+// search is one question to a fabric: which cards to choose.
 type search struct {
 	*Fabric
-	size       int
-	free, must []uint64
-	left       vector // the arcs that are free now
-	longest    int    // of them
+	size       int      // how many cards are asked for
+	free, must []uint64 // for each loop the set of its cards that are free, and of those that must be included
+	musts      int      // how many must be included
 }
 
-// check says what is wrong with the wish for some of the free cards, those in must among them.
+// check says why no set of the size asked for can be chosen from free that has all cards in must. It counts musts.
 func (s *search) check(free, must []int) error {
-	count, musts := 0, 0
+	count := 0
 	for i, set := range s.free {
 		count += bits.OnesCount64(set)
-		musts += bits.OnesCount64(s.must[i])
+		s.musts += bits.OnesCount64(s.must[i])
 	}
 	for _, card := range free {
 		if uint(card) >= uint(len(s.spots)) {
@@ -85,89 +90,80 @@ func (s *search) check(free, must []int) error {
 		return fmt.Errorf("%d cards cannot be chosen", s.size)
 	case s.size > count:
 		return fmt.Errorf("%d cards are asked for and %d are free", s.size, count)
-	case s.size < musts:
-		return fmt.Errorf("%d cards are asked for and %d must be included", s.size, musts)
+	case s.size < s.musts:
+		return fmt.Errorf("%d cards are asked for and %d must be included", s.size, s.musts)
 	}
 	return nil
 }
 
-func (s *search) measure() {
-	for i, set := range s.free {
-		for r := s.loops[i].runs(set); r.next(); {
-			s.left = s.left.plus(s.weights[r.length])
-			s.longest = max(s.longest, r.length)
+// arcCounts is how many arcs there are of each length. The longest lengths come first, so that of two counts, compared
+// number by number, the larger one has the longer arcs.
+type arcCounts [loopMax]uint16
+
+// arc is a candidate: cards that follow each other, and what it is compared by.
+type arc struct {
+	loop, start     int
+	cards           uint64    // positions on its loop
+	left            arcCounts // the arcs that stay free: larger is better
+	room            int       // free cards on its ring: fewer is better
+	wraps           bool      // its ring order is neither address order nor the reverse
+	pairs           int       // aligned pairs it has cards of: fewer is better
+	broken          uint64    // whole free aligned blocks it takes cards of, as [loop.blocks] counts: fewer is better
+	nodes, switches int       // NUMA nodes and PCIe switches it has cards of: fewer is better
+}
+
+// bestArc is the best arc of the size asked for that has all cards in must. It has no cards if there is none.
+func (s *search) bestArc() (best arc) {
+	for a := range s.arcs {
+		if best.cards == 0 {
+			best = a
+		} else if better, _ := compare(&a, &best); better {
+			best = a
 		}
 	}
+	return best
 }
 
-// arc is a candidate: cards that follow each other, with what speaks for it.
-type arc struct {
-	loop, start int
-	cards       uint64
-	left        vector // the arcs that stay free: larger is better
-	room        int    // free cards on its ring: fewer is better
-	wraps       bool
-	pairs       int    // aligned pairs it has cards of: fewer is better
-	broken      uint64 // whole free aligned blocks it takes cards of: fewer is better
-	set         bool
-}
-
-// bestArc is the best arc of the size wished for that has all cards it must.
-func (s *search) bestArc() (arc, bool) {
-	var best arc
-	s.eachArc(func(a arc) {
-		if !best.set {
-			best = a
-		} else if better, _ := s.compare(&a, &best); better {
-			best = a
-		}
-	})
-	return best, best.set
-}
-
-func (s *search) eachArc(visit func(arc)) {
+// arcs yields every arc of the size asked for that has all cards in must. There is none if the cabling is not known.
+func (s *search) arcs(yield func(arc) bool) {
+	if !s.cabled {
+		return
+	}
 	for i := range s.loops {
-		l := &s.loops[i]
-		starts := l.arcStarts(s.free[i], s.size)
-		if starts == 0 || s.mustElsewhere(i) {
-			continue
-		}
-		room, links, blocks := bits.OnesCount64(s.free[i]), l.links(s.free[i]), l.blocks(s.free[i])
-		for ; starts != 0; starts &= starts - 1 {
+		l, free := &s.loops[i], s.free[i]
+		for starts := l.arcStarts(free, s.size); starts != 0; starts &= starts - 1 {
 			start := bits.TrailingZeros64(starts)
 			cards := l.arc(start, s.size)
-			if s.must[i]&^cards != 0 {
+			if bits.OnesCount64(s.must[i]&cards) < s.musts {
 				continue
 			}
-			visit(arc{
-				loop: i, start: start, cards: cards, room: room, set: true,
-				left:   s.without(l, links, start),
+			a := arc{
+				loop: i, start: start, cards: cards,
+				left:   s.without(i, cards),
+				room:   bits.OnesCount64(free),
 				wraps:  !l.monotone(start, s.size),
-				pairs:  bits.OnesCount64((cards | cards>>1) & multiples(1)),
-				broken: blocks - l.blocks(s.free[i]&^cards),
-			})
+				pairs:  bits.OnesCount64((cards | cards>>1) & multiples(1)), // an even bit for each pair that has one of the two
+				broken: l.blocks(free) - l.blocks(free&^cards),
+				nodes:  spread(l.numaNodes, cards), switches: spread(l.switches, cards),
+			}
+			if !yield(a) {
+				return
+			}
 		}
 	}
 }
 
-// mustElsewhere tells whether a card that must be included is on another loop than the i-th.
-func (s *search) mustElsewhere(i int) bool {
-	for j, set := range s.must {
-		if set != 0 && j != i {
-			return true
+// without counts the arcs that stay free when cards of one loop are taken.
+func (s *search) without(loop int, cards uint64) (left arcCounts) {
+	for i, free := range s.free {
+		if i == loop {
+			free &^= cards
+		}
+		for _, length := range s.loops[i].runs(free) {
+			left[loopMax-length]++
 		}
 	}
-	return false
-}
-
-// without is the arcs that stay free when an arc is taken: one becomes what is before and what is behind it.
-func (s *search) without(l *loop, links uint64, start int) vector {
-	n := len(l.cards)
-	if n > 1 && links == l.all {
-		return s.left.minus(s.weights[n]).plus(s.weights[n-s.size])
-	}
-	before, behind := l.behind(links, start), l.ahead(links, (start+s.size-1)%n)
-	return s.left.minus(s.weights[before+s.size+behind]).plus(s.weights[before]).plus(s.weights[behind])
+	return left
 }
 
 // Criterion is what made one arc better than another.
@@ -177,8 +173,8 @@ type Criterion string
 const (
 	ByFreeArcs Criterion = "longer arcs stay free"
 	ByRoom     Criterion = "it is on the ring with the fewest free LPUs"
-	ByWrap     Criterion = "it does not wrap past the address order"
-	ByPairs    Criterion = "it opens fewer aligned pairs"
+	ByWrap     Criterion = "its ring order equals address order or its reverse"
+	ByPairs    Criterion = "it splits fewer aligned pairs"
 	ByBlocks   Criterion = "it breaks fewer aligned blocks"
 	ByNUMA     Criterion = "it is on fewer NUMA nodes"
 	BySwitch   Criterion = "it is behind fewer PCIe switches"
@@ -186,10 +182,10 @@ const (
 )
 
 // compare tells whether a is better than b, and what decided.
-func (s *search) compare(a, b *arc) (better bool, by Criterion) {
+func compare(a, b *arc) (better bool, by Criterion) {
 	switch {
 	case a.left != b.left:
-		return b.left.less(a.left), ByFreeArcs
+		return slices.Compare(a.left[:], b.left[:]) > 0, ByFreeArcs
 	case a.room != b.room:
 		return a.room < b.room, ByRoom
 	case a.wraps != b.wraps:
@@ -198,16 +194,13 @@ func (s *search) compare(a, b *arc) (better bool, by Criterion) {
 		return a.pairs < b.pairs, ByPairs
 	case a.broken != b.broken:
 		return a.broken < b.broken, ByBlocks
-	}
-	la, lb := &s.loops[a.loop], &s.loops[b.loop]
-	if x, y := spread(la.numaNodes, a.cards), spread(lb.numaNodes, b.cards); x != y {
-		return x < y, ByNUMA
-	}
-	if x, y := spread(la.switches, a.cards), spread(lb.switches, b.cards); x != y {
-		return x < y, BySwitch
-	}
-	if a.loop != b.loop {
+	case a.nodes != b.nodes:
+		return a.nodes < b.nodes, ByNUMA
+	case a.switches != b.switches:
+		return a.switches < b.switches, BySwitch
+	case a.loop != b.loop:
 		return a.loop < b.loop, ByStart
+	default:
+		return a.start < b.start, ByStart
 	}
-	return a.start < b.start, ByStart
 }

@@ -1,90 +1,80 @@
 package ring
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
-// Place is where a card sits in its server: the positions that two cards share are equal.
+// Place is where a card sits in its server. Two cards on the same NUMA node or behind the same switch have equal numbers.
 type Place struct {
 	NUMANode int // -1: not known
 	Switch   int // number of the PCIe switch or root port that the card is behind; -1: not known
 }
 
-// Fabric is the cards of a server and the cables between them that work, made ready to be chosen from. Cards are
-// their indices. It does not change, and any number of goroutines may use it.
+// Fabric is the cards of a server and the cables between them that work, in the form in which [Fabric.Choose] needs
+// them. A card is its index. A Fabric does not change, so any number of goroutines may use it.
 type Fabric struct {
-	places  []Place
-	loops   []loop
-	spots   []spot // of each card
-	cabled  bool   // the cabling is known
-	weights weights
-	hubs    []hub // where cables are not known
-	nodes   int   // NUMA nodes of the hubs
+	places []Place
+	loops  []loop
+	spots  []spot // of each card
+	cabled bool   // the cabling is known; if not, the loops have all cards and no cables
 }
 
-// spot is where a card is cabled.
+// spot is the loop that a card is on, and its position there. The loop is -1 while it is on none.
 type spot struct{ loop, position int }
 
-// loopMax is how many cards a loop can have: one bit of a word each.
+// loopMax is how many cards a loop can have, because a set of its cards is one word of 64 bits.
 const loopMax = 64
 
 // NewFabric makes a fabric of as many cards as there are places. Without a ring table, when it is not known which
 // cards are neighbours, cabling is nil. dead are the cables that do not work: each cuts a ring into a chain. Cards
 // out of range are left out, and a ring of more than 64 cards, which no server has, is cut after each 64.
 func NewFabric(places []Place, cabling *Cabling, dead [][2]int) *Fabric {
-	f := &Fabric{places: places, cabled: cabling != nil, spots: make([]spot, len(places))}
-	for i := range f.spots {
-		f.spots[i].loop = -1
-	}
-	if cabling != nil {
-		for _, r := range cabling.Rings {
-			f.addRing(r, dead)
-		}
-	}
+	f := &Fabric{places: places, cabled: cabling != nil, spots: slices.Repeat([]spot{{loop: -1}}, len(places))}
+	var everyone []int
 	for card := range places {
-		if f.spots[card].loop < 0 {
-			f.addLoop([]int{card}, false, nil)
-		}
+		everyone = append(everyone, card)
 	}
 	if !f.cabled {
-		f.hubs, f.nodes = newHubs(places)
+		f.addRing(Ring{Cards: everyone}, nil)
+		return f
 	}
-	f.weights = newWeights(f.loops)
+	for _, r := range cabling.Rings {
+		f.addRing(r, dead)
+	}
+	for _, card := range everyone {
+		f.addRing(Ring{Cards: []int{card}}, nil) // does nothing for a card that is on a ring
+	}
 	return f
 }
 
+// addRing adds those cards of a ring that are on none yet.
 func (f *Fabric) addRing(r Ring, dead [][2]int) {
 	var cards []int
 	for _, card := range r.Cards {
-		if card >= 0 && card < len(f.places) && f.spots[card].loop < 0 {
+		if card >= 0 && card < len(f.spots) && f.spots[card].loop < 0 {
 			f.spots[card].loop = len(f.loops) // so that a card that stands twice is taken once
 			cards = append(cards, card)
 		}
 	}
-	closed := r.Closed && len(cards) == len(r.Cards) && len(cards) <= loopMax
-	for len(cards) > loopMax {
-		f.addLoop(cards[:loopMax], false, dead)
-		cards = cards[loopMax:]
-	}
-	if len(cards) > 0 {
-		f.addLoop(cards, closed, dead)
+	closed := r.Closed && len(cards) == len(r.Cards) && len(cards) > 2 && len(cards) <= loopMax
+	for chunk := range slices.Chunk(cards, loopMax) {
+		f.addLoop(chunk, closed, dead)
 	}
 }
 
 func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 	n := len(cards)
-	l := loop{cards: cards, all: lowest(n), joined: lowest(n - 1)}
-	if closed && n > 2 {
-		l.joined = l.all
-	}
+	l := loop{cards: cards, all: lowest(n)}
 	for i, card := range cards {
 		f.spots[card] = spot{len(f.loops), i}
 		next := cards[(i+1)%n]
+		works := !slices.Contains(dead, [2]int{card, next}) && !slices.Contains(dead, [2]int{next, card})
+		if works && f.cabled && (closed || i < n-1) {
+			l.joined |= 1 << i
+		}
 		if next > card {
 			l.rising |= 1 << i
-		}
-		for _, d := range dead {
-			if d == [2]int{card, next} || d == [2]int{next, card} {
-				l.joined &^= 1 << i
-			}
 		}
 	}
 	l.numaNodes = groups(cards, func(card int) int { return f.places[card].NUMANode })
@@ -92,7 +82,7 @@ func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 	f.loops = append(f.loops, l)
 }
 
-// groups are the sets of cards that share a number.
+// groups are the sets of cards with equal numbers, in the order of their first cards.
 func groups(cards []int, number func(card int) int) []uint64 {
 	var sets []uint64
 	at := map[int]int{}
@@ -127,21 +117,21 @@ func (f *Fabric) Arcs(cards []int, k int) [][]int {
 	return arcs
 }
 
-// FreeArcs takes cards apart into the longest arcs they make, in the order of the rings. Where the cabling is
+// FreeArcs splits cards into the longest arcs they make, in the order of the rings. Where the cabling is
 // not known each card is one by itself.
 func (f *Fabric) FreeArcs(cards []int) [][]int {
 	arcs := [][]int{}
 	for i, set := range f.masks(nil, cards) {
 		l := &f.loops[i]
-		for r := l.runs(set); r.next(); {
-			arcs = append(arcs, l.append(nil, r.start, r.length))
+		for start, length := range l.runs(set) {
+			arcs = append(arcs, l.append(nil, start, length))
 		}
 	}
 	return arcs
 }
 
-// Order puts cards into the order of their rings, each ring from its first break on, and tells of how many arcs
-// they are made.
+// Order puts cards into the order of their rings and counts the arcs that they make. An arc that goes past the last
+// position of its ring stays in one row: 7 0 1, not 0 1 7.
 func (f *Fabric) Order(cards []int) (ordered []int, pieces int) {
 	for _, arc := range f.FreeArcs(cards) {
 		ordered = append(ordered, arc...)

@@ -1,8 +1,12 @@
 package ring
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
-// loop is a ring or chain of at most 64 cards. A set of them is a word: bit i is the card at position i.
+// loop is a ring or chain of at most 64 cards. A set of its cards is one word: bit i stands for the card at position i.
+// So unions, intersections and counts of sets are single instructions.
 type loop struct {
 	cards     []int
 	all       uint64   // every position
@@ -12,7 +16,7 @@ type loop struct {
 	switches  []uint64 // the cards behind each PCIe switch
 }
 
-// lowest is the set of the first n positions.
+// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set.
 func lowest(n int) uint64 {
 	if n >= loopMax {
 		return ^uint64(0)
@@ -20,27 +24,38 @@ func lowest(n int) uint64 {
 	return 1<<n - 1
 }
 
-// back turns a set so that position i comes to be 0.
+// firstOf is the first n cards of a set.
+func firstOf(set uint64, n int) (first uint64) {
+	for ; n > 0 && set != 0; n-- {
+		first |= set & -set // x & -x is the lowest bit of x
+		set &= set - 1      // x & (x-1) is x without its lowest bit
+	}
+	return first
+}
+
+// back rotates a set by i positions, so that position i becomes 0: what is shifted out on the right comes in again on
+// the left, at the length of the loop instead of that of the word.
 func (l *loop) back(set uint64, i int) uint64 {
 	n := len(l.cards)
 	return (set>>i | set<<(n-i)) & l.all
 }
 
-// arc is the k positions from start on.
+// arc is the k positions from start on: the first k positions, rotated forward.
 func (l *loop) arc(start, k int) uint64 {
 	n := len(l.cards)
 	return l.back(lowest(k), (n-start)%n)
 }
 
-// links is the positions of a set from which a cable leads to one of the set.
+// links is the positions in a set from which a cable leads to the next position, which is in the set too.
 func (l *loop) links(set uint64) uint64 { return set & l.joined & l.back(set, 1) }
 
-// whole tells whether a set is all of a closed ring, which starts nowhere.
+// whole tells whether a set is all cards of a closed ring. Then every card is in the middle, and none is the first.
 func (l *loop) whole(set uint64) bool {
 	return len(l.cards) > 1 && l.links(set) == l.all
 }
 
-// arcStarts is where the arcs of k cards of a set start.
+// arcStarts is the positions where an arc of k cards of a set starts: k-1 links follow each other from there, so the
+// links are rotated by 0 to k-2 positions and intersected.
 func (l *loop) arcStarts(set uint64, k int) uint64 {
 	if k > len(l.cards) {
 		return 0
@@ -50,48 +65,38 @@ func (l *loop) arcStarts(set uint64, k int) uint64 {
 		starts &= l.back(links, i)
 	}
 	if k == len(l.cards) {
-		starts &= -starts // a whole ring has one name
+		starts &= -starts // a whole ring is one arc, so only its lowest start is kept
 	}
 	return starts
 }
 
-// runs goes through the longest arcs that a set is made of: for r := l.runs(set); r.next(); { r.start, r.length }
-type runs struct {
-	l             *loop
-	links, starts uint64
-	start, length int
+// runs yields the start and the length of each longest arc that a set is made of.
+func (l *loop) runs(set uint64) iter.Seq2[int, int] {
+	return func(yield func(start, length int) bool) {
+		links := l.links(set)
+		for starts := l.runStarts(set); starts != 0; starts &= starts - 1 {
+			start := bits.TrailingZeros64(starts)
+			following := bits.TrailingZeros64(^l.back(links, start)) // counts the links that follow each other from start on
+			if !yield(start, min(1+following, len(l.cards))) {
+				return
+			}
+		}
+	}
 }
 
-func (l *loop) runs(set uint64) runs {
-	r := runs{l: l, links: l.links(set)}
-	r.starts = set &^ l.back(r.links, len(l.cards)-1)
+// runStarts is where the longest arcs of a set start: at each card that no link leads to. Links rotated by one position
+// are the cards that one leads to. A whole closed ring starts at position 0.
+func (l *loop) runStarts(set uint64) uint64 {
 	if l.whole(set) {
-		r.starts = 1
+		return 1
 	}
-	return r
+	return set &^ l.back(l.links(set), len(l.cards)-1)
 }
 
-func (r *runs) next() bool {
-	if r.starts == 0 {
-		return false
-	}
-	r.start = bits.TrailingZeros64(r.starts)
-	r.starts &= r.starts - 1
-	r.length = min(1+r.l.ahead(r.links, r.start), len(r.l.cards))
-	return true
-}
+// pieces is how many arcs a set is made of.
+func (l *loop) pieces(set uint64) int { return bits.OnesCount64(l.runStarts(set)) }
 
-// ahead counts the links that follow each other from a position on.
-func (l *loop) ahead(links uint64, position int) int {
-	return bits.TrailingZeros64(^l.back(links, position))
-}
-
-// behind counts the links that lead to a position.
-func (l *loop) behind(links uint64, position int) int {
-	return bits.LeadingZeros64(^(l.back(links, position) << (loopMax - len(l.cards))))
-}
-
-// append adds the k cards from a position on.
+// append appends the k cards from a position on.
 func (l *loop) append(cards []int, start, k int) []int {
 	for i := range k {
 		cards = append(cards, l.cards[(start+i)%len(l.cards)])
@@ -108,22 +113,23 @@ func (l *loop) monotone(start, k int) bool {
 }
 
 // blocks counts the aligned blocks that a set holds whole and connected: 2^j cards from a position that is a
-// multiple of 2^j. Byte j-1 of the answer is for 2^j, so that answers compare by the largest blocks first.
+// multiple of 2^j. Such a block is two halves with a link from the last card of the first half to the second half.
+// Byte j-1 of the answer counts the blocks of 2^j cards, so comparing two answers compares the largest blocks first.
 func (l *loop) blocks(set uint64) uint64 {
 	links := l.links(set)
 	count := uint64(0)
 	for j := 1; j <= 6 && 1<<j <= len(l.cards); j++ {
 		half := 1 << (j - 1)
-		set &= set >> half & (links >> (half - 1)) & multiples(j)
+		set &= set >> half & (links >> (half - 1)) & multiples(j) // now a bit stands for a whole block, at its first position
 		count |= uint64(bits.OnesCount64(set)) << (8 * (j - 1))
 	}
 	return count
 }
 
-// multiples is the positions that are multiples of 2^j.
+// multiples is the positions that are multiples of 2^j: all ones divided by 2^j ones leave every (2^j)-th bit.
 func multiples(j int) uint64 { return ^uint64(0) / lowest(1<<j) }
 
-// spread counts the groups that an arc has cards of.
+// spread counts the groups of cards that an arc has cards of.
 func spread(groups []uint64, arc uint64) int {
 	n := 0
 	for _, g := range groups {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WriteHyperdex writes a cabling as HyperDex does, by index and byte for byte as jsoncpp lays it out. The format
-// can name cards in links only: if some have none, [Parse] says E_COUNT of what is written.
+// WriteHyperdex writes a cabling in HyperDex's format: cards are indices, and the layout is that of jsoncpp, byte for
+// byte. The format names cards in links only: if a card has no link, [Parse] reports E_COUNT for what is written.
 func WriteHyperdex(c *Cabling) []byte {
 	var b strings.Builder
 	links := c.links()
@@ -26,8 +26,8 @@ func WriteHyperdex(c *Cabling) []byte {
 	return []byte(b.String())
 }
 
-// WriteLpuctl writes a cabling in our own form, as YAML. ids names each card, by its PCI address, name or serial
-// number; with PCI addresses the table is also the list of the cards that should be there.
+// WriteLpuctl writes a cabling in our own format, as YAML. ids has the PCI address, name or serial number of each card.
+// With PCI addresses the table is also the list of the cards that the server should have.
 func WriteLpuctl(c *Cabling, ids []string) []byte {
 	var rings, links strings.Builder
 	for _, r := range c.Rings {
@@ -36,7 +36,7 @@ func WriteLpuctl(c *Cabling, ids []string) []byte {
 			continue
 		}
 		for _, l := range r.Links {
-			if r.Closed { // the same link twice: the other way round it would be the other end's word for it
+			if r.Closed { // two cables: the same link twice, because a link and its reverse are one cable described from both ends
 				l = r.Links[0]
 			}
 			fmt.Fprintf(&links, "- {a: %q, b: %q}\n", ids[l[0]], ids[l[1]])
@@ -52,7 +52,7 @@ func WriteLpuctl(c *Cabling, ids []string) []byte {
 	return []byte(text)
 }
 
-// ringIDs is the quoted ids of a closed ring, from its first card to the right.
+// ringIDs is the quoted ids of a closed ring, in the direction of its links.
 func ringIDs(r Ring, ids []string) []string {
 	first := r.Cards[0]
 	if len(r.Links) > 0 {
