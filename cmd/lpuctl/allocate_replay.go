@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
@@ -27,9 +28,8 @@ type loggedDecision struct {
 }
 
 type replayDocument struct {
-	APIVersion string     `json:"apiVersion"`
-	Kind       string     `json:"kind"`
-	Decisions  []replayed `json:"decisions"`
+	header
+	Decisions []replayed `json:"decisions"`
 }
 
 // replayed is a decision that was made again.
@@ -64,14 +64,14 @@ func (a *app) replay(ctx context.Context, name string, f format) error {
 	if err != nil {
 		return err
 	}
-	if f == formatJSON || f == formatYAML {
-		err = writeDocument(a.out, f, replayDocument{discovery.APIVersion, "Replay", results})
+	if f.isDocument() {
+		err = writeDocument(a.out, f, replayDocument{newHeader("Replay"), results})
 	} else {
 		var rows [][]string
 		for _, r := range results {
 			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), strings.Join(r.Logged, " "), strings.Join(r.Now, " "), yesNo(r.Same), r.Reason})
 		}
-		err = writeTable(a.out, []string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
+		err = a.writeTable([]string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
 	}
 	if err == nil && slices.ContainsFunc(results, func(r replayed) bool { return !r.Same }) {
 		err = found()
@@ -104,20 +104,20 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 		results = append(results, r)
 	}
 	if len(results) == 0 {
-		return nil, &exitError{code: exitFailed, err: fmt.Errorf("%s: there is no decision in it", name), hint: "decisions are logged by lpuctl serve --log-level info --log-format json"}
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("%s: there is no decision in it", name), remedy: "decisions are logged by lpuctl serve --log-level info --log-format json"}
 	}
 	return results, lines.Err()
 }
 
-// again makes the decision on this node.
-func (d *loggedDecision) again(inv *discovery.Inventory, f *ring.Fabric) (*discovery.Decision, error) {
-	available, err := lpusNamed(inv, d.Available)
+// again makes the decision on this node. The log names LPUs as list does.
+func (d *loggedDecision) again(inv *discovery.Inventory, f *ring.Fabric) (*allocate.Decision, error) {
+	free, err := inv.Resolve("", d.Available...)
 	if err != nil {
 		return nil, err
 	}
-	must, err := lpusNamed(inv, d.MustInclude)
+	must, err := inv.Resolve("", d.MustInclude...)
 	if err != nil {
 		return nil, err
 	}
-	return inv.Decide(f, available, must, d.Size)
+	return allocate.Decide(inv, f, allocate.Wish{Size: d.Size, Free: free, Must: must})
 }

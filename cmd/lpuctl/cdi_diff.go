@@ -8,7 +8,6 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -22,8 +21,6 @@ The exit code is 3 if they differ.`,
 		Example: `  lpuctl cdi diff
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			spec, _, err := a.makeSpec(cmd, o) // what was left out is told; it is no difference
 			if err != nil {
@@ -39,17 +36,16 @@ The exit code is 3 if they differ.`,
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
 	specFlags(cmd, &o)
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
 // drift is how the spec in place differs from the hardware.
 type drift struct {
-	APIVersion string        `json:"apiVersion"`
-	Kind       string        `json:"kind"`
-	Path       string        `json:"path"`
-	Drift      bool          `json:"drift"`
-	Changes    []driftChange `json:"changes"` // device by device; none where only the file's form differs
+	header
+	Path    string        `json:"path"`
+	Drift   bool          `json:"drift"`
+	Changes []driftChange `json:"changes"` // device by device; none where only the file's form differs
 }
 
 type driftChange struct {
@@ -68,7 +64,7 @@ func (a *app) diff(file cdi.File, spec *specs.Spec, f format) error {
 	if f == formatTable {
 		err = a.showChange(file.Path, have, want)
 	} else {
-		err = writeDocument(a.out, f, drift{discovery.APIVersion, "SpecDrift", file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want))})
+		err = writeDocument(a.out, f, drift{newHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want))})
 	}
 	if err == nil && differs {
 		err = found()

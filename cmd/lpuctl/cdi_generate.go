@@ -24,8 +24,6 @@ no LPU.`,
 		Example: `  lpuctl cdi generate
   lpuctl cdi generate -o yaml --output /etc/cdi/hyperaccel.ai-lpu.yaml
   lpuctl cdi generate --device lpu0 --cdi-version 0.6.0`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := formatByName(cmd, &f, output); err != nil {
 				return err
@@ -46,12 +44,12 @@ no LPU.`,
 			return cmp.Or(err, result)
 		},
 	}
-	formatFlag(cmd, &f, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatJSON, formatYAML)
 	a.ringTableFlag(cmd)
 	specFlags(cmd, &o)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout")
-	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPU)
+	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUs)
 	return cmd
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -28,8 +27,6 @@ func newCDIListCommand(a *app) *cobra.Command {
 the configured spec directory). The exit code is 3 if a spec of ours is refused or in conflict.`,
 		Example: `  lpuctl cdi list
   lpuctl cdi list -o json`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.loadConfig(); err != nil {
 				return err
@@ -38,7 +35,7 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 			defer cancel()
 			devices, findings, err := cdi.Resolve(ctx, string(a.root), a.specDirs(), a.config.CDI.Kind)
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
-				return &exitError{code: exitFailed, err: err, hint: "lpuctl cdi validate names the file"}
+				return &exitError{code: exitFailed, err: err, remedy: "lpuctl cdi validate names the file"}
 			}
 			if err != nil {
 				return err
@@ -48,7 +45,7 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 		},
 	}
 	a.specDirFlag(cmd)
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
 	return cmd
 }
 
@@ -70,11 +67,10 @@ func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f for
 	switch f {
 	case formatJSON, formatYAML:
 		return writeDocument(a.out, f, struct {
-			APIVersion string         `json:"apiVersion"`
-			Kind       string         `json:"kind"`
-			Devices    []cdi.Resolved `json:"devices"`
-			Findings   finding.List   `json:"findings"`
-		}{discovery.APIVersion, "CDIDeviceList", devices, emptyNotNull(findings)})
+			header
+			Devices  []cdi.Resolved `json:"devices"`
+			Findings finding.List   `json:"findings"`
+		}{newHeader("DeviceList"), devices, emptyNotNull(findings)})
 	case formatName:
 		for _, d := range devices {
 			if _, err := a.out.Write([]byte(d.Name + "\n")); err != nil {
@@ -95,5 +91,5 @@ func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f for
 		}
 		rows = append(rows, []string{d.Name, nodes, d.File})
 	}
-	return writeTable(a.out, []string{"DEVICE", "NODES", "FILE"}, rows)
+	return a.writeTable([]string{"DEVICE", "NODES", "FILE"}, rows)
 }

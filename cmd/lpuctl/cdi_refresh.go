@@ -25,8 +25,6 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 		Example: `  sudo lpuctl cdi refresh
   lpuctl cdi refresh --dry-run         # what would change
   sudo lpuctl cdi refresh --spec-dir /etc/cdi`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			spec, result, err := a.makeSpec(cmd, o)
 			if err != nil {

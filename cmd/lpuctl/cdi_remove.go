@@ -12,8 +12,6 @@ func newRemoveCommand(a *app) *cobra.Command {
 		Short: "Remove our spec file, and no other",
 		Example: `  sudo lpuctl cdi remove
   sudo lpuctl cdi remove --spec-dir /etc/cdi`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := a.locateSpec()
 			if err != nil {

@@ -16,31 +16,35 @@ import (
 func newValidateCommand(a *app) *cobra.Command {
 	var f format
 	var targets, devices []string
+	var host, strict bool
 	cmd := &cobra.Command{
 		Use:   "validate [FILE|DIR]",
 		Short: "Tell whether containers will get what the CDI specs promise",
 		Long: `validate reads spec files as runtimes do, with the same library, and then looks for what the library accepts and
 should not: paths that are not absolute, variables that are set twice, nodes that are gone or are another card's by
 now, files that some users cannot read, two files that define one device. By default it checks what runtimes would
-read on this node: /etc/cdi and /var/run/cdi. Every finding is explained in docs/findings.md.
+read on this node: /etc/cdi and /var/run/cdi, and holds it against the LPUs that are here. A FILE or DIR is judged by itself,
+with --host against this node too. docs/findings.md explains every finding.
 
-The exit code is 3 if there is an error or a warning.`,
+The exit code is 3 if there is an error, with --strict also if there is a warning.`,
 		Example: `  lpuctl cdi validate
-  lpuctl cdi validate ./spec.json
+  lpuctl cdi validate ./spec.json                         # by itself; --host: on this node
   lpuctl cdi validate --device hyperaccel.ai/lpu=lpu0     # podman says "unresolvable CDI devices": why?
   lpuctl cdi validate --target podman=4.3.1,containerd=1.7.5
   lpuctl cdi validate -o json | jq -r '.findings[] | .id'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings, err := a.validate(cmd.Context(), args, targets, devices)
+			findings, err := a.validate(cmd.Context(), args, targets, devices, host || len(args) == 0)
 			if err != nil {
 				return err
 			}
-			return a.writeFindings(findings, f)
+			return a.writeFindings(findingList{Findings: findings}, f, strict, "nothing wrong")
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
 	cmd.Flags().StringSliceVar(&devices, "device", nil, "say why a runtime cannot resolve this `DEVICE` (where directories are checked)")
+	cmd.Flags().BoolVar(&host, "host", false, "hold FILE or DIR against this node: its nodes, mounts and LPUs")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
 	var consumers []string
 	for _, name := range runtimes.Consumers() {
 		consumers = append(consumers, name+"=")
@@ -48,12 +52,12 @@ The exit code is 3 if there is an error or a warning.`,
 	complete(cmd, "target", consumers...)
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
-func (a *app) validate(ctx context.Context, args, targets, devices []string) (finding.List, error) {
-	v := cdi.Validator{Root: string(a.root), Devices: devices}
+func (a *app) validate(ctx context.Context, args, targets, devices []string, host bool) (finding.List, error) {
+	v := cdi.Validator{Root: string(a.root), Host: host}
 	for _, text := range targets {
 		consumer, version, _ := strings.Cut(text, "=")
 		newest, err := runtimes.MaxCDI(consumer, version)
@@ -66,12 +70,14 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string) (fi
 		return nil, err
 	}
 	v.Kind = a.config.CDI.Kind
-	// A node whose sysfs cannot be read has specs all the same.
-	if inv, err := a.scan(ctx, discovery.Options{Management: true}); err == nil {
+	if host {
+		inv, err := a.scan(ctx, discovery.Options{Management: true})
+		if err != nil { // a node whose sysfs cannot be read has specs all the same
+			a.log.Warn("the devices are not held against the hardware", "error", err)
+		}
 		v.Inventory = inv
-	} else {
-		a.log.Warn("the devices are not held against the hardware", "error", err)
 	}
+	v.Devices = a.deviceNames(v.Inventory, devices)
 	if len(args) == 0 {
 		return v.Dirs(a.specDirs())
 	}
@@ -85,24 +91,19 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string) (fi
 	return v.File(args[0]), nil
 }
 
-// writeFindings shows findings to people on stderr, or to programs as a document, and ends with found if there is more
-// than notes.
-func (a *app) writeFindings(findings finding.List, f format) error {
-	if f != formatTable {
-		document := struct {
-			APIVersion string       `json:"apiVersion"`
-			Kind       string       `json:"kind"`
-			Findings   finding.List `json:"findings"`
-		}{discovery.APIVersion, "SpecCheck", emptyNotNull(findings)}
-		if err := writeDocument(a.out, f, document); err != nil {
-			return err
+// deviceNames are the CDI devices that people mean, as far as the node tells; else they stay as they are typed, because a spec
+// may define what the node does not have.
+func (a *app) deviceNames(inv *discovery.Inventory, words []string) []string {
+	if inv == nil {
+		return words
+	}
+	var all []string
+	for _, word := range words {
+		names, err := cdi.DeviceNames(inv, cdi.Options{Kind: a.config.CDI.Kind}, []string{word})
+		if err != nil {
+			names = []string{word}
 		}
-	} else {
-		a.report(findings)
+		all = append(all, names...)
 	}
-	result := foundIn(findings)
-	if result == nil && f == formatTable {
-		a.say("nothing wrong")
-	}
-	return result
+	return all
 }

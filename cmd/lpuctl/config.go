@@ -59,7 +59,7 @@ func (a *app) loadConfig() error {
 		err = fmt.Errorf("%s: not a directory", a.root)
 	}
 	if err != nil {
-		return &exitError{code: exitFailed, err: err, hint: "give --root the directory under which the machine's sys, dev and etc lie"}
+		return &exitError{code: exitFailed, err: err, remedy: "give --root the directory under which the machine's sys, dev and etc lie"}
 	}
 	name, given := a.configFile, a.configFile != ""
 	if !given {
@@ -173,7 +173,7 @@ func configError(findings finding.List) error {
 		if f.Line > 0 {
 			at = fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
-		errs = append(errs, &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", at, f.Message), hint: f.Remedy})
+		errs = append(errs, &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", at, f.Message), remedy: f.Remedy})
 	}
 	return errs
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
-	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -32,8 +30,6 @@ func newConfigShowCommand(a *app) *cobra.Command {
 		Short: "Print the effective configuration and where each value comes from",
 		Example: `  lpuctl config show
   lpuctl config show -o json | jq .origins`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			if err := a.loadConfig(); err != nil {
 				return err
@@ -57,7 +53,7 @@ func newConfigShowCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
-	formatFlag(cmd, &f, formatYAML, formatJSON)
+	a.formatFlag(cmd, &f, formatYAML, formatJSON)
 	return cmd
 }
 
@@ -106,56 +102,4 @@ func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin s
 			}
 		}
 	}
-}
-
-func newConfigCheckCommand(a *app) *cobra.Command {
-	var f format
-	cmd := &cobra.Command{
-		Use:   "check [FILE]",
-		Short: "Check a config file, by default this node's",
-		Long: `check reads a config file, without FILE that of --config or else this node's, and reports everything that is
-wrong with it, with file and line.
-The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read.`,
-		Example: `  lpuctl config check
-  lpuctl config check ./config.yaml -o json`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeFile,
-		RunE: func(_ *cobra.Command, args []string) error {
-			name := cmp.Or(append(args, a.configFile, a.root.Shown(defaultConfigFile))...)
-			data, err := readSmallFile(name)
-			if err != nil {
-				return err
-			}
-			c, findings := parseConfig(name, data)
-			if f != formatTable {
-				if err := writeDocument(a.out, f, emptyNotNull(findings)); err != nil {
-					return err
-				}
-			} else {
-				a.report(findings)
-			}
-			if len(findings) > 0 {
-				return found()
-			}
-			a.say("%s: nothing wrong; %s", name, plural(len(c.Models), "device model"))
-			return nil
-		},
-	}
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
-	return cmd
-}
-
-// emptyNotNull makes a missing list an empty one in JSON.
-func emptyNotNull[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return fmt.Sprintf("1 %s", noun)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -18,43 +19,75 @@ const detailLimit = 3 * time.Second
 func newDescribeCommand(a *app) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use:   "describe LPU",
-		Short: "Show everything about one LPU",
-		Long: `describe shows one LPU, named by name, index or PCI address: what list shows and who uses it, why it is not
-usable if it is not, its place in the PCI tree, and what pci.ids and its vital product data say of it.`,
+		Use:   "describe LPU...",
+		Short: "Show everything about LPUs",
+		Long: `describe shows LPUs: what list shows and who uses each, why it is not usable if it is not, its place in the PCI tree, and
+what pci.ids and its vital product data say of it.
+` + lpuForms,
 		Example: `  lpuctl describe lpu0
   lpuctl describe 0000:b1:00.1
-  lpuctl describe 3 -o yaml`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeLPU,
+  lpuctl describe 3 4 -o yaml`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}
-			l, err := inv.Find(args[0])
+			cards, err := a.lpus(inv, args)
 			if err != nil {
-				return &exitError{code: exitFailed, err: err, hint: "see lpuctl list"}
+				return err
 			}
 			known := len(inv.Problems)
 			a.findUsers(cmd.Context(), inv)
 			a.report(inv.Problems[known:]) // that there may be users it cannot see
-			details, err := discovery.Describe(cmd.Context(), string(a.root), l, detailLimit)
-			if err != nil {
-				a.say("%s: %v", l.Name, err)
-			}
-			if f != formatTable {
-				return writeDocument(a.out, f, struct {
-					*discovery.LPU
-					Details discovery.Details `json:"details"`
-				}{l, details})
-			}
-			return a.writeDescription(l, details)
+			return a.describe(cmd.Context(), inv, cards, f)
 		},
 	}
 	a.ringTableFlag(cmd)
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
+}
+
+// description is an LPU with its details.
+type description struct {
+	*discovery.LPU
+	Details discovery.Details `json:"details"`
+}
+
+func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []int, f format) error {
+	var all []description
+	noted := ""
+	for _, card := range cards {
+		l := &inv.LPUs[card]
+		details, err := discovery.Describe(ctx, string(a.root), l, detailLimit)
+		if err != nil && err.Error() != noted {
+			noted = err.Error()
+			a.say("%s", noted)
+		}
+		all = append(all, description{l, details})
+	}
+	switch {
+	case f.isDocument() && len(all) == 1:
+		return writeDocument(a.out, f, struct {
+			header
+			description
+		}{newHeader("LPU"), all[0]})
+	case f.isDocument():
+		return writeDocument(a.out, f, struct {
+			header
+			LPUs []description `json:"lpus"`
+		}{newHeader("LPUList"), all})
+	}
+	for i, d := range all {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		if err := a.writeDescription(d.LPU, d.Details); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
@@ -130,39 +163,4 @@ func pathText(path []discovery.Address) string {
 		names[i] = p.String()
 	}
 	return strings.Join(names, " > ")
-}
-
-// completeLPU offers the names of this node's LPUs for a command's one argument, or for a flag of a command that has none.
-func (a *app) completeLPU(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.lpuNames(cmd, ""), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeLPUList offers them for a flag that takes several, separated by commas: those that are not yet there.
-func (a *app) completeLPUList(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	given := typed[:strings.LastIndex(typed, ",")+1]
-	return a.lpuNames(cmd, given), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-}
-
-// lpuNames are the names of this node's LPUs with what tells them apart, or each after what was given of a list.
-func (a *app) lpuNames(cmd *cobra.Command, given string) []string {
-	if a.prepare(cmd) != nil {
-		return nil
-	}
-	inv, err := a.scan(cmd.Context(), discovery.Options{})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, l := range inv.LPUs {
-		switch {
-		case given == "":
-			names = append(names, fmt.Sprintf("%s\t%s %s", l.Name, l.Address, healthText(&l)))
-		case !strings.Contains(","+given, ","+l.Name+","):
-			names = append(names, given+l.Name) // in bash, what has a comma completes only without a description
-		}
-	}
-	return names
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -22,11 +23,11 @@ const (
 	exitNoLPU  = 4 // no LPU on this node
 )
 
-// exitError carries an exit code and, where there is something to say, the error and what to do about it.
+// exitError carries an exit code and, where there is something to say, the error and its remedy.
 type exitError struct {
-	code int
-	err  error
-	hint string
+	code   int
+	err    error
+	remedy string
 }
 
 func (e *exitError) Error() string {
@@ -70,13 +71,19 @@ func codeOf(err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
+	if errors.As(err, new(*allocate.Refusal)) {
+		return exitFound
+	}
 	return exitFailed
 }
 
-// hintFor says what to do about an error; "" if the error says it all.
-func hintFor(err error) string {
-	if e, ok := errors.AsType[*exitError](err); ok && e.hint != "" {
-		return e.hint
+// remedyFor says what to do about an error; "" if the error says it all.
+func remedyFor(err error) string {
+	if e, ok := errors.AsType[*exitError](err); ok && e.remedy != "" {
+		return e.remedy
+	}
+	if r, ok := errors.AsType[*allocate.Refusal](err); ok {
+		return r.Remedy
 	}
 	if c, ok := errors.AsType[*cdi.Conflict](err); ok {
 		return fmt.Sprintf("with two such files in one directory runtimes refuse the device: remove %s, or give lpuctl another kind (cdi.kind in the config file)", c.File)

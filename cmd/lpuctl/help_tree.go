@@ -27,12 +27,10 @@ type helpFlag struct {
 
 func newHelpTreeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:               "help-tree",
-		Short:             "Print the help of all commands as JSON, to make manual pages of",
-		Hidden:            true,
-		Example:           `  lpuctl help-tree`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "help-tree",
+		Short:   "Print the help of all commands as JSON, to make manual pages of",
+		Hidden:  true,
+		Example: `  lpuctl help-tree`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeDocument(a.out, formatJSON, helpOf(cmd.Root()))
 		},

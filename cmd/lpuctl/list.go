@@ -28,8 +28,6 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
   lpuctl list -o wide
   lpuctl list -o json | jq -r '.lpus[] | select(.usable | not) | .address'
   lpuctl list -o name          # names for podman run --device`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
@@ -47,7 +45,7 @@ Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
 		},
 	}
 	a.ringTableFlag(cmd)
-	formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
 	return cmd
 }
 
@@ -96,7 +94,7 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 		}
 		rows = append(rows, row)
 	}
-	return writeTable(a.out, header, rows)
+	return a.writeTable(header, rows)
 }
 
 func nodeNames(nodes []discovery.Node) string {
@@ -105,14 +103,6 @@ func nodeNames(nodes []discovery.Node) string {
 		names[i] = n.Path
 	}
 	return strings.Join(names, ",")
-}
-
-// optional is what the kernel says, or nothing.
-func optional[T any](value *T) string {
-	if value == nil {
-		return ""
-	}
-	return fmt.Sprint(*value)
 }
 
 // healthText is the health, or that there is nothing that could have any.

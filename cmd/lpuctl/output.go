@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // format is how a command shows its result. Every result has one set of json tags: YAML derives from it,
@@ -29,8 +31,11 @@ const (
 	formatName  format = "name"
 )
 
+// isDocument tells a format that programs read as a document.
+func (f format) isDocument() bool { return f == formatJSON || f == formatYAML }
+
 // formatFlag adds -o/--format with the formats the command has; the first is the default.
-func formatFlag(cmd *cobra.Command, f *format, have ...format) {
+func (a *app) formatFlag(cmd *cobra.Command, f *format, have ...format) {
 	names := make([]string, len(have))
 	for i, h := range have {
 		names[i] = string(h)
@@ -38,6 +43,9 @@ func formatFlag(cmd *cobra.Command, f *format, have ...format) {
 	*f = have[0]
 	cmd.Flags().VarP(&formatValue{f, have}, "format", "o", "print as "+strings.Join(names, ", "))
 	complete(cmd, "format", names...)
+	if have[0] == formatTable {
+		cmd.Flags().BoolVar(&a.noHeaders, "no-headers", false, "print tables without their first line")
+	}
 }
 
 // formatValue refuses what is not among the command's formats.
@@ -55,6 +63,14 @@ func (v *formatValue) Set(s string) error {
 	*v.f = format(s)
 	return nil
 }
+
+// header is how every document begins.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+func newHeader(kind string) header { return header{discovery.APIVersion, kind} }
 
 // writeDocument writes a result as JSON or YAML.
 func writeDocument(w io.Writer, f format, document any) error {
@@ -82,12 +98,12 @@ func printable(text string) string {
 	}, text)
 }
 
-// writeTable writes rows in columns, below a header if there is one. An empty cell is a dash, so that columns can be
+// writeTable writes rows in columns, below their names if they have any. An empty cell is a dash, so that columns can be
 // cut by scripts.
-func writeTable(w io.Writer, header []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if len(header) > 0 {
-		fmt.Fprintln(tw, strings.Join(header, "\t"))
+func (a *app) writeTable(columns []string, rows [][]string) error {
+	tw := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if len(columns) > 0 && !a.noHeaders {
+		fmt.Fprintln(tw, strings.Join(columns, "\t"))
 	}
 	for _, row := range rows {
 		for i, cell := range row {
@@ -136,4 +152,34 @@ func isTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// emptyNotNull makes a missing list an empty one in JSON.
+func emptyNotNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// optional is what the kernel says, or nothing.
+func optional[T any](value *T) string {
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(*value)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // app is what all commands share: where to speak, and the global flags.
@@ -28,6 +27,7 @@ type app struct {
 	logLevel   string
 	logFormat  string
 	quiet      bool
+	noHeaders  bool // of the commands that print tables
 
 	log       *slog.Logger
 	config    *Config
@@ -61,8 +61,8 @@ func (a *app) complain(err error) {
 		return
 	}
 	fmt.Fprintf(a.err, "lpuctl: %s\n", printable(err.Error()))
-	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(a.err, "  hint: %s\n", hint)
+	if remedy := remedyFor(err); remedy != "" {
+		fmt.Fprintf(a.err, "  remedy: %s\n", printable(remedy))
 	}
 }
 
@@ -70,16 +70,6 @@ func (a *app) complain(err error) {
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.err, format+"\n", args...)
-	}
-}
-
-// report prints findings with their remedies. Notes are left out where quiet is asked for.
-func (a *app) report(findings finding.List) {
-	for _, f := range findings {
-		if a.quiet && f.Severity == finding.Note {
-			continue
-		}
-		fmt.Fprintf(a.err, "%s\n  remedy: %s\n", printable(f.String()), printable(f.Remedy))
 	}
 }
 
@@ -115,7 +105,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	complete(cmd, "log-format", "text", "json")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &exitError{code: exitUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
+		return &exitError{code: exitUsage, err: err, remedy: "see " + cmd.CommandPath() + " --help"}
 	})
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
@@ -146,13 +136,18 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 // checkArguments makes wrong arguments, and unknown commands below a group, usage errors (exit 2).
 func checkArguments(cmd *cobra.Command) {
 	check := cmd.Args
-	if cmd.HasSubCommands() {
+	if check == nil {
 		check = cobra.NoArgs
+	}
+	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if cmd.HasSubCommands() {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return &exitError{code: exitUsage, err: err, hint: argumentHint(cmd, args)}
+			return &exitError{code: exitUsage, err: err, remedy: argumentHint(cmd, args)}
 		}
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
@@ -33,8 +32,6 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
   lpuctl runtime check --containerd-address /run/docker/containerd/containerd.sock
   lpuctl runtime check --containerd-config ./config.toml      # before it is put in place
   lpuctl runtime check -o json | jq '.runtimes[] | {name, cdi}'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.loadConfig(); err != nil {
 				return err
@@ -55,7 +52,7 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 	a.specDirFlag(cmd)
 	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "", "ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
 	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "", "read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
@@ -70,12 +67,11 @@ func judgeRuntimes(all []runtimes.Runtime) error {
 }
 
 func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
-	if f != formatTable {
+	if f.isDocument() {
 		return writeDocument(a.out, f, struct {
-			APIVersion string             `json:"apiVersion"`
-			Kind       string             `json:"kind"`
-			Runtimes   []runtimes.Runtime `json:"runtimes"`
-		}{discovery.APIVersion, "RuntimeCheck", all})
+			header
+			Runtimes []runtimes.Runtime `json:"runtimes"`
+		}{newHeader("RuntimeList"), all})
 	}
 	if len(all) == 0 {
 		a.say("no container runtime is installed under %s", a.root)
@@ -93,5 +89,5 @@ func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
 		a.report(slices.DeleteFunc(slices.Clone(r.Findings), func(f finding.Finding) bool { return f.ID == finding.CDISource }))
 		rows = append(rows, []string{r.Name, r.Version, string(r.CDI), string(r.AfterRestart), r.MaxCDIVersion, strings.Join(r.SpecDirs, ","), string(r.Source), where})
 	}
-	return writeTable(a.out, []string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)
+	return a.writeTable([]string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)
 }

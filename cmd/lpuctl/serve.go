@@ -39,9 +39,7 @@ asking which are connected, so it is off by default; auto does it only where no 
   lpuctl serve --require-connected --log-format json
   lpuctl serve --device-list-strategy device-specs    # for a runtime without CDI
   lpuctl serve --root /host                           # in a container that has the host's directories there`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
 	}
 	serveFlags(cmd)
 	a.specDirFlag(cmd)
@@ -246,6 +244,6 @@ func outOfReach(dir string) error {
 	}
 	return &exitError{
 		code: exitFailed, err: fmt.Errorf("%s: %s", dir, fault),
-		hint: "start it again, as systemd and the kubelet do, and it sees the directory that is there by then; if that is read-only, remount it",
+		remedy: "start it again, as systemd and the kubelet do, and it sees the directory that is there by then; if that is read-only, remount it",
 	}
 }

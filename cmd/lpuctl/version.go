@@ -12,6 +12,7 @@ import (
 var version string
 
 type versionInfo struct {
+	header
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -24,18 +25,16 @@ func newVersionCommand(a *app) *cobra.Command {
 		Short: "Print the version of lpuctl",
 		Example: `  lpuctl version
   lpuctl version -o json`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
-			if f != formatTable {
+			if f.isDocument() {
 				return writeDocument(a.out, f, v)
 			}
 			_, err := fmt.Fprintln(a.out, v)
 			return err
 		},
 	}
-	formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
@@ -44,7 +43,7 @@ func (v versionInfo) String() string {
 }
 
 func readVersion() versionInfo {
-	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionInfo{header: newHeader("Version"), Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if version == "" {
 		if info, ok := debug.ReadBuildInfo(); ok {
 			v.Version = info.Main.Version

@@ -78,8 +78,9 @@ func joinIndices(lpus []discovery.LPU, separator string) string {
 // listVariables tell a container which LPUs of the host it has. They belong to a set of LPUs only: when two
 // devices that are injected together set one variable, the last silently wins. LPU_RING_ORDER is the same
 // LPUs as positions in the order of PCI addresses, by which XRT numbers them inside the container.
-func listVariables(inRing []discovery.LPU, connected, known bool) []string {
-	variables := []string{"LPU_VISIBLE_DEVICES=" + joinIndices(inRing, ",")}
+func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
+	const source = "list of the container's LPUs"
+	variables := []Variable{{"LPU_VISIBLE_DEVICES", joinIndices(inRing, ","), source}}
 	if known {
 		byAddress := make([]int, len(inRing)) // indices are given in that order
 		for i, l := range inRing {
@@ -91,19 +92,16 @@ func listVariables(inRing []discovery.LPU, connected, known bool) []string {
 			position, _ := slices.BinarySearch(byAddress, l.Index)
 			positions[i] = strconv.Itoa(position)
 		}
-		variables = append(variables, "LPU_RING_ORDER="+strings.Join(positions, ","), "LPU_CONNECTED="+strconv.FormatBool(connected))
+		variables = append(variables, Variable{"LPU_RING_ORDER", strings.Join(positions, ","), source},
+			Variable{"LPU_CONNECTED", strconv.FormatBool(connected), "ring table"})
 	}
-	return append(variables, "NUM_LPU_DEVICES="+strconv.Itoa(len(inRing)))
+	return append(variables, Variable{"NUM_LPU_DEVICES", strconv.Itoa(len(inRing)), source})
 }
 
-// ListVariables puts the LPUs at these positions of an inventory into ring order, and returns the variables of a
-// set of them.
-func ListVariables(inv *discovery.Inventory, f *ring.Fabric, cards []int) (ordered []int, variables map[string]string) {
+// Container puts the LPUs at these positions of an inventory into ring order, and returns the variables that tell a container
+// which they are.
+func Container(inv *discovery.Inventory, f *ring.Fabric, cards []int) (inRing []discovery.LPU, variables []Variable) {
 	ordered, pieces := f.Order(cards)
-	variables = map[string]string{}
-	for _, v := range listVariables(pick(inv, ordered), pieces == 1, f.Cabled()) {
-		name, value, _ := strings.Cut(v, "=")
-		variables[name] = value
-	}
-	return ordered, variables
+	inRing = pick(inv, ordered)
+	return inRing, listVariables(inRing, pieces == 1, f.Cabled())
 }

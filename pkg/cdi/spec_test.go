@@ -198,7 +198,7 @@ func TestOptions(t *testing.T) {
 		if diff := cmp.Diff([]string{"lpu2", "pci-0000-44-00.1", "all"}, names); diff != "" {
 			t.Error(diff)
 		}
-		if _, _, err := Spec(node(3), Options{Devices: []string{"lpu3"}}); err == nil || !strings.Contains(err.Error(), `no device "lpu3"`) {
+		if _, _, err := Spec(node(3), Options{Devices: []string{"lpu3"}}); err == nil || !strings.Contains(err.Error(), `no LPU "lpu3"`) {
 			t.Errorf("got %v", err)
 		}
 	})

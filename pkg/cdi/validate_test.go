@@ -29,7 +29,7 @@ func machine(t *testing.T) (root string, v *cdi.Validator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return root, &cdi.Validator{Root: root, Kind: cdi.DefaultKind, Inventory: inv}
+	return root, &cdi.Validator{Host: true, Root: root, Kind: cdi.DefaultKind, Inventory: inv}
 }
 
 func put(t *testing.T, path, text string) string {
@@ -298,7 +298,7 @@ func FuzzValidate(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		v := cdi.Validator{Root: dir, Kind: cdi.DefaultKind}
+		v := cdi.Validator{Host: true, Root: dir, Kind: cdi.DefaultKind}
 		findings := v.File(path)
 		if err := refuses(path); err != nil && !findings.HasErrors() {
 			t.Fatalf("the library says %v, we say %v", err, findings)

@@ -3,8 +3,6 @@ package discovery
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -145,26 +143,4 @@ type Mount struct {
 	ContainerPath string `json:"containerPath,omitempty"` // empty: the same
 	// Present says that the path exists on the scanned machine.
 	Present bool `json:"-"`
-}
-
-// Find returns the LPU that people mean by its name, its index or its PCI address, in either case of letters and with or
-// without the domain 0000, as lspci prints it.
-func (inv *Inventory) Find(name string) (*LPU, error) {
-	meant := strings.ToLower(name)
-	for i := range inv.LPUs {
-		l := &inv.LPUs[i]
-		a := l.Address.String()
-		if meant == l.Name || meant == strconv.Itoa(l.Index) || meant == a || "0000:"+meant == a {
-			return l, nil
-		}
-	}
-	for _, l := range inv.LPUs {
-		if m := l.Management; m != nil && meant == m.Address.String() {
-			return nil, fmt.Errorf("no LPU %q: it is the management function of %s (%s)", name, l.Name, l.Address)
-		}
-	}
-	if len(inv.LPUs) == 0 {
-		return nil, fmt.Errorf("no LPU %q: there is no LPU on this node", name)
-	}
-	return nil, fmt.Errorf("no LPU %q: this node has %s to %s", name, inv.LPUs[0].Name, inv.LPUs[len(inv.LPUs)-1].Name)
 }

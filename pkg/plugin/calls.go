@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -11,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // GetDevicePluginOptions says which optional calls the kubelet should make. What the Register call says of that is
@@ -88,7 +87,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no device %s on this node", strings.Join(unknown, ", "))
 	}
-	d, err := s.inv.Decide(s.fabric, available, must, int(r.AllocationSize))
+	d, err := allocate.Decide(s.inv, s.fabric, allocate.Wish{Size: int(r.AllocationSize), Free: available, Must: must})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
@@ -116,7 +115,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 // DecisionMessage is the message of the log line that holds a decision.
 const DecisionMessage = "preferred allocation"
 
-func candidates(d *discovery.Decision) [][]string {
+func candidates(d *allocate.Decision) [][]string {
 	sets := [][]string{}
 	for _, c := range d.Explanation.Candidates {
 		sets = append(sets, c.LPUs)
@@ -174,38 +173,26 @@ func (s *state) usable(ids []string) ([]int, error) {
 
 // edits is what a container gets with LPUs: in ring order, so that it need not find out how they are cabled.
 func edits(s *state, cards []int) *api.ContainerAllocateResponse {
-	ordered, variables := cdi.ListVariables(s.inv, s.fabric, cards)
-	response := &api.ContainerAllocateResponse{Envs: variables}
-	for _, i := range ordered {
-		l := &s.inv.LPUs[i]
-		if s.options.Strategy == CDI {
-			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: s.options.Kind + "=" + cdi.AddressName(l.Address)})
-			continue
+	lpus, variables := cdi.Container(s.inv, s.fabric, cards)
+	response := &api.ContainerAllocateResponse{Envs: map[string]string{}}
+	var e cdi.Edits
+	if s.options.Strategy == CDI {
+		for _, l := range lpus {
+			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: s.options.Kind + "=" + ID(&l)})
 		}
-		addEdits(response, l)
+	} else {
+		e = cdi.EditsOf(lpus, cdi.Options{})
+	}
+	for _, n := range e.Nodes {
+		response.Devices = append(response.Devices, &api.DeviceSpec{ContainerPath: n.Path, HostPath: n.Path, Permissions: cdi.NodePermissions})
+	}
+	for _, m := range e.Mounts {
+		response.Mounts = append(response.Mounts, &api.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: true})
+	}
+	for _, v := range append(e.Env, variables...) {
+		response.Envs[v.Name] = v.Value
 	}
 	return response
-}
-
-// addEdits is what the CDI spec would say of an LPU.
-func addEdits(response *api.ContainerAllocateResponse, l *discovery.LPU) {
-	for _, n := range l.Nodes {
-		response.Devices = append(response.Devices, &api.DeviceSpec{ContainerPath: n.Path, HostPath: n.Path, Permissions: "rw"})
-	}
-	for _, m := range l.Mounts {
-		to := cmp.Or(m.ContainerPath, m.HostPath)
-		same := func(have *api.Mount) bool { return have.ContainerPath == to }
-		if m.Present && !slices.ContainsFunc(response.Mounts, same) {
-			response.Mounts = append(response.Mounts, &api.Mount{ContainerPath: to, HostPath: m.HostPath, ReadOnly: true})
-		}
-	}
-	for _, variable := range l.Env {
-		name, value, _ := strings.Cut(variable, "=")
-		response.Envs[name] = value
-	}
-	if l.DriverVersion != "" {
-		response.Envs["LPU_DRIVER_VERSION"] = l.DriverVersion
-	}
 }
 
 // PreStartContainer checks that LPUs are as they should be, and touches nothing: another pod may use the same card by

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -61,7 +61,7 @@ func (m *metrics) registered(err error) {
 }
 
 // preferred counts a decision by its size, because one LPU by itself is always connected.
-func (m *metrics) preferred(d *discovery.Decision, refused bool) {
+func (m *metrics) preferred(d *allocate.Decision, refused bool) {
 	outcome := "unknown"
 	switch {
 	case refused:

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+)
+
+func newConfigCheckCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a config file, by default this node's",
+		Long: `check reads a config file, without FILE that of --config or else this node's, and reports everything that is
+wrong with it, with file and line.
+The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be read.`,
+		Example: `  lpuctl config check
+  lpuctl config check ./config.yaml -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := cmp.Or(append(args, a.configFile, a.root.Shown(defaultConfigFile))...)
+			data, err := readSmallFile(name)
+			if len(args) == 0 && a.configFile == "" && host.IsAbsent(err) {
+				a.say("%s: there is no such file, which is optional: built-in values hold (lpuctl config show)", name)
+				return a.writeFindings(findingList{File: name}, f, false, "nothing wrong")
+			}
+			if err != nil {
+				return err
+			}
+			c, findings := parseConfig(name, data)
+			good := fmt.Sprintf("%s: nothing wrong; %s", name, plural(len(c.Models), "device model"))
+			return a.writeFindings(findingList{File: name, Findings: findings}, f, false, good)
+		},
+	}
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}

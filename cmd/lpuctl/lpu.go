@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// lpuForms says in help texts how an LPU can be named; discovery.Inventory.Resolve reads it.
+const lpuForms = "An LPU is named by name (lpu0), index (0), PCI address (43:00.1), CDI device (pci-0000-43-00.1, lpu0-1) or device node."
+
+// lpus finds the LPUs that people named, in the order in which they named them.
+func (a *app) lpus(inv *discovery.Inventory, words []string) ([]int, error) {
+	cards, err := inv.Resolve(a.config.CDI.Kind, words...)
+	if err != nil {
+		return nil, &exitError{code: exitFailed, err: err, remedy: "lpuctl list shows every LPU"}
+	}
+	return cards, nil
+}
+
+// withNodes is lpus for LPUs that a container is to be given, in the order of the inventory.
+func (a *app) withNodes(inv *discovery.Inventory, words []string) ([]int, error) {
+	cards, err := a.lpus(inv, words)
+	slices.Sort(cards)
+	for _, card := range cards {
+		if l := inv.LPUs[card]; len(l.Nodes) == 0 {
+			return nil, &exitError{code: exitFound, err: fmt.Errorf("%s is not available: it has no device node", l.Name), remedy: "see lpuctl describe " + l.Name}
+		}
+	}
+	return cards, err
+}
+
+// completeLPUs offers the names of this node's LPUs that are not yet among the arguments.
+func (a *app) completeLPUs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names := slices.DeleteFunc(a.lpuNames(cmd, ""), func(offered string) bool {
+		name, _, _ := strings.Cut(offered, "\t")
+		return slices.Contains(args, name)
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeLPUList offers them for a flag that takes several, separated by commas: those that are not yet there.
+func (a *app) completeLPUList(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	given := typed[:strings.LastIndex(typed, ",")+1]
+	return a.lpuNames(cmd, given), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// lpuNames are the names of this node's LPUs with what tells them apart, or each after what was given of a list.
+func (a *app) lpuNames(cmd *cobra.Command, given string) []string {
+	if a.prepare(cmd) != nil {
+		return nil
+	}
+	inv, err := a.scan(cmd.Context(), discovery.Options{})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, l := range inv.LPUs {
+		switch {
+		case given == "":
+			names = append(names, fmt.Sprintf("%s\t%s %s", l.Name, l.Address, healthText(&l)))
+		case !strings.Contains(","+given, ","+l.Name+","):
+			names = append(names, given+l.Name) // in bash, what has a comma completes only without a description
+		}
+	}
+	return names
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func newRingCheckCommand(a *app) *cobra.Command {
+	var f format
+	var bind, strict bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say everything that is wrong with a ring table",
+		Long: `check reads a ring table in either format and reports all that is wrong with it. A FILE is judged by
+itself, with --bind against the LPUs of this node; without FILE it is the node's own table, bound.
+The exit code is 3 if there is an error, with --strict also if there is a warning.`,
+		Example: `  lpuctl ring check
+  lpuctl ring check table.json
+  lpuctl ring check --bind --strict table.json -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := a.checkTable(cmd.Context(), args, bind)
+			if err != nil {
+				return err
+			}
+			l := findingList{File: b.path, Findings: b.findings}
+			if b.table == nil {
+				return a.writeFindings(l, f, strict, "")
+			}
+			l.Format = string(b.table.Format)
+			bound := ""
+			if b.cabling != nil {
+				bound = ", bound to the LPUs of this node"
+			}
+			if !f.isDocument() && !b.findings.HasErrors() {
+				a.say("%s: %s table of %s%s", b.path, b.table.Format, plural(len(b.table.IDs), "card"), bound)
+			}
+			return a.writeFindings(l, f, strict, "nothing wrong")
+		},
+	}
+	a.ringTableFlag(cmd)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	cmd.Flags().BoolVar(&bind, "bind", false, "hold FILE against the LPUs of this node")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
+	return cmd
+}
+
+func (a *app) checkTable(ctx context.Context, args []string, bind bool) (*boundTable, error) {
+	if len(args) > 0 && !bind {
+		return readTable(args[0])
+	}
+	return a.nodeTable(ctx, args)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+func newRingInstallCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "install FILE",
+		Short: "Check a ring table and make it this node's",
+		Long: `install reads a ring table in either format, checks it, holds it against the LPUs of this node, and writes
+it keyed by PCI address to ` + discovery.InstalledRingTable + `. From then on the table is also the list of cards that
+should be here: an LPU that is missing keeps its index. A table with an error is not installed.`,
+		Example:           `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeFile,
+		RunE:              a.onTable(a.install),
+	}
+}
+
+func (a *app) install(b *boundTable) error {
+	text, err := a.convert(b, "lpuctl", nil)
+	if err != nil {
+		return err
+	}
+	path, err := a.root.Resolve(discovery.InstalledRingTable)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := wholefile.Replace(path, text); err != nil {
+		return err
+	}
+	a.say("installed %s", path)
+	if other := a.config.Ring.Table; other != "" && other != discovery.InstalledRingTable {
+		a.complain(&exitError{err: fmt.Errorf("the config file names another ring table, %s, which stays in force", other), remedy: "take ring.table out of the config file"})
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newRingShowCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Print the rings of this node's table, or of FILE held against this node",
+		Long: `show prints the rings of this node's table, or of FILE held against this node, each in the order of its
+cables: closed, or open where one cable is missing. An LPU without cables is alone.
+The exit code is 3 if the table cannot be used.`,
+		Example: `  lpuctl ring show
+  lpuctl ring show table.json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeFile,
+		RunE:              a.onTable(func(b *boundTable) error { return a.showRings(b, f) }),
+	}
+	a.ringTableFlag(cmd)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// ringDocument is the rings of a table.
+type ringDocument struct {
+	header
+	File  string      `json:"file"`
+	Rings []shownRing `json:"rings"`
+}
+
+type shownRing struct {
+	ID      string   `json:"id,omitempty"` // as the inventory has it; "" for an LPU by itself, which is on no ring
+	Shape   string   `json:"shape"`        // closed, open or alone
+	Members []string `json:"members"`
+}
+
+func (a *app) showRings(b *boundTable, f format) error {
+	shown := ringDocument{header: newHeader("Ring"), File: b.path, Rings: []shownRing{}}
+	rings := 0
+	for _, r := range b.cabling.Rings {
+		s := shownRing{ID: fmt.Sprintf("ring%d", rings), Shape: "closed"}
+		switch {
+		case len(r.Cards) == 1:
+			s.ID, s.Shape = "", "alone"
+			rings--
+		case !r.Closed:
+			s.Shape = "open"
+		}
+		rings++
+		for _, card := range r.Cards {
+			s.Members = append(s.Members, b.inv.LPUs[card].Name)
+		}
+		shown.Rings = append(shown.Rings, s)
+	}
+	if f.isDocument() {
+		return writeDocument(a.out, f, shown)
+	}
+	var rows [][]string
+	for _, s := range shown.Rings {
+		rows = append(rows, []string{s.ID, s.Shape, strings.Join(s.Members, " ")})
+	}
+	return a.writeTable([]string{"RING", "SHAPE", "LPUS"}, rows)
+}

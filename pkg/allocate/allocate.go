@@ -1,0 +1,173 @@
+// Package allocate decides which LPUs a workload takes: an inventory and a wish in, a decision with its reasons out. The rule
+// itself is [ring.Fabric.Choose].
+package allocate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/ring"
+)
+
+// Wish is what a workload asks for. LPUs are positions in the inventory.
+type Wish struct {
+	Size int
+	Free []int // those that it can have; see [Free]
+	Must []int // those that have to be among them
+	// Connected refuses LPUs that do not follow each other on a ring. One LPU is always connected.
+	Connected bool
+}
+
+// Free is the LPUs that somebody can have: usable, and held open by nobody that discovery.FindUsers saw.
+func Free(inv *discovery.Inventory) []int {
+	free := []int{}
+	for i, l := range inv.LPUs {
+		if l.Usable && len(l.Users) == 0 {
+			free = append(free, i)
+		}
+	}
+	return free
+}
+
+// Decision is which LPUs to take, and why.
+type Decision struct {
+	LPUs []string `json:"lpus"` // in ring order
+	// Connected says that the LPUs follow each other on a ring; nil: no ring table says who is neighbour of whom.
+	Connected   *bool       `json:"connected,omitempty"`
+	FreeAfter   [][]string  `json:"freeAfter"` // the arcs that stay free
+	Explanation Explanation `json:"explanation"`
+
+	Chosen []int `json:"-"` // positions of LPUs in the inventory
+}
+
+// Explanation is what a decision was made of.
+type Explanation struct {
+	Size        int         `json:"size"`
+	Free        []string    `json:"free"`
+	MustInclude []string    `json:"mustInclude"`
+	Candidates  []Candidate `json:"candidates"` // connected sets, the best first
+	Reason      string      `json:"reason"`
+}
+
+// Candidate is a connected set that was weighed.
+type Candidate struct {
+	LPUs []string `json:"lpus"` // in ring order
+	ring.Candidate
+}
+
+// Refusal says why a wish cannot be fulfilled, and what to do about it.
+type Refusal struct{ Why, Remedy string }
+
+func (r *Refusal) Error() string { return r.Why }
+
+// Decide picks LPUs by the rule of [ring.Fabric.Choose]; f is the inventory's fabric. With a [*Refusal] the decision has no LPUs
+// and the refusal as its reason. Any other error is a wish that makes no sense, such as more LPUs that must be included than are asked for.
+func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error) {
+	d := &Decision{LPUs: []string{}, FreeAfter: [][]string{}, Explanation: Explanation{
+		Size: w.Size, Free: names(inv, w.Free), MustInclude: names(inv, w.Must), Candidates: []Candidate{},
+	}}
+	if r := w.impossible(inv); r != nil {
+		d.Explanation.Reason = r.Why
+		return d, r
+	}
+	choice, err := f.Choose(nil, w.Free, w.Must, w.Size)
+	if err != nil {
+		return nil, err
+	}
+	connected := choice.Pieces == 1
+	if w.Connected && w.Size > 1 && !connected {
+		r := unconnected(inv, f, w, choice)
+		d.Explanation.Reason = r.Why
+		return d, r
+	}
+	d.LPUs, d.Chosen = names(inv, choice.Cards), choice.Cards
+	rest := slices.DeleteFunc(slices.Clone(w.Free), func(card int) bool { return slices.Contains(choice.Cards, card) })
+	d.FreeAfter = arcs(inv, f, rest)
+	if f.Cabled() {
+		d.Connected = &connected
+	}
+	for _, c := range f.Explain(w.Free, w.Must, w.Size) {
+		d.Explanation.Candidates = append(d.Explanation.Candidates, Candidate{names(inv, c.Cards), c})
+	}
+	d.Explanation.Reason = d.reason(inv, f, choice)
+	return d, nil
+}
+
+// impossible says why not even LPUs that are not connected can be had.
+func (w Wish) impossible(inv *discovery.Inventory) *Refusal {
+	for _, card := range w.Must {
+		if !slices.Contains(w.Free, card) {
+			return &Refusal{inv.LPUs[card].Name + " must be included and is not free", "see lpuctl list for who uses it"}
+		}
+	}
+	switch {
+	case w.Size > len(inv.LPUs):
+		return &Refusal{fmt.Sprintf("%s asked for, this node has %d", lpus(w.Size), len(inv.LPUs)), "ask for fewer"}
+	case w.Size > len(w.Free):
+		return &Refusal{fmt.Sprintf("%s asked for, %d of %d free", lpus(w.Size), len(w.Free), len(inv.LPUs)), "see lpuctl list for who uses the others"}
+	}
+	return nil
+}
+
+// unconnected says why LPUs that are connected cannot be had.
+func unconnected(inv *discovery.Inventory, f *ring.Fabric, w Wish, choice ring.Choice) *Refusal {
+	if !f.Cabled() {
+		return &Refusal{"it is not known which LPUs are connected: there is no ring table",
+			"install one with lpuctl ring install FILE, or leave out --require-connected"}
+	}
+	return &Refusal{fmt.Sprintf("%d connected LPUs are not available: %s", w.Size, pieces(inv, f, choice)),
+		"free are " + Join(arcs(inv, f, w.Free)) + ": ask for fewer, or leave out --require-connected"}
+}
+
+// reason is the decision in a sentence.
+func (d *Decision) reason(inv *discovery.Inventory, f *ring.Fabric, choice ring.Choice) string {
+	candidates := d.Explanation.Candidates
+	switch {
+	case !f.Cabled():
+		return "there is no ring table: taken by NUMA node, PCIe switch and address"
+	case len(candidates) == 1:
+		return "it is the only connected set"
+	case len(candidates) > 1:
+		return fmt.Sprintf("better than %s: %s", strings.Join(candidates[1].LPUs, " "), candidates[1].LostBy)
+	}
+	return pieces(inv, f, choice)
+}
+
+func pieces(inv *discovery.Inventory, f *ring.Fabric, choice ring.Choice) string {
+	return fmt.Sprintf("no set is connected; the fewest pieces are %d: %s", choice.Pieces, Join(arcs(inv, f, choice.Cards)))
+}
+
+// arcs takes LPUs apart into the longest arcs they make, by name.
+func arcs(inv *discovery.Inventory, f *ring.Fabric, cards []int) [][]string {
+	all := [][]string{}
+	for _, arc := range f.FreeArcs(cards) {
+		all = append(all, names(inv, arc))
+	}
+	return all
+}
+
+// Join writes arcs for people: "lpu0 lpu1, lpu4".
+func Join(arcs [][]string) string {
+	texts := make([]string, len(arcs))
+	for i, arc := range arcs {
+		texts[i] = strings.Join(arc, " ")
+	}
+	return strings.Join(texts, ", ")
+}
+
+func names(inv *discovery.Inventory, cards []int) []string {
+	names := make([]string, len(cards))
+	for i, card := range cards {
+		names[i] = inv.LPUs[card].Name
+	}
+	return names
+}
+
+func lpus(n int) string {
+	if n == 1 {
+		return "1 LPU"
+	}
+	return fmt.Sprintf("%d LPUs", n)
+}

@@ -1,0 +1,105 @@
+package discovery
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Resolve finds the LPUs that people mean, as positions in the inventory, each once and in the order in which they are named.
+// A word is one of these or, with commas between, several:
+//
+//	lpu0, LPU0, 0                          name or index
+//	0000:43:00.1, 43:00.1                  PCI address, the domain may be left out, as lspci leaves it out
+//	pci-0000-43-00.1                       CDI device name by PCI address
+//	lpu0-1-2-3, all                        CDI device names of sets
+//	hyperaccel.ai/lpu=lpu0                 any of these, qualified by the CDI kind
+//	/dev/dri/renderD128                    device node
+//
+// The error names the word that means no LPU, or more than one, and what is there.
+func (inv *Inventory) Resolve(kind string, words ...string) ([]int, error) {
+	var cards []int
+	for _, list := range words {
+		for word := range strings.SplitSeq(list, ",") {
+			found, err := inv.resolveOne(kind, strings.TrimSpace(word))
+			if err != nil {
+				return nil, err
+			}
+			for _, card := range found {
+				if !slices.Contains(cards, card) {
+					cards = append(cards, card)
+				}
+			}
+		}
+	}
+	return cards, nil
+}
+
+func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
+	bare, _ := strings.CutPrefix(word, kind+"=")
+	lower := strings.ToLower(bare)
+	if lower == "all" && len(inv.LPUs) > 0 {
+		return inv.where(func(*LPU) bool { return true }), nil
+	}
+	if indices, ok := setIndices(lower); ok && slices.Max(indices) < len(inv.LPUs) {
+		return indices, nil
+	}
+	address := lower
+	if dashed, ok := strings.CutPrefix(lower, "pci-"); ok {
+		address = strings.ReplaceAll(dashed, "-", ":")
+	}
+	found := inv.where(func(l *LPU) bool {
+		a := l.Address.String()
+		return lower == l.Name || lower == strconv.Itoa(l.Index) || address == a || strings.HasSuffix(a, ":"+address) && strings.Count(address, ":") == 1 ||
+			slices.ContainsFunc(l.Nodes, func(n Node) bool { return n.Path == bare })
+	})
+	switch len(found) {
+	case 1:
+		return found, nil
+	case 0:
+		return nil, inv.unknown(word, address)
+	}
+	var candidates []string
+	for _, card := range found {
+		candidates = append(candidates, inv.LPUs[card].Name+" ("+inv.LPUs[card].Address.String()+")")
+	}
+	return nil, fmt.Errorf("%q can be %s", word, strings.Join(candidates, " or "))
+}
+
+// where are the positions of the LPUs that are wanted.
+func (inv *Inventory) where(wanted func(*LPU) bool) (cards []int) {
+	for i := range inv.LPUs {
+		if wanted(&inv.LPUs[i]) {
+			cards = append(cards, i)
+		}
+	}
+	return cards
+}
+
+// setIndices reads the name of a set: "lpu0-1-2-3".
+func setIndices(name string) (indices []int, ok bool) {
+	list, isSet := strings.CutPrefix(name, "lpu")
+	for text := range strings.SplitSeq(list, "-") {
+		index, err := strconv.Atoi(text)
+		if err != nil || index < 0 {
+			return nil, false
+		}
+		indices = append(indices, index)
+	}
+	return indices, isSet && len(indices) > 1
+}
+
+// unknown says that a word means no LPU, and what is there.
+func (inv *Inventory) unknown(word, address string) error {
+	if len(inv.LPUs) == 0 {
+		return fmt.Errorf("no LPU %q: there is no LPU on this node", word)
+	}
+	for _, l := range inv.LPUs {
+		if m := l.Management; m != nil && (address == m.Address.String() || "0000:"+address == m.Address.String()) {
+			return fmt.Errorf("no LPU %q: it is the management function of %s (%s)", word, l.Name, l.Address)
+		}
+	}
+	first, last := inv.LPUs[0], inv.LPUs[len(inv.LPUs)-1]
+	return fmt.Errorf("no LPU %q: this node has %s (%s) to %s (%s)", word, first.Name, first.Address, last.Name, last.Address)
+}
