@@ -51,7 +51,7 @@ func (p *picture) legend(s *Scene) {
 		x, y := entry(0, i, k.meaning)
 		p.box(x, y, sampleWidth, sampleHeight, k)
 	}
-	for i, text := range []string{"cable", "dead cable: an LPU at one end is not usable"} {
+	for i, text := range []string{"cable", "dead cable: an end is not usable"} {
 		x, y := entry(0, len(looks())+i, text)
 		p.cable(x-sampleWidth/2, y, x+sampleWidth/2, y, i == 1)
 	}
