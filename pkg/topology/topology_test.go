@@ -35,24 +35,29 @@ func machines() map[string]machine {
 	orion := func(lpus int, faults ...simulate.Fault) simulate.Node {
 		return simulate.Node{Profile: "orion", LPUs: lpus, Faults: faults}
 	}
-	const four = "[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\", \"0000:46:00\"]"
+	byIndex := func(rings int) string {
+		var lists []string
+		for i := range rings {
+			at := 8 * i
+			lists = append(lists, fmt.Sprintf("[%d, %d, %d, %d, %d, %d, %d, %d]", at, at+1, at+2, at+3, at+4, at+5, at+6, at+7))
+		}
+		return "rings: [" + strings.Join(lists, ", ") + "]"
+	}
 	return map[string]machine{
 		"one LPU":           {node: orion(1)},
-		"a ring of 2":       {node: orion(2), cables: 1},
-		"2, one unbound":    {node: orion(2, simulate.Fault{Name: "unbound", Index: 1}), cables: 1, dead: "lpu0-lpu1"},
-		"a ring of 3":       {node: orion(3), cables: 3},
-		"a ring of 4":       {node: orion(4), cables: 4},
-		"a ring of 8":       {node: orion(8), cables: 8},
-		"a ring of 16":      {node: orion(16), table: "rings: [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]]", cables: 16},
+		"a ring of 2":       {node: orion(2, simulate.Fault{Name: "unbound", Index: 1}), cables: 1, dead: "lpu0-lpu1"},
+		"a ring of 8":       {node: orion(8, simulate.Fault{Name: "unbound", Index: 2}), cables: 8, dead: "lpu1-lpu2 lpu2-lpu3"},
+		"a ring of 16":      {node: orion(16), table: strings.Replace(byIndex(2), "], [", ", ", 1), cables: 16},
 		"two rings":         {node: orion(16, simulate.Fault{Name: "vfio", Index: 8}), cables: 16, dead: "lpu8-lpu15 lpu8-lpu9"},
-		"64 LPUs":           {node: orion(64), cables: 64},
-		"a chain":           {node: orion(4), table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}, {a: lpu2, b: lpu3}]", cables: 3},
-		"a broken chain":    {node: orion(3, simulate.Fault{Name: "unbound", Index: 2}), table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}]", cables: 2, dead: "lpu1-lpu2"},
+		"64 LPUs":           {node: simulate.Node{Profile: "lpu", LPUs: 64}, table: byIndex(8), cables: 64},
+		"a chain":           {node: orion(3, simulate.Fault{Name: "unbound", Index: 2}), table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}]", cables: 2, dead: "lpu1-lpu2"},
 		"one beside a ring": {node: orion(4), table: "rings: [[lpu0, lpu1, lpu2], [lpu3]]", cables: 3},
-		"an absent card":    {node: orion(4), table: "rings: [" + four + "]", removed: "0000:44:00", cables: 4, dead: "lpu0-lpu1 lpu1-lpu2"},
-		"no table":          {node: simulate.Node{Profile: "lpu", LPUs: 20}},
-		"no PCIe switch":    {node: simulate.Node{Profile: "edge"}, cables: 1},
-		"without a driver":  {node: orion(8, simulate.Fault{Name: "unbound", Index: 2}), cables: 8, dead: "lpu1-lpu2 lpu2-lpu3"},
+		"an absent card": {
+			node: orion(4), table: "rings: [[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\", \"0000:46:00\"]]", removed: "0000:44:00",
+			cables: 4, dead: "lpu0-lpu1 lpu1-lpu2",
+		},
+		"no table":       {node: simulate.Node{Profile: "lpu", LPUs: 9}},
+		"no PCIe switch": {node: simulate.Node{Profile: "edge"}, cables: 1},
 		"faults": {
 			node: orion(8, simulate.Fault{Name: "recovery", Index: 0}, simulate.Fault{Name: "numa-unknown", Index: 3},
 				simulate.Fault{Name: "wide-domain", Index: 7}, simulate.Fault{Name: "unbound", Index: 4}),
