@@ -45,7 +45,7 @@ func (g *group) cabled() bool { return g.members[0].next != nil }
 // New makes the scene of an inventory.
 func New(inv *discovery.Inventory) *Scene {
 	s := &Scene{}
-	loose := &group{title: "not on a ring:"}
+	loose := &group{title: "not on a ring"}
 	if inv.RingTable == nil {
 		loose.title = "no ring table: which LPUs are neighbours is not known (see lpuctl ring install)"
 	}

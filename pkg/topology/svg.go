@@ -24,8 +24,9 @@ func (s *Scene) SVG() string {
 	for _, n := range s.nodes {
 		p.box(n.x, n.y, boxWidth, boxHeight, n.look())
 		weight := `font-weight="bold"`
-		for i, line := range n.lines() {
-			p.text(n.x, n.y+16*float64(i)-20, weight, line)
+		lines := n.lines()
+		for i, line := range lines {
+			p.text(n.x, n.y+16*float64(i)-8*float64(len(lines))+12, weight, line)
 			weight = ""
 		}
 	}
@@ -33,11 +34,14 @@ func (s *Scene) SVG() string {
 		p.text(g.x, g.y, fmt.Sprintf(`font-size="%g"`, titleSize), g.title)
 	}
 	p.legend(s)
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="%g" text-anchor="middle">
+	width := max(s.width, 2*entryWidth)
+	height := s.height + float64(max(len(looks())+2, len(s.switches)))*entryHeight
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f"
+ font-family="sans-serif" font-size="%g" text-anchor="middle">
 <title>How the LPUs of this node are connected</title>
 <rect width="100%%" height="100%%" fill="white"/>
 %s</svg>
-`, max(s.width, 2*entryWidth), s.height+float64(max(len(looks())+2, len(s.switches)))*entryHeight, textSize, p.String())
+`, width, height, textSize, p.String())
 }
 
 // legend explains states and cables in one column, and switches in another.
@@ -71,8 +75,8 @@ func (p *picture) text(x, y float64, attributes, text string) {
 }
 
 func (p *picture) box(x, y, width, height float64, k look) {
-	fmt.Fprintf(p, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%g\" height=\"%g\" rx=\"6\" fill=\"%s\" stroke=\"#24292f\" stroke-width=\"1.5\" stroke-dasharray=\"%s\"/>\n",
-		x-width/2, y-height/2, width, height, k.fill, k.dashes)
+	fmt.Fprintf(p, `<rect x="%.1f" y="%.1f" width="%g" height="%g" rx="6" fill="%s" stroke="#24292f" stroke-width="1.5" stroke-dasharray="%s"/>
+`, x-width/2, y-height/2, width, height, k.fill, k.dashes)
 }
 
 // cable is a line. A dead one is dashed and red, and crossed out in its middle.
@@ -82,6 +86,6 @@ func (p *picture) cable(x1, y1, x2, y2 float64, dead bool) {
 		color, dashes = "#cf222e", "6 5"
 		p.text((x1+x2)/2, (y1+y2)/2+9, `font-size="26" font-weight="bold" fill="#cf222e"`, "×")
 	}
-	fmt.Fprintf(p, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"3\" stroke-dasharray=\"%s\"/>\n",
-		x1, y1, x2, y2, color, dashes)
+	fmt.Fprintf(p, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="3" stroke-dasharray="%s"/>
+`, x1, y1, x2, y2, color, dashes)
 }

@@ -44,13 +44,16 @@ func machines() map[string]machine {
 		return "rings: [" + strings.Join(lists, ", ") + "]"
 	}
 	return map[string]machine{
-		"one LPU":           {node: orion(1)},
-		"a ring of 2":       {node: orion(2, simulate.Fault{Name: "unbound", Index: 1}), cables: 1, dead: "lpu0-lpu1"},
-		"a ring of 8":       {node: orion(8, simulate.Fault{Name: "unbound", Index: 2}), cables: 8, dead: "lpu1-lpu2 lpu2-lpu3"},
-		"a ring of 16":      {node: orion(16), table: strings.Replace(byIndex(2), "], [", ", ", 1), cables: 16},
-		"two rings":         {node: orion(16, simulate.Fault{Name: "vfio", Index: 8}), cables: 16, dead: "lpu8-lpu15 lpu8-lpu9"},
-		"64 LPUs":           {node: simulate.Node{Profile: "lpu", LPUs: 64}, table: byIndex(8), cables: 64},
-		"a chain":           {node: orion(3, simulate.Fault{Name: "unbound", Index: 2}), table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}]", cables: 2, dead: "lpu1-lpu2"},
+		"one LPU":      {node: orion(1)},
+		"a ring of 2":  {node: orion(2, simulate.Fault{Name: "unbound", Index: 1}), cables: 1, dead: "lpu0-lpu1"},
+		"a ring of 8":  {node: orion(8, simulate.Fault{Name: "unbound", Index: 2}), cables: 8, dead: "lpu1-lpu2 lpu2-lpu3"},
+		"a ring of 16": {node: orion(16), table: strings.Replace(byIndex(2), "], [", ", ", 1), cables: 16},
+		"two rings":    {node: orion(16, simulate.Fault{Name: "vfio", Index: 8}), cables: 16, dead: "lpu8-lpu15 lpu8-lpu9"},
+		"64 LPUs":      {node: simulate.Node{Profile: "lpu", LPUs: 64}, table: byIndex(8), cables: 64},
+		"a chain": {
+			node: orion(3, simulate.Fault{Name: "unbound", Index: 2}), table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}]",
+			cables: 2, dead: "lpu1-lpu2",
+		},
 		"one beside a ring": {node: orion(4), table: "rings: [[lpu0, lpu1, lpu2], [lpu3]]", cables: 3},
 		"an absent card": {
 			node: orion(4), table: "rings: [[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\", \"0000:46:00\"]]", removed: "0000:44:00",
