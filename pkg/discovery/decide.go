@@ -4,7 +4,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Fabric is how the LPUs are cabled, ready to be chosen from: card i is LPUs[i]. A cable to an absent LPU is dead.
+// Fabric is how the LPUs are cabled, ready to be chosen from: card i is LPUs[i]. A cable to an absent LPU is dead, and no
+// other: what is made of the fabric, such as the spec, depends on cabling and cards but not on health. So it does not use
+// Ring.DeadLinks.
 func (inv *Inventory) Fabric() *ring.Fabric {
 	index := make(map[string]int, len(inv.LPUs))
 	places := make([]ring.Place, len(inv.LPUs))
@@ -34,8 +36,11 @@ func (inv *Inventory) Fabric() *ring.Fabric {
 			cards[i] = index[name]
 		}
 		cabling.Rings = append(cabling.Rings, ring.Ring{Cards: cards, Closed: r.Closed})
-		for _, d := range r.DeadLinks {
-			dead = append(dead, [2]int{index[d[0]], index[d[1]]})
+		for i, card := range cards {
+			next := cards[(i+1)%len(cards)]
+			if inv.LPUs[card].Absent || inv.LPUs[next].Absent {
+				dead = append(dead, [2]int{card, next})
+			}
 		}
 	}
 	return ring.NewFabric(places, cabling, dead)

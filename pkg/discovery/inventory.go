@@ -25,9 +25,10 @@ type Ring struct {
 	ID string `json:"id"` // "ring" and a number, in the order of the rings' first LPUs
 	// Members by name. A closed ring starts at its lowest LPU and goes on to the lower of that one's
 	// neighbours; a chain starts at the lower of its ends.
-	Members   []string    `json:"members"`
-	Closed    bool        `json:"closed"`    // a cable leads from the last member to the first
-	DeadLinks [][2]string `json:"deadLinks"` // cables between neighbours that cannot be used: one of the two is absent
+	Members []string `json:"members"`
+	Closed  bool     `json:"closed"` // a cable leads from the last member to the first
+	// DeadLinks are the cables between neighbours of which one is not usable (LPU.Usable).
+	DeadLinks [][2]string `json:"deadLinks"`
 }
 
 // Dead tells whether the cable between two neighbours cannot be used.
@@ -100,6 +101,16 @@ type LPU struct {
 	// What a container needs besides the node: the model's, with what is true on this machine.
 	Mounts []Mount  `json:"-"`
 	Env    []string `json:"-"`
+}
+
+// State is how the LPU is, in words for people: its health or, if it is not usable, the ID of the first error without its
+// dashes, such as "no driver" or "absent".
+func (l *LPU) State() string {
+	i := slices.IndexFunc(l.Reasons, func(f Finding) bool { return f.Severity == SeverityError })
+	if l.Usable || i < 0 {
+		return string(l.Health)
+	}
+	return strings.ReplaceAll(l.Reasons[i].ID, "-", " ")
 }
 
 // Node is a character device in /dev.

@@ -187,6 +187,8 @@ func (inv *Inventory) RingCards() []ring.Card {
 	return cards
 }
 
+// addRing puts a ring of the table into the inventory. It comes after the cards are judged, because a cable is dead if an
+// LPU at one of its ends is not usable.
 func (inv *Inventory) addRing(r ring.Ring) {
 	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
 	n := len(r.Cards)
@@ -202,7 +204,7 @@ func (inv *Inventory) addRing(r ring.Ring) {
 		}
 		next := &inv.LPUs[r.Cards[(i+1)%n]]
 		l.Ring.Next = next.Name
-		if (l.Absent || next.Absent) && (n > 2 || i == 0) {
+		if !(l.Usable && next.Usable) && (n > 2 || i == 0) {
 			made.DeadLinks = append(made.DeadLinks, [2]string{l.Name, next.Name})
 		}
 	}

@@ -96,6 +96,34 @@ func TestAHole(t *testing.T) {
 	}
 }
 
+// TestDeadCablesChangeNoChoice: an LPU that is not usable makes its cables dead, and the fabric stays as it is, because
+// the spec and the list for the kubelet must not change with health.
+func TestDeadCablesChangeNoChoice(t *testing.T) {
+	for _, fault := range []string{"unbound", "recovery"} {
+		root := simulated(t, simulate.Node{Profile: "orion", LPUs: 4, Faults: []simulate.Fault{{Name: fault, Index: 3}}})
+		inv := scan(t, root, discovery.Options{})
+		if diff := cmp.Diff([][2]string{{"lpu2", "lpu3"}, {"lpu3", "lpu0"}}, inv.Rings[0].DeadLinks); diff != "" {
+			t.Errorf("%s: %s", fault, diff)
+		}
+		if arcs := inv.Fabric().Arcs([]int{0, 1, 2, 3}, 4); len(arcs) != 1 || len(inv.Fabric().Arcs([]int{0, 3}, 2)) != 1 {
+			t.Errorf("%s: the ring is cut: %v", fault, arcs)
+		}
+	}
+}
+
+func TestState(t *testing.T) {
+	l := discovery.LPU{Usable: true, Health: discovery.HealthUnknown, Reasons: []discovery.Finding{
+		{Severity: discovery.SeverityWarning, ID: "slow-link"}, {Severity: discovery.SeverityError, ID: "no-driver"},
+	}}
+	if got := l.State(); got != "unknown" {
+		t.Errorf("a usable LPU is %q", got)
+	}
+	l.Usable = false
+	if got := l.State(); got != "no driver" {
+		t.Errorf("it is %q", got)
+	}
+}
+
 func TestTablesThatAreNotUsed(t *testing.T) {
 	good := "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[0, 1, 2, 3]]\n"
 	for name, c := range map[string]struct {

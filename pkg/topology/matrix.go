@@ -1,0 +1,64 @@
+package topology
+
+import "fmt"
+
+// MatrixLegend explains the words of the matrix.
+const MatrixLegend = `
+X     itself
+Rn    over n cables of the ring, none of them dead; R1 are neighbours
+PSW   no way over the ring; same PCIe switch
+NODE  no way over the ring; same NUMA node
+SYS   no way over the ring; across NUMA nodes, or unknown
+`
+
+// Matrix is a table of how any two LPUs reach each other, in the manner of nvidia-smi topo -m. A cell is empty where the
+// kernel does not say.
+func (s *Scene) Matrix() (header []string, rows [][]string) {
+	header = []string{""}
+	for _, from := range s.nodes {
+		header = append(header, from.Name)
+		row := []string{from.Name}
+		for _, to := range s.nodes {
+			row = append(row, relation(from, to))
+		}
+		rows = append(rows, append(row, from.numa, from.port))
+	}
+	return append(header, "NUMA", "SWITCH"), rows
+}
+
+// relation is the shortest way from one LPU to another.
+func relation(a, b *node) string {
+	switch hops := hops(a, b); {
+	case a == b:
+		return "X"
+	case hops > 0:
+		return fmt.Sprintf("R%d", hops)
+	case a.port != "" && a.port == b.port:
+		return "PSW"
+	case a.numa != "" && a.numa == b.numa:
+		return "NODE"
+	}
+	return "SYS"
+}
+
+// hops is the least number of cables from a to b, in either direction; 0 if there is no way.
+func hops(a, b *node) int {
+	there, back := walk(a, b), walk(b, a)
+	if there == 0 || back > 0 && back < there {
+		return back
+	}
+	return there
+}
+
+// walk counts the cables from one LPU to another in the order of the ring; 0 if a dead or missing one is between them, or if
+// it comes back to where it started.
+func walk(from, to *node) int {
+	hops := 0
+	for at := from; at != to; at = at.next {
+		if at.next == nil || at.dead || at.next == from {
+			return 0
+		}
+		hops++
+	}
+	return hops
+}

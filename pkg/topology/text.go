@@ -1,0 +1,71 @@
+package topology
+
+import (
+	"fmt"
+	"strings"
+)
+
+// text is a drawing for a terminal that grows.
+type text struct {
+	strings.Builder
+	state int // columns of a state
+}
+
+// Text is the drawing for a terminal. Each ring is a ladder: down the left side, and up the right side.
+func (s *Scene) Text() string {
+	t := &text{state: 10}
+	for _, n := range s.nodes {
+		t.state = max(t.state, len(n.state)+1)
+	}
+	for _, g := range s.groups {
+		fmt.Fprintln(t, g.title)
+		if g.cabled() {
+			t.ladder(g.members)
+		} else {
+			for _, n := range g.members {
+				fmt.Fprintf(t, "  %s\n", t.label(n))
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	for i, a := range s.switches {
+		fmt.Fprintf(t, "S%d: PCIe switch %s\n", i, a)
+	}
+	return t.String()
+}
+
+// label is an LPU as the drawing shows it: name, state, NUMA node, switch.
+func (t *text) label(n *node) string {
+	return strings.TrimRight(fmt.Sprintf("%-7s%-*s%-8s%s", n.Name, t.state, n.state, n.numaName, n.behind), " ")
+}
+
+func (t *text) ladder(ring []*node) {
+	width := 19 + t.state // of a label
+	for left, right := 0, len(ring)-1; left <= right; left, right = left+1, right-1 {
+		label := t.label(ring[left])
+		pad := max(0, width-len(label))
+		if left == right { // the foot of an odd ring
+			fmt.Fprintf(t, "  %s %s┘\n", label, strings.Repeat("─", pad+10))
+			return
+		}
+		bar, middle := " ", "        "
+		switch {
+		case right == left+1: // the foot
+			bar, middle = "─", ring[left].wire("────────", "───╳╳───")
+		case ring[right].next == ring[left]: // the cable that closes the ring
+			bar, middle = "─", ring[right].wire("────────", "───╳╳───")
+		}
+		fmt.Fprintf(t, "  %s %s%s %s\n", label, strings.Repeat(bar, pad), middle, t.label(ring[right]))
+		if right > left+1 {
+			fmt.Fprintf(t, "   %s%*s%s\n", ring[left].wire("│", "╳"), width+9, "", ring[right-1].wire("│", "╳"))
+		}
+	}
+}
+
+// wire is the cable to the next LPU.
+func (n *node) wire(alive, dead string) string {
+	if n.dead {
+		return dead
+	}
+	return alive
+}
