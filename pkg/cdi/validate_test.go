@@ -16,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // machine is a simulated server and a validator for it.
@@ -237,10 +238,7 @@ func TestOddFiles(t *testing.T) {
 
 // TestMutatedSpecs changes specs at random: nothing may crash, and nothing that the library refuses may be called valid.
 func TestMutatedSpecs(t *testing.T) {
-	count := 10_000
-	if testing.Short() {
-		count = 1000
-	}
+	count := long.Rounds(t, 1000)
 	root, v := machine(t)
 	spec, _, err := cdi.Spec(v.Inventory, cdi.Options{})
 	if err != nil {
@@ -256,7 +254,7 @@ func TestMutatedSpecs(t *testing.T) {
 		seeds = append(seeds, []byte(text))
 	}
 	slices.SortFunc(seeds, func(a, b []byte) int { return strings.Compare(string(a), string(b)) })
-	r := rand.New(rand.NewPCG(11, 12))
+	r := long.Rand(t)
 	path := filepath.Join(root, "mutated.json")
 	refused := 0
 	for i := range count {
