@@ -18,7 +18,7 @@ NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
-SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
@@ -50,6 +50,10 @@ demo: build ## the main job on a simulated Orion server: no hardware, no root
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
 	@$(if $(RACE),:,echo "without the race detector: there is no C compiler (apt-get install gcc libc6-dev)")
 	$(MEMORY:%=TMPDIR=%) go test -json $(RACE) ./... | go run ./test/report
+
+.PHONY: bare
+bare: ## the commands of README on a Debian that has nothing but Go, make and git (needs root and debootstrap)
+	test/bare/run $(CACHE)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)
