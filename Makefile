@@ -18,7 +18,7 @@ NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
-SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' .ci/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
@@ -62,6 +62,10 @@ golden: build ## compare what lpuctl prints and writes with revision BASE, on tw
 	"$$dir/golden" -lpuctl "$$dir/old" -trees "$$dir/trees" -o "$$dir/OLD"; \
 	"$$dir/golden" -lpuctl bin/lpuctl -trees "$$dir/trees" -o "$$dir/NEW"; \
 	"$$dir/golden" -compare $(WORDS) "$$dir/OLD" "$$dir/NEW"
+
+.PHONY: bare
+bare: ## the commands of README on a Debian that has nothing but Go, make and git (needs root and debootstrap)
+	test/bare/run $(CACHE)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)

@@ -28,16 +28,13 @@ NUMA node only.`,
   lpuctl topology -o matrix
   lpuctl topology -o svg > rings.svg
   lpuctl topology -o dot | dot -Tpng > rings.png`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}
 			a.report(inv.Problems)
-			isDocument := f == formatJSON || f == formatYAML
-			if len(inv.LPUs) > 0 || isDocument {
+			if len(inv.LPUs) > 0 || f.isDocument() {
 				if err := a.drawTopology(inv, f); err != nil {
 					return err
 				}
@@ -49,7 +46,7 @@ NUMA node only.`,
 		},
 	}
 	a.ringTableFlag(cmd)
-	formatFlag(cmd, &f, formatTable, formatMatrix, formatDot, formatSVG, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatMatrix, formatDot, formatSVG, formatJSON, formatYAML)
 	return cmd
 }
 
@@ -59,7 +56,7 @@ func (a *app) drawTopology(inv *discovery.Inventory, f format) error {
 	switch f {
 	case formatMatrix:
 		header, rows := scene.Matrix()
-		if err := writeTable(a.out, header, rows); err != nil {
+		if err := a.writeTable(header, rows); err != nil {
 			return err
 		}
 		text = topology.MatrixLegend

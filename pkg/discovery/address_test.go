@@ -1,10 +1,11 @@
 package discovery
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -33,9 +34,9 @@ func TestParseAddress(t *testing.T) {
 }
 
 func TestAddressRoundTripAndOrder(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := long.Rand(t)
 	var addresses []Address
-	for range 5000 {
+	for range long.Rounds(t, 5000) {
 		a := Address{uint32(random.IntN(0x20000)), uint8(random.IntN(256)), uint8(random.IntN(32)), uint8(random.IntN(8))}
 		back, err := ParseAddress(a.String())
 		if err != nil || back != a {

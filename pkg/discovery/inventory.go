@@ -3,6 +3,7 @@ package discovery
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -106,11 +107,11 @@ type LPU struct {
 // State is how the LPU is, in words for people: its health or, if it is not usable, the ID of the first error without its
 // dashes, such as "no driver" or "absent".
 func (l *LPU) State() string {
-	i := slices.IndexFunc(l.Reasons, func(f Finding) bool { return f.Severity == SeverityError })
-	if l.Usable || i < 0 {
+	first := l.Reasons.FirstError()
+	if l.Usable || first == nil {
 		return string(l.Health)
 	}
-	return strings.ReplaceAll(l.Reasons[i].ID, "-", " ")
+	return strings.ReplaceAll(string(first.ID), "-", " ")
 }
 
 // Node is a character device in /dev.

@@ -112,8 +112,8 @@ func TestDeadCablesChangeNoChoice(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	l := discovery.LPU{Usable: true, Health: discovery.HealthUnknown, Reasons: []discovery.Finding{
-		{Severity: discovery.SeverityWarning, ID: "slow-link"}, {Severity: discovery.SeverityError, ID: "no-driver"},
+	l := discovery.LPU{Usable: true, Health: discovery.HealthUnknown, Reasons: finding.List{
+		{Severity: finding.Warning, ID: "slow-link"}, {Severity: finding.Error, ID: "no-driver"},
 	}}
 	if got := l.State(); got != "unknown" {
 		t.Errorf("a usable LPU is %q", got)

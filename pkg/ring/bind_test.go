@@ -2,13 +2,13 @@ package ring
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // addresses is what WriteLpuctl takes.
@@ -49,9 +49,9 @@ func checkWriters(t testing.TB, c *Cabling, cards []Card) {
 }
 
 func TestEveryRingSizeSurvivesBothForms(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := long.Rand(t)
 	for n := 1; n <= 64; n++ {
-		for range 5 {
+		for range long.Rounds(t, 5) {
 			order := random.Perm(n)
 			var links [][2]int
 			for len(order) > 0 {

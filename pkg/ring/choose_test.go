@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // server is a fabric as a reader would write it down: the reference that Choose is held against.
@@ -253,9 +255,9 @@ func TestChooseOnRandomStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(1, 2))
+			r := long.Rand(t)
 			n := len(c.server.places)
-			for range c.states {
+			for range long.Rounds(t, c.states) {
 				free := (r.Uint64() | r.Uint64()) & lowest(n)
 				for bits.OnesCount64(free) > 13 {
 					free &= ^(1 << r.IntN(n))
@@ -276,8 +278,8 @@ func TestChooseAmong64(t *testing.T) {
 	s := oneRing(64, [2]int{40, 41})
 	for _, s := range []server{oneRing(64), s} {
 		f := s.fabric()
-		r := rand.New(rand.NewPCG(3, 4))
-		for range 60 {
+		r := long.Rand(t)
+		for range long.Rounds(t, 60) {
 			free, must := r.Uint64()|r.Uint64(), uint64(0)
 			if r.IntN(2) == 0 {
 				free |= r.Uint64() | r.Uint64()
@@ -354,7 +356,7 @@ func (s server) fewestPieces(free, must uint64, k int) int {
 
 func TestChooseDoesNotDependOnOrder(t *testing.T) {
 	f := oneRing(8).fabric()
-	r := rand.New(rand.NewPCG(5, 6))
+	r := long.Rand(t)
 	free := []int{0, 1, 3, 4, 5, 7, 7, 3}
 	want, err := f.Choose(nil, free, []int{5, 5}, 3)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/topology"
 )
@@ -282,7 +283,7 @@ func (d drawn) checkPositions(t *testing.T) {
 func TestTextFromOutside(t *testing.T) {
 	const odd = `<a>&"`
 	inv := &discovery.Inventory{LPUs: []discovery.LPU{{
-		Name: "lpu0", Reasons: []discovery.Finding{{Severity: discovery.SeverityError, ID: odd}},
+		Name: "lpu0", Reasons: finding.List{{Severity: finding.Error, ID: odd}},
 	}}}
 	scene := topology.New(inv)
 	if got := parse(t, scene.SVG()).box("lpu0").says(); !strings.Contains(got, odd) {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestReport: a skipped test is named with its reason and counted, and is a failure where all have to run.
+// TestReport: a skipped test is named with its reason and counted. It is a failure where it is not on the list of those
+// that may be skipped, and so is a test of the list that is not skipped.
 func TestReport(t *testing.T) {
 	const events = `{"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:7: needs root\n"}
@@ -13,16 +14,41 @@ func TestReport(t *testing.T) {
 {"Action":"pass","Package":"p","Elapsed":1}
 {"Action":"skip","Package":"without tests"}
 `
-	for _, all := range []bool{false, true} {
+	for name, c := range map[string]struct {
+		may    skips
+		failed bool
+		says   string
+	}{
+		"all may be skipped":  {nil, false, ""},
+		"none may be skipped": {skips{}, true, "p TestB was skipped"},
+		"it may be skipped":   {skips{"p TestB": true}, false, ""},
+		"another may":         {skips{"p TestB": true, "p TestA": true}, true, "p TestA was not skipped"},
+		"only another may":    {skips{"q TestB": true}, true, "p TestB was skipped"},
+	} {
 		var out strings.Builder
-		failed, err := report(strings.NewReader(events), &out, all)
-		if failed != all || err != nil {
-			t.Errorf("all %v: failed %v, %v", all, failed, err)
+		failed, err := report(strings.NewReader(events), &out, c.may)
+		if failed != c.failed || err != nil {
+			t.Errorf("%s: failed %v, %v", name, failed, err)
 		}
-		for _, want := range []string{"b_test.go:7: needs root\n", "1 passed, 0 failed, 1 skipped\n"} {
+		for _, want := range []string{"b_test.go:7: needs root\n", "1 passed, 0 failed, 1 skipped\n", c.says} {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("all %v: no %q in\n%s", all, want, out.String())
+				t.Errorf("%s: no %q in\n%s", name, want, out.String())
 			}
+		}
+	}
+}
+
+func TestReadSkips(t *testing.T) {
+	const list = "# A comment.\n\nuser p TestA # needs root\nroot p TestB/x # is for users\nboth q TestC # needs a card\n"
+	for who, want := range map[string]string{"user": "p TestA", "root": "p TestB/x"} {
+		may, err := readSkips(list, who)
+		if err != nil || len(may) != 2 || !may[want] || !may["q TestC"] {
+			t.Errorf("%s: %v, %v", who, may, err)
+		}
+	}
+	for _, bad := range []string{"user p TestA", "user p # two", "nobody p TestA # who", "user p TestA TestB # four"} {
+		if _, err := readSkips(bad, "user"); err == nil {
+			t.Errorf("%q is taken", bad)
 		}
 	}
 }
