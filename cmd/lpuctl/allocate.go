@@ -20,8 +20,9 @@ func newAllocateCommand(a *app) *cobra.Command {
 	var replay string
 	w := wish{size: 1}
 	cmd := &cobra.Command{
-		Use:   "allocate",
-		Short: "Tell which LPUs a workload should take, and why",
+		Use:     "allocate",
+		Aliases: []string{"alloc"},
+		Short:   "Tell which LPUs a workload should take, and why",
 		Long: `allocate picks LPUs that are free and connected, in such a way that those who come next find connected LPUs too,
 and says which CDI device hands them out. It reserves nothing. Free is what is usable and held open by nobody
 (run as root to see everybody's processes); --available names the free LPUs yourself.

@@ -24,7 +24,7 @@ lpuctl writes one file. Its devices have three families of names:
   sudo lpuctl cdi refresh
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE`,
 	}
-	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newCDIListCommand(a), newValidateCommand(a), newDiffCommand(a), newRemoveCommand(a))
+	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newExplainCommand(a), newCDIListCommand(a), newValidateCommand(a), newDiffCommand(a), newRemoveCommand(a))
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,9 @@ no LPU.`,
 			if err := formatByName(cmd, &f, output); err != nil {
 				return err
 			}
+			if output == "-" {
+				output = ""
+			}
 			spec, result, err := a.makeSpec(cmd, o)
 			if err != nil || spec == nil {
 				return cmp.Or(err, result)
@@ -48,7 +52,7 @@ no LPU.`,
 	a.ringTableFlag(cmd)
 	specFlags(cmd, &o)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
-	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout")
+	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout, which is -")
 	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUs)
 	return cmd
 }
@@ -56,6 +60,9 @@ no LPU.`,
 // formatByName lets the output file's ending choose the format, and refuses one that says otherwise than
 // --format: runtimes read a file by its ending.
 func formatByName(cmd *cobra.Command, f *format, output string) error {
+	if output == string(formatJSON) || output == string(formatYAML) {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--output takes a file, and %s is a format", output), remedy: "use -o " + output + "; --output ./" + output + " writes a file of that name"}
+	}
 	byName := map[string]format{".json": formatJSON, ".yaml": formatYAML}[filepath.Ext(output)]
 	if byName == "" || byName == *f {
 		return nil

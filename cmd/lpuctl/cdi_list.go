@@ -21,8 +21,9 @@ const specReadLimit = 5 * time.Second
 func newCDIListCommand(a *app) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List our devices as runtimes resolve them, with the file that serves each",
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List our devices as runtimes resolve them, with the file that serves each",
 		Long: `list reads the spec files as a runtime does, with the same library, from /etc/cdi and /var/run/cdi (and
 the configured spec directory). The exit code is 3 if a spec of ours is refused or in conflict.`,
 		Example: `  lpuctl cdi list

@@ -8,8 +8,9 @@ import (
 
 func newRemoveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "remove",
-		Short: "Remove our spec file, and no other",
+		Use:     "remove",
+		Aliases: []string{"rm", "delete"},
+		Short:   "Remove our spec file, and no other",
 		Example: `  sudo lpuctl cdi remove
   sudo lpuctl cdi remove --spec-dir /etc/cdi`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -25,8 +25,7 @@ The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be rea
 			name := cmp.Or(append(args, a.configFile, a.root.Shown(defaultConfigFile))...)
 			data, err := readSmallFile(name)
 			if len(args) == 0 && a.configFile == "" && host.IsAbsent(err) {
-				a.say("%s: there is no such file, which is optional: built-in values hold (lpuctl config show)", name)
-				return a.writeFindings(findingList{File: name}, f, false, "nothing wrong")
+				return a.writeFindings(findingList{File: name}, f, false, name+": there is no such file, which is optional: built-in values hold (lpuctl config show)")
 			}
 			if err != nil {
 				return err

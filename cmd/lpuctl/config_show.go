@@ -26,8 +26,9 @@ environment, else from the file, else it is built in.`,
 func newConfigShowCommand(a *app) *cobra.Command {
 	f := formatYAML
 	cmd := &cobra.Command{
-		Use:   "show",
-		Short: "Print the effective configuration and where each value comes from",
+		Use:     "show",
+		Aliases: []string{"view"},
+		Short:   "Print the effective configuration and where each value comes from",
 		Example: `  lpuctl config show
   lpuctl config show -o json | jq .origins`,
 		RunE: func(*cobra.Command, []string) error {

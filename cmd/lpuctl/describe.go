@@ -19,8 +19,9 @@ const detailLimit = 3 * time.Second
 func newDescribeCommand(a *app) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use:   "describe LPU...",
-		Short: "Show everything about LPUs",
+		Use:     "describe LPU...",
+		Aliases: []string{"inspect"},
+		Short:   "Show everything about LPUs",
 		Long: `describe shows LPUs: what list shows and who uses each, why it is not usable if it is not, its place in the PCI tree, and
 what pci.ids and its vital product data say of it.
 ` + lpuForms,

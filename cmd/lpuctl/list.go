@@ -20,20 +20,37 @@ const usersLimit = 3 * time.Second
 func newListCommand(a *app) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the LPUs of this node",
+		Use:     "list [LPU...]",
+		Aliases: []string{"ls", "get", "ps"},
+		Short:   "List the LPUs of this node",
 		Long: `list shows every LPU of this node, usable or not: a sick card keeps its place and its index.
-Why one is not usable goes to stderr. The exit code is 4 if there is no LPU.`,
+Why one is not usable goes to stderr. With LPUs named it shows these.
+` + lpuForms + `
+The exit code is 4 if there is no LPU.`,
 		Example: `  lpuctl list
+  lpuctl list lpu0 lpu4
   lpuctl list -o wide
   lpuctl list -o json | jq -r '.lpus[] | select(.usable | not) | .address'
   lpuctl list -o name          # names for podman run --device`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completeLPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}
 			a.findUsers(cmd.Context(), inv)
+			if len(args) > 0 {
+				cards, err := a.lpus(inv, args)
+				if err != nil {
+					return err
+				}
+				var wanted []discovery.LPU
+				for _, card := range cards {
+					wanted = append(wanted, inv.LPUs[card])
+				}
+				inv.LPUs = wanted
+			}
 			if err := a.writeInventory(inv, f); err != nil {
 				return err
 			}
@@ -123,6 +140,9 @@ func ringText(r *discovery.RingPlace) string {
 func neighboursText(r *discovery.RingPlace) string {
 	if r == nil {
 		return ""
+	}
+	if r.Previous == r.Next { // a ring of two
+		return cmp.Or(r.Next, "-")
 	}
 	return cmp.Or(r.Previous, "-") + "," + cmp.Or(r.Next, "-")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -104,9 +103,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	complete(cmd, "log-format", "text", "json")
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &exitError{code: exitUsage, err: err, remedy: "see " + cmd.CommandPath() + " --help"}
-	})
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
 		newVersionCommand(a), newHelpTreeCommand(a))
@@ -131,43 +129,6 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return nil, cobra.ShellCompDirectiveDefault
-}
-
-// checkArguments makes wrong arguments, and unknown commands below a group, usage errors (exit 2).
-func checkArguments(cmd *cobra.Command) {
-	check := cmd.Args
-	if check == nil {
-		check = cobra.NoArgs
-	}
-	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil {
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	if cmd.HasSubCommands() {
-		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &exitError{code: exitUsage, err: err, remedy: argumentHint(cmd, args)}
-		}
-		return nil
-	}
-	for _, sub := range cmd.Commands() {
-		checkArguments(sub)
-	}
-}
-
-func argumentHint(cmd *cobra.Command, args []string) string {
-	if !cmd.HasSubCommands() {
-		return "usage: " + cmd.UseLine()
-	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	if meant := nearest.Word(args[0], names); meant != "" {
-		return "did you mean " + meant + "?"
-	}
-	return "see " + cmd.CommandPath() + " --help"
 }
 
 // prepare takes flags from the environment where they were not given, and sets up logging.

@@ -19,8 +19,9 @@ func newSimulateCommand(a *app) *cobra.Command {
 	var numbers string
 	help, profiles, faultNames := kinds()
 	cmd := &cobra.Command{
-		Use:   "simulate DIR",
-		Short: "Write a simulated node; any command then runs on it with --root DIR",
+		Use:     "simulate DIR",
+		Aliases: []string{"sim"},
+		Short:   "Write a simulated node; any command then runs on it with --root DIR",
 		Long: `simulate writes a directory tree that looks like a server with LPUs: sysfs with its links and formats,
 device nodes (real ones, where the caller may make them) and what the software installs. DIR must be empty
 or not exist.

@@ -18,8 +18,9 @@ const (
 func newTopologyCommand(a *app) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use:   "topology",
-		Short: "Draw how the LPUs are connected",
+		Use:     "topology",
+		Aliases: []string{"topo"},
+		Short:   "Draw how the LPUs are connected",
 		Long: `topology draws the rings of LPUs with health, NUMA node and PCIe switch of each; or a matrix of how any
 two of them reach each other, or the same as dot, SVG or JSON. A cable is dead where the LPU at one of its
 ends is not usable. Without a ring table the cabling is not known: then the LPUs are drawn by switch and

@@ -110,6 +110,7 @@ const (
 	Shadowed       ID = "shadowed"
 	SpecConflict   ID = "conflict"
 	SpecCrashes    ID = "spec-crashes"
+	SpecDrift      ID = "spec-drift"
 	SpecHangs      ID = "spec-hangs"
 	SpecMode       ID = "spec-mode"
 	SpecRefused    ID = "spec-refused"
@@ -269,6 +270,7 @@ var table = [...]Rule{ //nolint:gochecknoglobals // never changed; Go has no con
 	{SpecCrashes, Error, Spec,
 		"An empty item in a list of nodes, mounts or hooks: every runtime that reads the directory crashes (CDI library up to 1.1.1).",
 		"remove the item, or the file"},
+	{SpecDrift, Warning, Spec, "The spec in place is not the one that would be made now.", specRefresh},
 	{SpecHangs, Error, Spec, "A FIFO has the name of a spec: runtimes that read the directory wait for ever.", "remove it"},
 	{SpecMode, Warning, Spec, "Only some users may read the file: podman and Docker without root do not find its devices.",
 		"chmod 0644 FILE"},

@@ -338,15 +338,15 @@ func readOnly(t *testing.T, dir string) (mend func()) {
 	}
 }
 
-// wantRefused wants exit code 1 and one message, with the path, the reason and a hint.
+// wantRefused wants exit code 1 and one message, with the path, the reason and a remedy.
 func wantRefused(t *testing.T, r machine.Result, path, reason string) {
 	t.Helper()
-	message, hint, _ := strings.Cut(r.Stderr, "\n")
+	message, remedy, _ := strings.Cut(r.Stderr, "\n")
 	if r.Code != 1 || r.Stdout != "" || !strings.HasPrefix(message, "lpuctl: ") || !strings.Contains(message, path) || !strings.Contains(message, reason) {
 		t.Errorf("exit code %d, want 1, and a message with %s and %q:\n%s%s", r.Code, path, reason, r.Stdout, r.Stderr)
 	}
-	if !strings.HasPrefix(hint, "  hint: ") || strings.Count(hint, "\n") != 1 {
-		t.Errorf("want one hint below the message:\n%s", r.Stderr)
+	if !strings.HasPrefix(remedy, "  remedy: ") || strings.Count(remedy, "\n") != 1 {
+		t.Errorf("want one remedy below the message:\n%s", r.Stderr)
 	}
 }
 

@@ -287,7 +287,7 @@ func TestAsAnybody(t *testing.T) {
 	if r := as("list"); r.Code != 0 || strings.Count(r.Stdout, "healthy") != 8 {
 		t.Errorf("list: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
-	if r := as("cdi", "refresh"); r.Code != 1 || !strings.Contains(r.Stderr, root+"/var") || !strings.Contains(r.Stderr, "hint: run as root") {
+	if r := as("cdi", "refresh"); r.Code != 1 || !strings.Contains(r.Stderr, root+"/var") || !strings.Contains(r.Stderr, "remedy: run as root") {
 		t.Errorf("cdi refresh: exit code %d\n%s", r.Code, r.Stderr)
 	}
 	// One card that he may not read hides no other.
@@ -300,7 +300,7 @@ func TestAsAnybody(t *testing.T) {
 	if err := os.Chmod(filepath.Join(root, "sys/bus/pci/devices"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := as("list"); r.Code != 1 || !strings.Contains(r.Stderr, root+"/sys/bus/pci/devices") || !strings.Contains(r.Stderr, "permission denied") || !strings.Contains(r.Stderr, "hint: run as a user who may read sysfs") {
+	if r := as("list"); r.Code != 1 || !strings.Contains(r.Stderr, root+"/sys/bus/pci/devices") || !strings.Contains(r.Stderr, "permission denied") || !strings.Contains(r.Stderr, "remedy: run as a user who may read sysfs") {
 		t.Errorf("list: exit code %d\n%s", r.Code, r.Stderr)
 	}
 }

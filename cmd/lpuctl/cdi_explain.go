@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+func newExplainCommand(a *app) *cobra.Command {
+	var f format
+	var o cdi.Options
+	cmd := &cobra.Command{
+		Use:   "explain LPU...",
+		Short: "Show what a container gets with LPUs, and why",
+		Long: `explain shows the container edits that a container gets with CDI devices: nodes, mounts and variables, each with its source;
+and the line by which podman, nerdctl, docker and Kubernetes ask for them. Two devices that set one variable collide: the last one wins,
+and explain names the device to use instead.
+` + lpuForms,
+		Example: `  lpuctl cdi explain lpu0
+  lpuctl cdi explain lpu0 lpu1          # collide: names lpu0-1 instead
+  lpuctl cdi explain 0000:43:00.1 -o json`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeLPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+			if err != nil {
+				return err
+			}
+			if len(inv.LPUs) == 0 {
+				return noLPU(a.root)
+			}
+			o.Kind = a.config.CDI.Kind
+			e, err := cdi.Explain(inv, o, args)
+			if err != nil {
+				return &exitError{code: exitFailed, err: err, remedy: "lpuctl list shows every LPU, lpuctl cdi generate every device"}
+			}
+			a.report(a.explainFindings(inv, o, e))
+			return a.writeExplanation(e, f)
+		},
+	}
+	a.specDirFlag(cmd)
+	a.ringTableFlag(cmd)
+	specFlags(cmd, &o)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// explainFindings are the collisions, and that the spec in place is not the one that is explained.
+func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Explanation) (findings finding.List) {
+	for _, c := range e.Collisions {
+		var values []string
+		for _, v := range c.Values {
+			values = append(values, v.Device+" sets "+v.Value)
+		}
+		findings.Add(finding.EnvCollision, strings.Join(e.Devices, ", "), fmt.Sprintf("%s collides: %s; the last one wins", c.Variable, strings.Join(values, ", ")),
+			"use "+arguments(e, "--device ", "--env "))
+	}
+	file, err := a.locateSpec()
+	if err != nil {
+		return findings
+	}
+	if spec, _, err := cdi.Spec(inv, o); err == nil {
+		if have, want, err := compare(file, spec); err == nil && string(have) != string(want) {
+			findings.Add(finding.SpecDrift, file.Path, "the spec in place differs from the one that is explained here, or is not there", "")
+		}
+	}
+	return findings
+}
+
+// arguments are the devices to use and the variables to set, as options of a runtime.
+func arguments(e *cdi.Explanation, device, env string) string {
+	var parts []string
+	for _, d := range e.Use {
+		parts = append(parts, device+d)
+	}
+	for _, v := range e.UseEnv {
+		parts = append(parts, env+v.Name+"="+v.Value)
+	}
+	return strings.Join(parts, " ")
+}
+
+// readyLine is how one runtime is asked for the LPUs.
+type readyLine struct {
+	Runtime string `json:"runtime"`
+	Line    string `json:"line"`
+}
+
+func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
+	var ready []readyLine
+	for _, program := range []string{"podman", "nerdctl", "docker"} {
+		ready = append(ready, readyLine{program, program + " run " + arguments(e, "--device ", "--env ") + " IMAGE"})
+	}
+	ready = append(ready, readyLine{"Kubernetes", fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.config.Serve.Resource, len(e.LPUs))})
+	if f.isDocument() {
+		return writeDocument(a.out, f, struct {
+			header
+			*cdi.Explanation
+			Ready []readyLine `json:"ready"`
+		}{newHeader("Explanation"), e, ready})
+	}
+	var rows [][]string
+	for _, n := range e.Nodes {
+		rows = append(rows, []string{"node", n.Path, n.Source})
+	}
+	for _, m := range e.Mounts {
+		rows = append(rows, []string{"mount", m.HostPath + " on " + m.ContainerPath + ", read-only", m.Source})
+	}
+	for _, v := range e.Env {
+		rows = append(rows, []string{"env", v.Name + "=" + v.Value, v.Source})
+	}
+	if err := a.writeTable([]string{"EDIT", "WHAT", "SOURCE"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	rows = nil
+	for _, r := range ready {
+		rows = append(rows, []string{r.Runtime + ":", r.Line})
+	}
+	return a.writeTable(nil, rows)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hyperaccel/lpuctl/internal/nearest"
+)
+
+// flagHabits are flags that people know from kubectl, podman and nvidia-smi, and what lpuctl has for them.
+func flagHabits() map[string]string {
+	return map[string]string{
+		"json": "-o json", "yaml": "-o yaml", "wide": "-o wide", "output": "-o FORMAT", "m": "-o matrix", "L": "lpuctl list",
+		"w": "watch -n 1 lpuctl list", "watch": "watch -n 1 lpuctl list", "number": "-n", "headers": "--no-headers", "noheaders": "--no-headers",
+	}
+}
+
+// flagError says in plain words what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	e := &exitError{code: exitUsage, err: err, remedy: "see " + cmd.CommandPath() + " --help"}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name := unknown.GetSpecifiedName()
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if meant, ok := flagHabits()[name]; ok {
+			e.remedy = "use " + meant
+		} else if meant := nearest.Word(name, names); meant != "" {
+			e.remedy = "did you mean --" + meant + "?"
+		}
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && strings.Contains(err.Error(), "strconv.") {
+		e.err = fmt.Errorf("--%s: %q is not a %s", invalid.GetFlag().Name, invalid.GetValue(), map[string]string{"int": "whole number"}[invalid.GetFlag().Value.Type()])
+	}
+	return e
+}
+
+// checkArguments makes wrong arguments, and unknown commands below a group, usage errors. A command that says nothing about its
+// arguments has none.
+func checkArguments(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if cmd.HasSubCommands() {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		if cmd.HasSubCommands() {
+			return unknownCommand(cmd, args[0])
+		}
+		e := &exitError{code: exitUsage, err: errors.New("an argument is missing"), remedy: "usage: " + cmd.UseLine()}
+		if len(args) > 0 {
+			e.err = fmt.Errorf("unexpected argument %q", args[len(args)-1])
+		}
+		if _, notNumber := strconv.Atoi(strings.Join(args, "")); notNumber == nil && cmd.Flags().Lookup("count") != nil {
+			e.remedy = "use -n " + args[0]
+		}
+		return e
+	}
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+}
+
+// unknownCommand names the command that was meant: one of that name in another group, or the nearest.
+func unknownCommand(group *cobra.Command, name string) error {
+	e := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q for %q", name, group.CommandPath()), remedy: "see " + group.CommandPath() + " --help"}
+	var names, same []string
+	eachCommand(group.Root(), func(c *cobra.Command) {
+		if c.Name() == name || slices.Contains(c.Aliases, name) {
+			same = append(same, c.CommandPath())
+		}
+		if c.Parent() == group {
+			names = append(append(names, c.Name()), c.Aliases...)
+		}
+	})
+	if meant := nearest.Word(name, names); meant != "" {
+		same = []string{meant}
+	}
+	if len(same) > 0 {
+		e.remedy = "did you mean " + strings.Join(same, " or ") + "?"
+	}
+	return e
+}
+
+func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
+	for _, sub := range cmd.Commands() {
+		visit(sub)
+		eachCommand(sub, visit)
+	}
+}
+
+// newHelpCommand is cobra's, but for an unknown command, which is a usage error.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Show the help of a command",
+		Example: "  lpuctl help cdi refresh",
+		Args:    cobra.ArbitraryArgs,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			found, _, _ := cmd.Root().Find(args)
+			var names []string
+			for _, sub := range found.Commands() {
+				if sub.IsAvailableCommand() {
+					names = append(names, sub.Name()+"\t"+sub.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, _ := cmd.Root().Find(args)
+			if len(rest) > 0 {
+				return unknownCommand(found, rest[0])
+			}
+			return found.Help()
+		},
+	}
+}
