@@ -84,19 +84,12 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 	if err != nil {
 		return err
 	}
-	free, err := a.freeLPUs(ctx, inv, w)
+	wish, err := a.resolveWish(ctx, inv, w)
 	if err != nil {
 		return err
 	}
 	a.report(inv.Problems)
-	must, err := a.withNodes(inv, w.must)
-	if err != nil {
-		return err
-	}
-	if len(must) > w.size {
-		return usage("%d LPUs must be included, and -n is %d", len(must), w.size)
-	}
-	decision, refused := allocate.Decide(inv, inv.Fabric(), allocate.Wish{Size: w.size, Free: free, Must: must, Connected: w.connected})
+	decision, refused := allocate.Decide(inv, inv.Fabric(), wish)
 	if decision == nil {
 		return refused
 	}
@@ -105,7 +98,7 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 		decision.Explanation.Reason = refused.Error()
 	}
 	result := &allocation{header: newHeader("Allocation"), Decision: *decision}
-	if name := cdi.NameOf(inv, decision.Chosen); name != "" {
+	if name := cdi.NameOf(inv, decision.Chosen); refused == nil && name != "" {
 		result.Device = a.config.CDI.Kind + "=" + name
 	}
 	if refused == nil || f.isDocument() {
@@ -114,13 +107,26 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 	return cmp.Or(err, refused)
 }
 
-// freeLPUs are those that were named, or else all that are usable and that nobody holds open.
-func (a *app) freeLPUs(ctx context.Context, inv *discovery.Inventory, w wish) ([]int, error) {
-	if w.available != nil {
-		return a.withNodes(inv, w.available)
+// resolveWish finds the LPUs that were named. Free are those, or else all that are usable and that nobody holds open.
+func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish) (allocate.Wish, error) {
+	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected}
+	if len(inv.LPUs) == 0 {
+		return resolved, nil
 	}
-	a.findUsers(ctx, inv)
-	return allocate.Free(inv), nil
+	var err error
+	if w.available != nil {
+		resolved.Free, err = a.withNodes(inv, w.available)
+	} else {
+		a.findUsers(ctx, inv)
+		resolved.Free = allocate.Free(inv)
+	}
+	if err == nil {
+		resolved.Must, err = a.withNodes(inv, w.must)
+	}
+	if err == nil && len(resolved.Must) > w.size {
+		err = usage("%d LPUs must be included, and -n is %d", len(resolved.Must), w.size)
+	}
+	return resolved, err
 }
 
 func (a *app) writeAllocation(r *allocation, f format) error {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/ring"
@@ -42,6 +44,7 @@ func (a *app) convert(b *boundTable, to string, lpus []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.Sort(cards) // as a container numbers them
 	if lpus == nil {
 		for i := range b.inv.LPUs {
 			cards = append(cards, i)
