@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
@@ -76,10 +77,10 @@ func (a *app) loadConfig() error {
 	}
 	c, findings := parseConfig(name, data)
 	if len(findings) > 0 {
-		return configError(findings)
+		return faultyConfig(findings)
 	}
 	a.override(c)
-	if dir := c.CDI.SpecDir; !isAbsolute(dir) {
+	if dir := c.CDI.SpecDir; !path.IsAbs(dir) {
 		return usage("%s: %q is not an absolute path; it lies under the root", c.origin("cdi.specDir"), dir)
 	}
 	a.config = c
@@ -140,10 +141,10 @@ func (c *Config) check() []strictyaml.Fault {
 	if err := cdi.ValidateKind(c.CDI.Kind); err != nil {
 		fault("cdi.kind", err.Error(), "write VENDOR/CLASS")
 	}
-	if !isAbsolute(c.CDI.SpecDir) {
+	if !path.IsAbs(c.CDI.SpecDir) {
 		fault("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir), "write "+cdi.DefaultSpecDir+" or /etc/cdi, where runtimes look")
 	}
-	if c.Ring.Table != "" && !isAbsolute(c.Ring.Table) {
+	if c.Ring.Table != "" && !path.IsAbs(c.Ring.Table) {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
 	}
 	for _, f := range c.Serve.check() {
@@ -163,19 +164,15 @@ func (c *Config) check() []strictyaml.Fault {
 	return faults
 }
 
-func isAbsolute(path string) bool { return len(path) > 0 && path[0] == '/' }
+// faultyConfig is an error that is reported as its findings.
+type faultyConfig finding.List
 
-// configError makes the findings of a config file one error, each part with its remedy.
-func configError(findings finding.List) error {
-	var errs errorList
-	for _, f := range findings {
-		at := f.File
-		if f.Line > 0 {
-			at = fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
-		errs = append(errs, &exitError{code: exitFailed, err: fmt.Errorf("%s: %s", at, f.Message), remedy: f.Remedy})
+func (c faultyConfig) Error() string {
+	text := c[0].String()
+	if len(c) > 1 {
+		text += fmt.Sprintf(" and %d more", len(c)-1)
 	}
-	return errs
+	return text
 }
 
 // origin says where the value at path comes from.

@@ -35,22 +35,18 @@ func newConfigShowCommand(a *app) *cobra.Command {
 			if err := a.loadConfig(); err != nil {
 				return err
 			}
-			if f == formatJSON {
-				origins := map[string]string{}
-				_, err := a.config.annotated(func(path, origin string) { origins[path] = origin })
-				if err != nil {
-					return err
-				}
-				return writeDocument(a.out, f, struct {
+			origins := map[string]string{}
+			text, err := a.config.annotated(func(path, origin string) { origins[path] = origin })
+			switch {
+			case err != nil:
+			case f == formatJSON:
+				err = writeDocument(a.out, f, struct {
 					*Config
 					Origins map[string]string `json:"origins"`
 				}{a.config, origins})
+			default:
+				_, err = a.out.Write(text)
 			}
-			text, err := a.config.annotated(func(string, string) {})
-			if err != nil {
-				return err
-			}
-			_, err = a.out.Write(text)
 			return err
 		},
 	}
@@ -77,8 +73,8 @@ func (c *Config) annotated(visit func(path, origin string)) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// annotate walks down to the values that come from one place as a whole: a section and the list of models
-// do not, a model's list of drivers does.
+// annotate walks down to the values that come from one place as a whole: the sections and the items of lists at the top do not,
+// a model's list of drivers does.
 func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin string)) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -86,12 +82,12 @@ func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin s
 		if path != "" {
 			p = path + "." + p
 		}
-		switch p {
-		case "cdi", "ring", "serve":
+		switch {
+		case path == "" && value.Kind == yamlv3.MappingNode:
 			c.annotate(value, p, visit)
-		case "models":
-			for i, model := range value.Content {
-				c.annotate(model, p+"."+strconv.Itoa(i), visit)
+		case path == "" && value.Kind == yamlv3.SequenceNode:
+			for i, item := range value.Content {
+				c.annotate(item, p+"."+strconv.Itoa(i), visit)
 			}
 		default:
 			origin := c.origin(p)

@@ -39,12 +39,6 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// errorList is several errors that are each complained of by themselves.
-type errorList []error
-
-func (l errorList) Error() string   { return errors.Join(l...).Error() }
-func (l errorList) Unwrap() []error { return l }
-
 // found ends a command that worked and found something, which it has shown already.
 func found() error { return &exitError{code: exitFound} }
 

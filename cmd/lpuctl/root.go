@@ -14,6 +14,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // app is what all commands share: where to speak, and the global flags.
@@ -53,10 +54,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 
 // complain prints an error the way all of them are printed: what is wrong, then what to do.
 func (a *app) complain(err error) {
-	if several, ok := errors.AsType[errorList](err); ok {
-		for _, e := range several {
-			a.complain(e)
-		}
+	if faults, ok := errors.AsType[faultyConfig](err); ok {
+		a.report(finding.List(faults))
 		return
 	}
 	fmt.Fprintf(a.err, "lpuctl: %s\n", printable(err.Error()))

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"path"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,7 +112,7 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 	if d, err := time.ParseDuration(c.Interval); err != nil || d < 100*time.Millisecond || d > 10*time.Second {
 		fault("interval", fmt.Errorf("%q is not a time between 100ms and 10s", c.Interval), "write 1s")
 	}
-	if !isAbsolute(c.PluginDir) {
+	if !path.IsAbs(c.PluginDir) {
 		fault("pluginDir", fmt.Errorf("%q is not an absolute path", c.PluginDir), "write "+defaultServe().PluginDir)
 	}
 	if c.Listen != "" {
