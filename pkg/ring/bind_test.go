@@ -106,7 +106,8 @@ func TestRenumber(t *testing.T) {
 			t.Errorf("%v: %s", x.cards, diff)
 		}
 	}
-	const want = "{\n\t\"network\" : \n\t[\n\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : 1,\n\t\t\t\"src_id\" : 0\n\t\t}\n\t],\n\t\"num_device\" : 2\n}\n"
+	const want = "{\n\t\"network\" : \n\t[\n\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : 1,\n\t\t\t\"src_id\" : 0\n" +
+		"\t\t}\n\t],\n\t\"num_device\" : 2\n}\n"
 	if diff := cmp.Diff(want, string(WriteHyperdex(c.Renumber([]int{4, 5})))); diff != "" {
 		t.Error(diff)
 	}
@@ -156,7 +157,9 @@ func TestBindNothing(t *testing.T) {
 }
 
 func TestInOrder(t *testing.T) {
-	for text, want := range map[string]bool{"0": true, "0 1": true, "0 2 1": true, "0 1 2 3": true, "3 2 1 0 7 6 5 4": true, "4 5 6 7 0 1": true, "0 2 1 3": false} {
+	for text, want := range map[string]bool{
+		"0": true, "0 1": true, "0 2 1": true, "0 1 2 3": true, "3 2 1 0 7 6 5 4": true, "4 5 6 7 0 1": true, "0 2 1 3": false,
+	} {
 		var cards []int
 		for word := range strings.FieldsSeq(text) {
 			var card int
@@ -221,7 +224,9 @@ func FuzzParseHyperdex(f *testing.F) { fuzzTable(f, FormatHyperdex, "*.json") }
 func FuzzParseLpuctl(f *testing.F) { fuzzTable(f, FormatLpuctl, "*.yaml", "good-8-own.json") }
 
 func BenchmarkParse(b *testing.B) {
-	for _, name := range []string{"good-8-vendor.json", "good-8-bdf-left-right.json", "good-8.yaml", "good-8-own.json", "good-8-chain.yaml", "good-64.json", "good-64.yaml"} {
+	for _, name := range []string{
+		"good-8-vendor.json", "good-8-bdf-left-right.json", "good-8.yaml", "good-8-own.json", "good-8-chain.yaml", "good-64.json", "good-64.yaml",
+	} {
 		data := read(b, "testdata/"+name)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
