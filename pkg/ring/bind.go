@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,15 +12,18 @@ import (
 type Card struct {
 	Name    string // lpu0
 	Address string // PCI address of its function: "0000:b1:00.1"
-	Serial  string // "": not known
-	Absent  bool   // the table names it, and it is not there: it keeps its index
+	Serial  string // serial number; "": not known
+	Absent  bool   // the table names it, but it is not present: it keeps its index
 }
 
-// Bind assigns the ids of a table to the cards of a machine, whose indices are their positions in cards. Which card an
-// index means depends on how many there are, so a table with indices or names is bound only if it is made for as many
-// cards as are present; else ring-count. A PCI address means the card, whatever the function. It may be that
-// of an absent card (ring-absent-card): the ring is the same, and its links there are dead. [Table.Addresses]
-// tells which those are. An id that no card has is ring-unknown-card.
+// Bind finds the card of this node for each id of a table, and returns how these cards are cabled. The index of a card is its
+// position in cards.
+//
+// Which card an index means depends on how many cards are present. So a table with indices or names is bound only if it
+// lists as many cards as are present, and none is absent; else it has the finding ring-count. A PCI address means the
+// card that has it, with any function. If that card is absent (ring-absent-card), the ring stays the same, and the cables
+// of the card are dead. [Table.Addresses] returns the cards that should be present. An id that no card has is
+// ring-unknown-card.
 //
 // The cabling is nil if a finding is an error, or if t is nil or has errors that Parse reported.
 func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
@@ -40,14 +44,14 @@ func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
 	return c, b.done()
 }
 
-// binder finds the card for each id.
+// binder finds the card of each id of a table.
 type binder struct {
 	report
 	cards []Card
 	ids   []*ID // of each card; nil: the table does not name it
 }
 
-// bindIDs finds the card of each id.
+// bindIDs returns the position in b.cards of each id, unless it reports an error.
 func (b *binder) bindIDs(t *Table) []int {
 	present := 0
 	known := make(map[cardKey][]int, 3*len(b.cards))
@@ -61,7 +65,11 @@ func (b *binder) bindIDs(t *Table) []int {
 		}
 	}
 	if want := t.positions(); want > 0 && (want != present || present < len(b.cards)) {
-		b.add(finding.RingCount, location{}, "", "the table is for %d cards by index, and %d of %d are present", want, present, len(b.cards)).
+		absent := ""
+		if present < len(b.cards) {
+			absent = fmt.Sprintf(" present and %d absent", len(b.cards)-present)
+		}
+		b.add(finding.RingCount, location{}, "", "the table lists %d cards by index, but this node has %d%s", want, present, absent).
 			Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
 		return nil
 	}
@@ -71,17 +79,17 @@ func (b *binder) bindIDs(t *Table) []int {
 		switch {
 		case len(found) == 0 && id.Kind == IDSerial:
 			b.add(finding.RingUnknownCard, at, id.Text, "no card has the serial %s", id.Text).
-				Remedy = "correct it; an index stands without quotes"
+				Remedy = "correct it; write an index without quotes"
 		case len(found) == 0:
 			b.add(finding.RingUnknownCard, at, id.Text, "no card has the %s %s", id.Kind, id.Text)
 		case len(found) > 1:
 			first, second := b.cards[found[0]].Name, b.cards[found[1]].Name
 			b.add(finding.RingConflict, at, first+", "+second, "%s and %s both have the %s %s", first, second, id.Kind, id.Text).
-				Remedy = "name these cards in another way"
+				Remedy = "use another kind of id for these cards"
 		case b.ids[found[0]] != nil:
 			name := b.cards[found[0]].Name
 			b.add(finding.RingConflict, at, name, "%s and %s are the same card, %s", b.ids[found[0]].Text, id.Text, name).
-				Remedy = "name each card in one way"
+				Remedy = "use one id for each card"
 		default:
 			bound[i] = found[0]
 			b.ids[found[0]] = &t.IDs[i]
@@ -99,7 +107,7 @@ func (b *binder) warn(t *Table, c *Cabling) {
 			b.isolated(card.Name, at)
 		}
 		if card.Absent {
-			b.add(finding.RingAbsentCard, at, card.Name, "%s (%s) is not there: its cables are dead", card.Name, card.Address)
+			b.add(finding.RingAbsentCard, at, card.Name, "%s (%s) is absent: its cables are dead", card.Name, card.Address)
 		}
 	}
 	for _, ring := range c.Rings {
@@ -111,11 +119,11 @@ func (b *binder) warn(t *Table, c *Cabling) {
 			names = append(names, b.cards[card].Name)
 		}
 		b.add(finding.RingOrder, location{}, strings.Join(names, ", "),
-			"the order of the ring is not that of the PCI addresses: %s", strings.Join(names, " "))
+			"the order of the ring is not the order of the PCI addresses: %s", strings.Join(names, " "))
 	}
 }
 
-// inOrder tells whether cards ascend once around, wherever they start, in the one direction or the other.
+// inOrder tells whether cards ascend once around the ring, from any start and in either direction.
 func inOrder(cards []int) bool {
 	falls := 0
 	for i, card := range cards {

@@ -9,11 +9,11 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// link is one link as the table lists it, between positions in Table.IDs: to is on the right of from, where the table
-// tells left from right.
+// link is one link as the table lists it, between positions in Table.IDs. In a table that is [reader.directed], to is on the
+// right of from.
 type link struct {
 	from, to int
-	end      int  // the end that lists it, where the table tells left from right: 0 from, 1 to
+	end      int  // in a directed table, the end that lists it: 0 from, 1 to
 	ring     bool // it is part of a ring, which lists each cable once
 	at       location
 }
@@ -21,8 +21,8 @@ type link struct {
 // pair is two neighbours, with the links between them.
 type pair struct {
 	link               // the first one
-	listed   [2][2]int // how many links, by the end that lists them; then [0] with to on the right of from, [1] on the left
-	repeated []link    // those that one end lists again
+	listed   [2][2]int // number of links, by the end that lists them; then [0] with to on the right of from, [1] on the left
+	repeated []link    // links that the same end has listed before
 	turned   location  // of the first link with to on the left of from
 }
 
@@ -32,7 +32,7 @@ func (p *pair) add(l link, directed bool) {
 	case turned && directed:
 		side = 1
 		p.turned = cmp.Or(p.turned, l.at)
-	case turned: // without left and right, it is the same link listed from the other end
+	case turned: // in a table that is not directed, this is the same link listed from the other end
 		end = 1
 	}
 	p.ring = p.ring || l.ring
@@ -58,7 +58,7 @@ func (p *pair) other(card int) int {
 	return p.from
 }
 
-// pairs sorts the links by neighbours: all pairs, and the pairs that each card is in.
+// pairs groups the links by the two cards that they connect. It returns all pairs, and the pairs of each card.
 func (r *reader) pairs() (all []*pair, of [][]*pair) {
 	of = make([][]*pair, len(r.table.IDs))
 	index := make(map[[2]int]*pair, len(r.links))
@@ -81,7 +81,7 @@ func (r *reader) pairs() (all []*pair, of [][]*pair) {
 	return all, of
 }
 
-// directed tells whether the table tells left from right.
+// directed tells whether the table says which neighbour is on the left and which on the right.
 func (r *reader) directed() bool { return r.table.Format == FormatHyperdex }
 
 // checkLinks checks all links together and puts the cables into the table.
@@ -93,7 +93,7 @@ func (r *reader) checkLinks() {
 		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.from, p.to}}, p.cables(0))...)
 		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.to, p.from}}, p.cables(1))...)
 	}
-	if complete { // else the missing end may be what could not be read
+	if complete { // else the other end may be a link that could not be read
 		r.checkBothEnds(all)
 	}
 	for card, pairs := range of {
@@ -101,15 +101,15 @@ func (r *reader) checkLinks() {
 	}
 }
 
-// checkPorts reports two neighbours with more cables than they have ports for: two ports if they are alone, without
-// other neighbours, else one.
+// checkPorts reports two neighbours with more cables than they have ports for. Two cards that are alone, without other
+// neighbours, have two ports for each other, others have one.
 func (r *reader) checkPorts(p *pair, alone bool) {
 	if alone && p.cables(0)+p.cables(1) <= 2 {
 		return
 	}
 	a, b := r.name(p.from), r.name(p.to)
 	for _, l := range p.repeated {
-		r.add(finding.RingLinkTwice, l.at, a+", "+b, "the link between %s and %s stands here again (first on line %d)", a, b, p.at.line)
+		r.add(finding.RingLinkTwice, l.at, a+", "+b, "the link between %s and %s is there twice (first on line %d)", a, b, p.at.line)
 	}
 	if !alone && p.cables(1) > 0 {
 		r.add(finding.RingConflict, p.turned, a+", "+b, "%s is on the left of %s here and on its right on line %d", b, a, p.at.line).
@@ -125,7 +125,7 @@ func (r *reader) checkBothEnds(all []*pair) {
 	for _, p := range all {
 		if a, b := r.name(p.from), r.name(p.to); !p.ring && p.listed[0] != p.listed[1] {
 			r.add(finding.RingOneSided, location{line: p.at.line}, a+", "+b,
-				"the cable between %s and %s is stated from one end only, others from both", a, b)
+				"the cable between %s and %s is listed from one end only, but other cables from both ends", a, b)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (r *reader) checkNeighbours(card int, pairs []*pair) {
 	name, names := r.name(card), theFirst(others)
 	switch right := func(p *pair) bool { return p.from == card }; {
 	case len(pairs) > 2:
-		r.add(finding.RingDegree, pairs[2].at, name+", "+names, "%s has %d neighbours (%s) and two ports", name, len(others), names)
+		r.add(finding.RingDegree, pairs[2].at, name+", "+names, "%s has %d neighbours (%s), but only two ports", name, len(others), names)
 	case len(pairs) == 2 && r.directed() && right(pairs[0]) == right(pairs[1]):
 		side := "left"
 		if right(pairs[0]) {
@@ -172,7 +172,7 @@ func (r *reader) warn() {
 		}
 		if !ring.Closed {
 			first, last := r.name(ring.Links[0][0]), r.name(ring.Links[size-2][1])
-			r.add(finding.RingChain, location{}, last+", "+first, "a chain of %d cards, no ring: the cable %s-%s is missing", size, last, first).
+			r.add(finding.RingChain, location{}, last+", "+first, "a chain of %d cards, not a ring: the cable %s-%s is missing", size, last, first).
 				Remedy = "check the cable between " + last + " and " + first
 		}
 	}

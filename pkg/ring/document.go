@@ -16,21 +16,21 @@ import (
 
 const (
 	maxSize   = 1 << 20 // bytes; a ring of 64 cards takes 8 KiB
-	maxValues = 200_000 // an estimate is held against it; more than 10,000 links
+	maxValues = 200_000 // approximately; enough for more than 10,000 links
 	maxDepth  = 32      // a ring table needs four levels
 
 	space = " \t\r\n"
 )
 
-// flowMapping is the beginning of an object that only YAML has: {apiVersion: ...}.
+// flowMapping is the beginning of an object with a key that only YAML allows: {apiVersion: ...}.
 var flowMapping = regexp.MustCompile(`^{\s*[A-Za-z]`)
 
 // document reads data into a tree, or reports why it cannot and returns nil. Both JSON and YAML become the tree
-// of the YAML library, so that the same code reads both. What begins with a brace or a bracket is held to the rules of
-// JSON, unless a word without quotes follows.
+// of the YAML library, so that the same code reads both. Data that begins with a brace or a bracket must be JSON, unless
+// a word without quotes follows.
 func (r *report) document(data []byte) *yaml.Node {
 	if len(data) > maxSize {
-		r.add(finding.RingTooLarge, location{}, "", "%d bytes are no ring table: the limit is %d", len(data), maxSize)
+		r.add(finding.RingTooLarge, location{}, "", "the file has %d bytes: a ring table has at most %d", len(data), maxSize)
 		return nil
 	}
 	// Each value but the first has one of these before it. Counting them limits the tree before it is made.
@@ -39,7 +39,7 @@ func (r *report) document(data []byte) *yaml.Node {
 		values += bytes.Count(data, []byte(separator))
 	}
 	if values > maxValues {
-		r.add(finding.RingTooLarge, location{}, "", "more values than any ring table has")
+		r.add(finding.RingTooLarge, location{}, "", "the file has too many values for a ring table")
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
@@ -59,7 +59,7 @@ func (r *report) syntax(line int, language, problem string) {
 }
 
 func (r *report) trailing(line int) {
-	r.add(finding.RingTrailing, location{line: line}, "", "something follows the table")
+	r.add(finding.RingTrailing, location{line: line}, "", "there is more text after the table")
 }
 
 func (r *report) readYAML(data []byte) *yaml.Node {
@@ -125,8 +125,8 @@ type jsonTree struct {
 	data     []byte
 	decoder  *json.Decoder
 	offset   int // the end of the last token
-	line     int // of that end
-	deepLine int // where it is first nested too deeply; 0: nowhere
+	line     int // the line of that end, from 1
+	deepLine int // the first line that is nested too deeply; 0: there is none
 }
 
 func (t *jsonTree) token() json.Token {
@@ -157,7 +157,7 @@ func (t *jsonTree) value(depth int) *yaml.Node {
 		n.Tag, n.Value = "!!str", v
 	case nil:
 		n.Value = "null"
-	default: // the YAML library finds out what a number or boolean is
+	default: // a number or a boolean: the YAML library finds its tag
 		n.Value = fmt.Sprint(v)
 	}
 	return n

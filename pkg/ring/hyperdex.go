@@ -14,7 +14,7 @@ func (r *reader) readHyperdex(root field) {
 	top := r.object(root, nil)
 	count, given := top["num_device"], false
 	if count.node != nil {
-		// The number is written as an index is, and is at most one more than the highest.
+		// The number is written in the same way as an index.
 		if kind, n := identify(count.node); kind == IDIndex {
 			r.table.Count, given = n, true
 		} else {
@@ -32,7 +32,7 @@ func (r *reader) readHyperdex(root field) {
 		r.add(finding.RingAllZero, count.at, "", "every value is 0: hyperdex-net did not complete")
 		return
 	case len(links) == 0 && r.table.Count != 1 && !r.findings.HasErrors():
-		r.add(finding.RingEmpty, top["network"].at, "", "there are no links")
+		r.add(finding.RingEmpty, top["network"].at, "", "the table lists no links")
 	default:
 		r.checkCount(count.at)
 	}
@@ -69,8 +69,7 @@ func (r *reader) readDirection(f field) (right, ok bool) {
 	return false, false
 }
 
-// checkCount holds the cards in links against the number of cards that the table gives, if it gives one. A single card
-// needs no link.
+// checkCount compares the cards in the links with num_device, if the table has it. A single card needs no link.
 func (r *reader) checkCount(at location) {
 	count, complete := r.table.Count, !r.findings.HasErrors()
 	if count == 0 {
@@ -80,10 +79,10 @@ func (r *reader) checkCount(at location) {
 		if id.Kind != IDIndex || id.Index < count {
 			continue
 		}
-		f := r.add(finding.RingUnknownCard, id.at(), id.String(), "there is no card %d among %d", id.Index, count)
+		f := r.add(finding.RingUnknownCard, id.at(), id.String(), "there is no card with index %d: num_device is %d", id.Index, count)
 		f.Remedy = fmt.Sprintf("use the ids 0 to %d, or correct num_device", count-1)
 		if _, zero := r.known[cardKey{IDIndex, "0"}]; !zero && id.Index == count {
-			f.Remedy = "ids start at 0, and none is 0 here: subtract 1 from each"
+			f.Remedy = "the first card has index 0: subtract 1 from each id"
 		}
 	}
 	named := len(r.table.IDs)
@@ -92,13 +91,13 @@ func (r *reader) checkCount(at location) {
 	}
 	missing := ""
 	if r.table.byIndex() {
-		missing = ", without " + theFirst(r.unmentioned(count))
+		missing = " (missing: " + theFirst(r.unmentioned(count)) + ")"
 	}
-	r.add(finding.RingCount, at, "", "num_device is %d but the links name %d%s", count, named, missing).
+	r.add(finding.RingCount, at, "", "num_device is %d, but the links name %d cards%s", count, named, missing).
 		Remedy = "check the cables of every card, and run hyperdex-net again"
 }
 
-// unmentioned is the cards below n that a table by index does not mention.
+// unmentioned is the names of the cards with an index below n that the table does not mention.
 func (r *reader) unmentioned(n int) (cards []string) {
 	for i := range n {
 		id := ID{Kind: IDIndex, Text: fmt.Sprint(i)}

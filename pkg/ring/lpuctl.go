@@ -42,14 +42,14 @@ func (r *reader) checkHeader(f field, name, want string) {
 }
 
 func (r *reader) unknownKey(f field, known []string) {
-	remedy := "remove it; known here: " + strings.Join(known, ", ")
+	remedy := "remove it; allowed here: " + strings.Join(known, ", ")
 	if meant := nearest.Word(f.key, known); meant != "" {
 		remedy = fmt.Sprintf("did you mean %q?", meant)
 	}
 	r.add(finding.RingKey, f.at, "", "unknown key %.40q", f.key).Remedy = remedy
 }
 
-// readRing reads one ring. A card that is in a ring already has no port left: a ring with such a card adds no links.
+// readRing reads one ring. A card that is already in a ring has no free port: a ring with such a card adds no links.
 func (r *reader) readRing(f field) {
 	items := r.list(f)
 	if len(items) == 0 && !r.findings.HasErrors() {
@@ -62,7 +62,7 @@ func (r *reader) readRing(f field) {
 		card, ok := r.id(item)
 		if ok && card < before {
 			id := r.table.IDs[card]
-			r.add(finding.RingDegree, item.at, id.String(), "%s stands in the rings again (first on line %d)", id, id.Line).
+			r.add(finding.RingDegree, item.at, id.String(), "%s is in the rings twice (first on line %d)", id, id.Line).
 				Remedy = "a card has two ports: list it once"
 			ok = false
 		}

@@ -49,7 +49,7 @@ func (r *report) done() finding.List {
 }
 
 func (r *report) isolated(card string, at location) {
-	r.add(finding.RingIsolated, at, card, "%s is in no link", card)
+	r.add(finding.RingIsolated, at, card, "%s has no cable in the table", card)
 }
 
 func (r *report) empty(at location) {

@@ -18,7 +18,7 @@ import (
 type Format string
 
 const (
-	// FormatHyperdex is the network table of the HyperDex toolchain, as its documentation shows it:
+	// FormatHyperdex is the network table that HyperDex's hyperdex-net writes, as HyperDex's documentation shows it:
 	//
 	//	{"network": [{"src_id": 0, "dst_id": 1, "direction": "Right"}, ...], "num_device": 4}
 	//
@@ -65,7 +65,7 @@ type ID struct {
 	Index int    // for kinds index and name
 	Line  int    // where the table names it first
 
-	pointer string // likewise
+	pointer string // JSON pointer to it on that line
 }
 
 // String is the id for people: an index is shown as the name of that LPU.
@@ -127,8 +127,8 @@ func (t *Table) Addresses() []string {
 	return addresses
 }
 
-// positions is the number of cards that a table with indices is made for: the one that it gives, or as many as its
-// highest index needs. 0: any number, because the ids do not depend on which cards are present.
+// positions is the number of cards that a table with indices or names is made for: the given one, or more if the highest
+// index needs more. 0: the table identifies every card in another way, and so works with any number.
 func (t *Table) positions() int {
 	highest := -1
 	for _, id := range t.IDs {
@@ -197,13 +197,13 @@ func (r *reader) readTable(root *yaml.Node) {
 
 // field is a value in the document: of a key in an object, or an item of a list.
 type field struct {
-	key  string     // as it is written; "": it is no value of a key
-	node *yaml.Node // nil: the object does not have it
+	key  string     // as it is written; "" for an item of a list
+	node *yaml.Node // nil: the object does not have this key
 	at   location   // of the key, or of the item
 }
 
-// object reads an object, by [canonical] keys. Of a key that is there twice the first counts. Keys other than those known
-// are reported unless known is nil, and so is each required key that is missing.
+// object reads an object; its keys are as [canonical] returns them. If a key is there twice, the first one is used. It
+// reports required keys that are missing and, unless known is nil, keys that are not known.
 func (r *reader) object(f field, known []string, required ...string) map[string]field {
 	if f.node.Kind != yaml.MappingNode {
 		r.wrongType(f, "an object", "")
@@ -215,7 +215,7 @@ func (r *reader) object(f field, known []string, required ...string) map[string]
 		value := field{key.Value, f.node.Content[i+1], location{key.Line, f.at.pointer + "/" + escape(key.Value)}}
 		name := canonical(key.Value)
 		if first, twice := found[name]; twice {
-			r.add(finding.RingDuplicateKey, value.at, "", "%.40q on line %d stands here again as %.40q", first.key, first.at.line, value.key)
+			r.add(finding.RingDuplicateKey, value.at, "", "the key %.40q is there twice: see %.40q on line %d", value.key, first.key, first.at.line)
 			continue
 		}
 		found[name] = value
@@ -231,7 +231,7 @@ func (r *reader) object(f field, known []string, required ...string) map[string]
 	return found
 }
 
-// canonical is the key that a spelling of it in HyperDex's format means.
+// canonical is the one key for several that mean the same in HyperDex's format.
 func canonical(key string) string {
 	switch key {
 	case "src", "src_bdf":
@@ -277,7 +277,7 @@ func scalarTag(n *yaml.Node) string {
 	return n.ShortTag()
 }
 
-// wrongType reports a value that is not what is wanted. example, if any, is what to write.
+// wrongType reports a value that is not what is wanted. The remedy is to write example or, if it is "", what is wanted.
 func (r *reader) wrongType(f field, want, example string) {
 	found := "an object"
 	switch f.node.Kind {
@@ -292,7 +292,7 @@ func (r *reader) wrongType(f field, want, example string) {
 		Remedy = "write " + cmp.Or(example, want)
 }
 
-// id reads an id and returns its position in table.IDs. A missing one is refused without a finding, which object added.
+// id reads an id and returns its position in table.IDs. It does not report a missing one: object does.
 func (r *reader) id(f field) (position int, ok bool) {
 	if f.node == nil {
 		return 0, false
@@ -351,7 +351,7 @@ func identify(n *yaml.Node) (kind IDKind, index int) {
 	return "", 0
 }
 
-// decimal reads a number of cards or an index, written without sign and leading zeros. A PCI domain can have 65536 functions.
+// decimal reads a whole number without sign and leading zeros, up to 65535: a PCI domain has no more functions.
 func decimal(text string) (int, bool) {
 	v, err := strconv.ParseUint(text, 10, 16)
 	return int(v), err == nil && strconv.FormatUint(v, 10) == text
