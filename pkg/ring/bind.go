@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -11,138 +12,118 @@ import (
 type Card struct {
 	Name    string // lpu0
 	Address string // PCI address of its function: "0000:b1:00.1"
-	Serial  string // "": not known
-	Absent  bool   // the table names it, and it is not there: it keeps its index
+	Serial  string // serial number; "": not known
+	Absent  bool   // the table names it, but it is not present: it keeps its index
 }
 
-// Bind puts a table onto the cards of a machine, whose indices are their positions in cards. An index in a table
-// means a card only by how many there are, so a table with indices or names is bound only if it is for as many
-// cards as are present; else ring-count. A PCI address means the card, whatever the function. It may be that
-// of an absent card (ring-absent-card): the ring is the same, and its links there are dead. [Table.Addresses]
-// tells which those are. An id that no card has is ring-unknown-card.
+// Bind finds the card of this node for each id of a table, and returns how these cards are cabled. The index of a card is its
+// position in cards.
+//
+// Which card an index means depends on how many cards are present. So a table with indices or names is bound only if it
+// lists as many cards as are present, and none is absent; else it has the finding ring-count. A PCI address means the
+// card that has it, with any function. If that card is absent (ring-absent-card), the ring stays the same, and the cables
+// of the card are dead. [Table.Addresses] returns the cards that should be present. An id that no card has is
+// ring-unknown-card.
 //
 // The cabling is nil if a finding is an error, or if t is nil or has errors that Parse reported.
 func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
 	if t == nil || t.faulty {
 		return nil, nil
 	}
-	b := &binder{report: report{file: t.file}, cards: cards, owner: make([]int, len(cards))}
-	if !b.checkPresent(t) {
-		return nil, b.done()
-	}
+	b := &binder{report: newReport(t.file), cards: cards, ids: make([]*ID, len(cards))}
 	bound := b.bindIDs(t)
 	if b.findings.HasErrors() {
 		return nil, b.done()
 	}
 	links := make([][2]int, len(t.Links))
 	for i, l := range t.Links {
-		links[i] = [2]int{bound[l.A], bound[l.B]}
+		links[i] = [2]int{bound[l[0]], bound[l[1]]}
 	}
 	c := newCabling(len(cards), links)
 	b.warn(t, c)
 	return c, b.done()
 }
 
-// binder finds the card for each id.
+// binder finds the card of each id of a table.
 type binder struct {
 	report
 	cards []Card
-	owner []int // of each card, the id bound to it: its position in the table + 1
+	ids   []*ID // of each card; nil: the table does not name it
 }
 
-// checkPresent holds the number of cards that an index table is for against those that are present.
-func (b *binder) checkPresent(t *Table) bool {
+// bindIDs returns the position in b.cards of each id, unless it reports an error.
+func (b *binder) bindIDs(t *Table) []int {
 	present := 0
-	for _, card := range b.cards {
+	known := make(map[cardKey][]int, 3*len(b.cards))
+	for i, card := range b.cards {
 		if !card.Absent {
 			present++
 		}
-	}
-	want := t.positions()
-	if want == 0 || want == present && present == len(b.cards) {
-		return true
-	}
-	b.add(finding.RingCount, place{}, nil, fmt.Sprintf("the table is for %d cards by index, and %d of %d are present", want, present, len(b.cards)),
-		"an index means another card when one is missing: bring up every card and run hyperdex-net again, or key the table by PCI address")
-	return false
-}
-
-func (b *binder) bindIDs(t *Table) []int {
-	known := make(map[cardKey][]int, 2*len(b.cards))
-	for i, card := range b.cards {
-		ids := []ID{{Kind: IDAddress, Text: strings.ToLower(card.Address)}}
-		if card.Serial != "" {
-			ids = append(ids, ID{Kind: IDSerial, Text: card.Serial})
+		address := ID{Kind: IDAddress, Text: strings.ToLower(card.Address)}
+		for _, key := range []cardKey{address.key(), {IDIndex, strconv.Itoa(i)}, {IDSerial, card.Serial}} {
+			known[key] = append(known[key], i)
 		}
-		for _, id := range ids {
-			known[id.key()] = append(known[id.key()], i)
+	}
+	if want := t.positions(); want > 0 && (want != present || present < len(b.cards)) {
+		absent := ""
+		if present < len(b.cards) {
+			absent = fmt.Sprintf(" present and %d absent", len(b.cards)-present)
 		}
+		b.add(finding.RingCount, location{}, "", "the table lists %d cards by index, but this node has %d%s", want, present, absent).
+			Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
+		return nil
 	}
 	bound := make([]int, len(t.IDs))
 	for i, id := range t.IDs {
-		found := known[id.key()]
-		if id.positional() {
-			found = []int{id.Index} // below len(b.cards): checkPresent
-		}
-		switch len(found) {
-		case 0:
-			b.add(finding.RingUnknownCard, place{line: id.Line}, []string{id.String()}, fmt.Sprintf("no card has the %s %s", id.Kind, id.Text), unknownRemedy(id))
-		case 1:
-			bound[i] = found[0]
-			b.own(t, found[0], i)
-		default:
+		at, found := location{line: id.Line}, known[id.key()]
+		switch {
+		case len(found) == 0 && id.Kind == IDSerial:
+			b.add(finding.RingUnknownCard, at, id.Text, "no card has the serial %s", id.Text).
+				Remedy = "correct it; write an index without quotes"
+		case len(found) == 0:
+			b.add(finding.RingUnknownCard, at, id.Text, "no card has the %s %s", id.Kind, id.Text)
+		case len(found) > 1:
 			first, second := b.cards[found[0]].Name, b.cards[found[1]].Name
-			b.add(finding.RingConflict, place{line: id.Line}, []string{first, second}, fmt.Sprintf("%s and %s both have the %s %s", first, second, id.Kind, id.Text),
-				"name these cards in another way")
+			b.add(finding.RingConflict, at, first+", "+second, "%s and %s both have the %s %s", first, second, id.Kind, id.Text).
+				Remedy = "use another kind of id for these cards"
+		case b.ids[found[0]] != nil:
+			name := b.cards[found[0]].Name
+			b.add(finding.RingConflict, at, name, "%s and %s are the same card, %s", b.ids[found[0]].Text, id.Text, name).
+				Remedy = "use one id for each card"
+		default:
+			bound[i] = found[0]
+			b.ids[found[0]] = &t.IDs[i]
 		}
 	}
 	return bound
 }
 
-func unknownRemedy(id ID) string {
-	if id.Kind == IDSerial {
-		return "correct it; an index stands without quotes"
-	}
-	return "correct it, or write the table again for this machine with hyperdex-net"
-}
-
-func (b *binder) own(t *Table, card, id int) {
-	if first := b.owner[card]; first != 0 {
-		b.add(finding.RingConflict, place{line: t.IDs[id].Line}, []string{b.cards[card].Name},
-			fmt.Sprintf("%s and %s are the same card, %s", t.IDs[first-1].Text, t.IDs[id].Text, b.cards[card].Name), "name each card in one way")
-		return
-	}
-	b.owner[card] = id + 1
-}
-
 func (b *binder) warn(t *Table, c *Cabling) {
 	for i, card := range b.cards {
-		at := place{}
-		if b.owner[i] > 0 {
-			at.line = t.IDs[b.owner[i]-1].Line
+		at := location{}
+		if b.ids[i] != nil {
+			at.line = b.ids[i].Line
+		} else if !t.byIndex() && len(b.cards) > 1 { // of a table by index, Parse reported them
+			b.isolated(card.Name, at)
 		}
 		if card.Absent {
-			b.add(finding.RingAbsentCard, at, []string{card.Name}, fmt.Sprintf("%s (%s) is not there: its cables are dead", card.Name, card.Address),
-				"bring the card up, or write the table again without it")
-		}
-		if b.owner[i] == 0 && !t.byIndex() && len(b.cards) > 1 { // of an index table Parse knew all cards
-			b.isolated(card.Name, at)
+			b.add(finding.RingAbsentCard, at, card.Name, "%s (%s) is absent: its cables are dead", card.Name, card.Address)
 		}
 	}
 	for _, ring := range c.Rings {
 		if inOrder(ring.Cards) {
 			continue
 		}
-		names := make([]string, len(ring.Cards))
-		for i, card := range ring.Cards {
-			names[i] = b.cards[card].Name
+		var names []string
+		for _, card := range ring.Cards {
+			names = append(names, b.cards[card].Name)
 		}
-		b.add(finding.RingOrder, place{}, names, "the order of the ring is not that of the PCI addresses: "+strings.Join(names, " "),
-			"nothing is wrong, but in a container the cards are numbered by address: give jobs a table of their own")
+		b.add(finding.RingOrder, location{}, strings.Join(names, ", "),
+			"the order of the ring is not the order of the PCI addresses: %s", strings.Join(names, " "))
 	}
 }
 
-// inOrder tells whether cards ascend once around, wherever they start, in the one direction or the other.
+// inOrder tells whether cards ascend once around the ring, from any start and in either direction.
 func inOrder(cards []int) bool {
 	falls := 0
 	for i, card := range cards {

@@ -2,7 +2,6 @@ package ring
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,224 +9,179 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// statement is one link as the table states it, between positions in Table.IDs.
-type statement struct {
+// link is one link as the table lists it, between positions in Table.IDs. In a table that is [reader.directed], to is on the
+// right of from.
+type link struct {
 	from, to int
-	end      int  // which end states it, where the table tells left from right: 0 from, 1 to
-	ring     bool // it follows from a ring, which stands for both ends
-	at       place
+	end      int  // in a directed table, the end that lists it: 0 from, 1 to
+	ring     bool // it is part of a ring, which lists each cable once
+	at       location
 }
 
-// pair is what the table states about two neighbours.
+// pair is two neighbours, with the links between them.
 type pair struct {
-	a, b     int // as the first statement has them
-	line     int
-	stated   [2][2]int // how often: [0] b on the right of a, [1] on the left; then by the end that states it
-	ring     bool
-	repeated []statement // those that one end had made already
-	turned   place       // the first that has b on the left
+	link               // the first one
+	listed   [2][2]int // number of links, by the end that lists them; then [0] with to on the right of from, [1] on the left
+	repeated []link    // links that the same end has listed before
+	turned   location  // of the first link with to on the left of from
 }
 
-// cables is how many there are with b on the right of a (0) or on the left (1).
-func (p *pair) cables(side int) int { return max(p.stated[side][0], p.stated[side][1]) }
-
-// bothEnds tells whether both ends state the cables on a side.
-func (p *pair) bothEnds(side int) bool { return p.stated[side][0] == p.stated[side][1] }
-
-func (p *pair) add(s statement, directed bool) {
-	side, end := 0, s.end
-	switch turned := s.from != p.a; {
-	case directed && turned:
+func (p *pair) add(l link, directed bool) {
+	end, side := l.end, 0
+	switch turned := l.from != p.from; {
+	case turned && directed:
 		side = 1
-		p.turned = cmp.Or(p.turned, s.at)
-	case turned: // nothing tells left from right: the end that comes first states it
+		p.turned = cmp.Or(p.turned, l.at)
+	case turned: // in a table that is not directed, this is the same link listed from the other end
 		end = 1
 	}
-	p.ring = p.ring || s.ring
-	p.stated[side][end]++
-	if p.stated[side][end] > 1 {
-		p.repeated = append(p.repeated, s)
+	p.ring = p.ring || l.ring
+	p.listed[end][side]++
+	if p.listed[end][side] > 1 {
+		p.repeated = append(p.repeated, l)
 	}
 }
 
-// gathered is what all statements come to.
-type gathered struct {
-	pairs      []*pair
-	neighbours [][]neighbour // of each card, each once
+// cables is the number of cables with to on the right of from (side 0) or on the left (1).
+func (p *pair) cables(side int) int { return max(p.listed[0][side], p.listed[1][side]) }
+
+// fromBoth tells whether there are cables on a side and both ends list them.
+func (p *pair) fromBoth(side int) bool {
+	return p.listed[0][side] > 0 && p.listed[0][side] == p.listed[1][side]
 }
 
-type neighbour struct {
-	card int
-	at   place // of the first statement
+// other is the neighbour of a card of the pair.
+func (p *pair) other(card int) int {
+	if card == p.from {
+		return p.to
+	}
+	return p.from
 }
 
-func (r *reader) gather(directed bool) *gathered {
-	g := &gathered{neighbours: make([][]neighbour, len(r.table.IDs))}
-	index := make(map[[2]int]*pair, len(r.statements))
-	for _, s := range r.statements {
-		if s.from == s.to {
-			card := r.table.IDs[s.from].String()
-			r.add(finding.RingSelfLink, s.at, []string{card}, "a link from "+card+" to itself", "remove it; look for a loop-back plug or a cable with both ends in one card")
+// pairs groups the links by the two cards that they connect. It returns all pairs, and the pairs of each card.
+func (r *reader) pairs() (all []*pair, of [][]*pair) {
+	of = make([][]*pair, len(r.table.IDs))
+	index := make(map[[2]int]*pair, len(r.links))
+	for _, l := range r.links {
+		if l.from == l.to {
+			r.add(finding.RingSelfLink, l.at, r.name(l.from), "a link from %s to itself", r.name(l.from))
 			continue
 		}
-		key := [2]int{min(s.from, s.to), max(s.from, s.to)}
+		key := [2]int{min(l.from, l.to), max(l.from, l.to)}
 		p := index[key]
 		if p == nil {
-			p = &pair{a: s.from, b: s.to, line: s.at.line}
+			p = &pair{link: l}
 			index[key] = p
-			g.pairs = append(g.pairs, p)
-			g.neighbours[s.from] = append(g.neighbours[s.from], neighbour{s.to, s.at})
-			g.neighbours[s.to] = append(g.neighbours[s.to], neighbour{s.from, s.at})
+			all = append(all, p)
+			of[l.from] = append(of[l.from], p)
+			of[l.to] = append(of[l.to], p)
 		}
-		p.add(s, directed)
+		p.add(l, r.directed())
 	}
-	return g
+	return all, of
 }
 
-// checkLinks judges the links that were stated and puts them into the table. directed says that the table tells
-// left from right.
-func (r *reader) checkLinks(directed bool) {
+// directed tells whether the table says which neighbour is on the left and which on the right.
+func (r *reader) directed() bool { return r.table.Format == FormatHyperdex }
+
+// checkLinks checks all links together and puts the cables into the table.
+func (r *reader) checkLinks() {
 	complete := !r.findings.HasErrors()
-	g := r.gather(directed)
-	for _, p := range g.pairs {
-		for range p.cables(0) {
-			r.table.Links = append(r.table.Links, Link{p.a, p.b, p.line})
-		}
-		if r.checkPorts(p, len(g.neighbours[p.a]) == 1 && len(g.neighbours[p.b]) == 1) {
-			for range p.cables(1) {
-				r.table.Links = append(r.table.Links, Link{p.b, p.a, p.line})
-			}
-		}
+	all, of := r.pairs()
+	for _, p := range all {
+		r.checkPorts(p, len(of[p.from]) == 1 && len(of[p.to]) == 1)
+		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.from, p.to}}, p.cables(0))...)
+		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.to, p.from}}, p.cables(1))...)
 	}
-	if complete { // else what is missing may be what could not be read
-		r.checkBothEnds(g.pairs)
+	if complete { // else the other end may be a link that could not be read
+		r.checkBothEnds(all)
 	}
-	for card, neighbours := range g.neighbours {
-		r.checkDegree(card, neighbours)
-	}
-	if directed {
-		r.checkSides(g)
+	for card, pairs := range of {
+		r.checkNeighbours(card, pairs)
 	}
 }
 
-// checkPorts reports two neighbours with more cables than they have ports for: two if they have nobody else, or
-// one. It tells whether they can be on both sides of each other.
-func (r *reader) checkPorts(p *pair, alone bool) bool {
+// checkPorts reports two neighbours with more cables than they have ports for. Two cards that are alone, without other
+// neighbours, have two ports for each other, others have one.
+func (r *reader) checkPorts(p *pair, alone bool) {
 	if alone && p.cables(0)+p.cables(1) <= 2 {
-		return true
+		return
 	}
-	a, b := r.table.IDs[p.a].String(), r.table.IDs[p.b].String()
-	for _, s := range p.repeated {
-		r.add(finding.RingLinkTwice, s.at, []string{a, b}, fmt.Sprintf("the link between %s and %s stands here again (first on line %d)", a, b, p.line), "remove it")
+	a, b := r.name(p.from), r.name(p.to)
+	for _, l := range p.repeated {
+		r.add(finding.RingLinkTwice, l.at, a+", "+b, "the link between %s and %s is there twice (first on line %d)", a, b, p.at.line)
 	}
 	if !alone && p.cables(1) > 0 {
-		r.add(finding.RingConflict, p.turned, []string{a, b}, fmt.Sprintf("%s is on the left of %s here and on its right on line %d", b, a, p.line),
-			"correct the direction of one of the links")
+		r.add(finding.RingConflict, p.turned, a+", "+b, "%s is on the left of %s here and on its right on line %d", b, a, p.at.line).
+			Remedy = "correct the direction of one of the links"
 	}
-	return alone
 }
 
-// checkBothEnds reports cables stated from one end only in a table that states others from both.
-func (r *reader) checkBothEnds(pairs []*pair) {
-	if !slices.ContainsFunc(pairs, func(p *pair) bool {
-		return p.cables(0) > 0 && p.bothEnds(0) || p.cables(1) > 0 && p.bothEnds(1)
-	}) {
+// checkBothEnds reports cables that only one end lists, in a table where both ends list others.
+func (r *reader) checkBothEnds(all []*pair) {
+	if !slices.ContainsFunc(all, func(p *pair) bool { return p.fromBoth(0) || p.fromBoth(1) }) {
 		return
 	}
-	for _, p := range pairs {
-		if p.ring || p.bothEnds(0) && p.bothEnds(1) {
-			continue
+	for _, p := range all {
+		if a, b := r.name(p.from), r.name(p.to); !p.ring && p.listed[0] != p.listed[1] {
+			r.add(finding.RingOneSided, location{line: p.at.line}, a+", "+b,
+				"the cable between %s and %s is listed from one end only, but other cables from both ends", a, b)
 		}
-		a, b := r.table.IDs[p.a].String(), r.table.IDs[p.b].String()
-		r.add(finding.RingOneSided, place{line: p.line}, []string{a, b}, fmt.Sprintf("the cable between %s and %s is stated from one end only, others from both", a, b),
-			"state every cable once, or every cable from both ends")
 	}
 }
 
-func (r *reader) checkDegree(card int, neighbours []neighbour) {
-	if len(neighbours) <= 2 {
-		return
-	}
-	name := r.table.IDs[card].String()
+// checkNeighbours reports a card with more than two neighbours, or with two on the same side.
+func (r *reader) checkNeighbours(card int, pairs []*pair) {
 	var others []string
-	for _, n := range neighbours {
-		others = append(others, r.table.IDs[n.card].String())
+	for _, p := range pairs {
+		others = append(others, r.name(p.other(card)))
 	}
-	r.add(finding.RingDegree, neighbours[2].at, append([]string{name}, others[:min(len(others), few)]...),
-		fmt.Sprintf("%s has %d neighbours (%s) and two ports", name, len(others), theFirst(others)), "remove the links that are not cables")
+	name, names := r.name(card), theFirst(others)
+	switch right := func(p *pair) bool { return p.from == card }; {
+	case len(pairs) > 2:
+		r.add(finding.RingDegree, pairs[2].at, name+", "+names, "%s has %d neighbours (%s), but only two ports", name, len(others), names)
+	case len(pairs) == 2 && r.directed() && right(pairs[0]) == right(pairs[1]):
+		side := "left"
+		if right(pairs[0]) {
+			side = "right"
+		}
+		r.add(finding.RingConflict, location{line: pairs[1].at.line}, name+", "+names,
+			"both %s and %s are on the %s of %s", others[0], others[1], side, name).
+			Remedy = "correct the direction of one of the links"
+	}
 }
 
-// few is how many names one message lists.
-const few = 8
-
+// theFirst is the first eight names of a list.
 func theFirst(names []string) string {
-	if len(names) > few {
-		return strings.Join(names[:few], ", ") + ", ..."
+	if len(names) > 8 {
+		names = append(slices.Clone(names[:8]), "...")
 	}
 	return strings.Join(names, ", ")
 }
 
-// checkSides reports cards with more than one neighbour on a side. Where there are too many neighbours
-// altogether, checkDegree said so.
-func (r *reader) checkSides(g *gathered) {
-	sides := [2][]int{make([]int, len(g.neighbours)), make([]int, len(g.neighbours))} // left, right; 0: none, else position+1
-	take := func(card, side, other, line int) {
-		first := sides[side][card]
-		if first == 0 || first == other+1 {
-			sides[side][card] = other + 1
-			return
-		}
-		if len(g.neighbours[card]) > 2 {
-			return
-		}
-		name, a, b := r.table.IDs[card].String(), r.table.IDs[first-1].String(), r.table.IDs[other].String()
-		r.add(finding.RingConflict, place{line: line}, []string{name, a, b}, fmt.Sprintf("both %s and %s are on the %s of %s", a, b, [2]string{"left", "right"}[side], name),
-			"correct the direction of one of the links")
-	}
-	for _, l := range r.table.Links {
-		take(l.A, 1, l.B, l.Line)
-		take(l.B, 0, l.A, l.Line)
-	}
-}
-
-// warn reports what is notable about the rings of a sound table.
+// warn reports what is notable about the rings of a table without errors.
 func (r *reader) warn() {
-	links := make([][2]int, len(r.table.Links))
-	for i, l := range r.table.Links {
-		links[i] = [2]int{l.A, l.B}
-	}
+	single := max(len(r.table.IDs), r.table.positions()) == 1 // there is no other card to be cabled to
 	var sizes []string
-	var alone []int
-	for _, ring := range newCabling(len(r.table.IDs), links).Rings {
-		size := len(ring.Cards)
-		if size == 1 {
-			alone = append(alone, ring.Cards[0])
-			continue
+	for _, ring := range newCabling(len(r.table.IDs), r.table.Links).Rings {
+		size, first := len(ring.Cards), ring.Cards[0]
+		if size > 1 {
+			sizes = append(sizes, strconv.Itoa(size))
+		} else if !single {
+			r.isolated(r.name(first), r.table.IDs[first].at())
 		}
-		sizes = append(sizes, strconv.Itoa(size))
-		if ring.Closed {
-			continue
+		if !ring.Closed {
+			first, last := r.name(ring.Links[0][0]), r.name(ring.Links[size-2][1])
+			r.add(finding.RingChain, location{}, last+", "+first, "a chain of %d cards, not a ring: the cable %s-%s is missing", size, last, first).
+				Remedy = "check the cable between " + last + " and " + first
 		}
-		first, last := r.table.IDs[ring.Links[0][0]].String(), r.table.IDs[ring.Links[size-2][1]].String()
-		r.add(finding.RingChain, place{}, []string{last, first}, fmt.Sprintf("a chain of %d cards, no ring: the cable %s-%s is missing", size, last, first),
-			fmt.Sprintf("check the cable between %s and %s", last, first))
 	}
 	if len(sizes) > 1 {
-		r.add(finding.RingSeveral, place{}, nil, fmt.Sprintf("%d rings (%s cards)", len(sizes), theFirst(sizes)), "nothing, if the cards are meant to be cabled so")
+		r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
 	}
-	if max(len(r.table.IDs), r.table.positions()) == 1 {
-		return // a card that has nobody to be cabled to
-	}
-	for _, card := range alone {
-		r.isolated(r.table.IDs[card].String(), r.places[card])
-	}
-	if r.table.byIndex() {
+	if r.table.byIndex() && !single {
 		for _, card := range r.unmentioned(r.table.positions()) {
-			r.isolated(card, place{})
+			r.isolated(card, location{})
 		}
 	}
-}
-
-func (r *report) isolated(card string, at place) {
-	r.add(finding.RingIsolated, at, []string{card}, card+" is in no link", "check its cables; it can be used by itself")
 }

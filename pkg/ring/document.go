@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -16,164 +16,149 @@ import (
 
 const (
 	maxSize   = 1 << 20 // bytes; a ring of 64 cards takes 8 KiB
-	maxValues = 200_000 // about; more than 10,000 links
+	maxValues = 200_000 // approximately; enough for more than 10,000 links
 	maxDepth  = 32      // a ring table needs four levels
+
+	space = " \t\r\n"
 )
 
-// document reads data into a tree, or reports why it cannot and returns nil. Both syntaxes become the tree
-// of the YAML library, so that one reader serves both. What begins with a brace or a bracket is JSON, held to
-// its rules, unless a plain word follows, as in {apiVersion: ...}, which only YAML has.
+// flowMapping is the beginning of an object with a key that only YAML allows: {apiVersion: ...}.
+var flowMapping = regexp.MustCompile(`^{\s*[A-Za-z]`)
+
+// document reads data into a tree, or reports why it cannot and returns nil. Both JSON and YAML become the tree
+// of the YAML library, so that the same code reads both. Data that begins with a brace or a bracket must be JSON, unless
+// a word without quotes follows.
 func (r *report) document(data []byte) *yaml.Node {
 	if len(data) > maxSize {
-		r.add(finding.RingTooLarge, place{}, nil, fmt.Sprintf("%d bytes are no ring table: the limit is %d", len(data), maxSize), "give the ring table, not another file")
+		r.add(finding.RingTooLarge, location{}, "", "the file has %d bytes: a ring table has at most %d", len(data), maxSize)
 		return nil
 	}
-	// Each value but the first has one of these bytes before it. Counting them first bounds the tree.
+	// Each value but the first has one of these before it. Counting them limits the tree before it is made.
 	values := 0
 	for _, separator := range []string{",", ":", "\n", "- ", "[", "{"} {
 		values += bytes.Count(data, []byte(separator))
 	}
 	if values > maxValues {
-		r.add(finding.RingTooLarge, place{}, nil, "more values than any ring table has", "give the ring table, not another file")
+		r.add(finding.RingTooLarge, location{}, "", "the file has too many values for a ring table")
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	text := bytes.TrimLeft(data, " \t\r\n")
+	text := bytes.TrimLeft(data, space)
 	if len(text) == 0 {
-		r.empty(place{})
+		r.empty(location{})
 		return nil
 	}
-	if text[0] == '[' || text[0] == '{' && !startsWord(text[1:]) {
+	if text[0] == '[' || text[0] == '{' && !flowMapping.Match(text) {
 		return r.readJSON(data)
 	}
 	return r.readYAML(data)
 }
 
-func startsWord(text []byte) bool {
-	text = bytes.TrimLeft(text, " \t\r\n")
-	return len(text) > 0 && (text[0]|0x20 >= 'a' && text[0]|0x20 <= 'z')
-}
-
-func (r *report) empty(at place) {
-	r.add(finding.RingEmpty, at, nil, "the table is empty", "write the table again with hyperdex-net, or list the rings")
-}
-
-func (r *report) syntax(line int, message string) {
-	r.add(finding.RingSyntax, place{line: line}, nil, message, "correct the syntax there or just above")
+func (r *report) syntax(line int, language, problem string) {
+	r.add(finding.RingSyntax, location{line: line}, "", "not %s: %s", language, problem)
 }
 
 func (r *report) trailing(line int) {
-	r.add(finding.RingTrailing, place{line: line}, nil, "something follows the table", "keep one table in the file")
+	r.add(finding.RingTrailing, location{line: line}, "", "there is more text after the table")
 }
 
 func (r *report) readYAML(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root, second yaml.Node
-	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		r.empty(place{})
+	err := decoder.Decode(&root)
+	if errors.Is(err, io.EOF) {
+		r.empty(location{})
 		return nil
-	} else if err != nil {
-		r.syntax(splitLine(err))
+	}
+	if err != nil {
+		line, problem := splitError(err)
+		r.syntax(line, "YAML", problem)
 		return nil
 	}
 	if err := decoder.Decode(&second); err == nil {
 		r.trailing(second.Line)
 	} else if !errors.Is(err, io.EOF) {
-		line, _ := splitLine(err)
+		line, _ := splitError(err)
 		r.trailing(line)
 	}
 	return root.Content[0]
 }
 
-// splitLine takes the line out of an error of the YAML library, "yaml: line 3: did not find ...".
-func splitLine(err error) (line int, message string) {
-	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	if where, rest, ok := strings.Cut(message, ": "); ok {
-		if n, err := strconv.Atoi(strings.TrimPrefix(where, "line ")); err == nil {
-			line, message = n, rest
-		}
-	}
-	return line, "not YAML: " + message
+var yamlPrefix = regexp.MustCompile(`^(?:yaml: )?(?:line ([0-9]+): )?`)
+
+// splitError splits an error of the YAML library, such as "yaml: line 3: did not find ...". Line 0: it names none.
+func splitError(err error) (line int, problem string) {
+	prefix := yamlPrefix.FindStringSubmatch(err.Error())
+	line, _ = strconv.Atoi(prefix[1])
+	return line, err.Error()[len(prefix[0]):]
 }
 
 func (r *report) readJSON(data []byte) *yaml.Node {
-	j := &jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
-	j.decoder.UseNumber()
-	root, err := j.value(0)
-	if err != nil {
-		message := err.Error()
-		if errors.Is(err, io.EOF) {
-			j.line, message = 1+bytes.Count(bytes.TrimRight(data, "\r\n"), []byte("\n")), "the file ends in the middle"
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	var value json.RawMessage
+	if err := decoder.Decode(&value); err != nil {
+		end, problem := len(bytes.TrimRight(data, space)), "the file ends in the middle"
+		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+			end, problem = int(syntax.Offset)-1, syntax.Error() // the offset is behind the byte that is wrong
 		}
-		r.syntax(j.line, "not JSON: "+message)
+		r.syntax(lineAt(data, end), "JSON", problem)
 		return nil
 	}
-	if _, err := j.token(); !errors.Is(err, io.EOF) {
-		r.trailing(j.line)
+	rest := bytes.TrimLeft(data[decoder.InputOffset():], space)
+	if len(rest) > 0 {
+		r.trailing(lineAt(data, len(data)-len(rest)))
+	}
+	tree := &jsonTree{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	tree.decoder.UseNumber()
+	root := tree.value(0)
+	if tree.deepLine > 0 {
+		r.syntax(tree.deepLine, "JSON", fmt.Sprintf("nested deeper than %d levels", maxDepth))
+		return nil
 	}
 	return root
 }
 
-// jsonReader reads JSON with the lines that values stand on.
-type jsonReader struct {
-	data    []byte
-	decoder *json.Decoder
-	offset  int // of what line counts
-	line    int
+func lineAt(data []byte, offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
+
+// jsonTree reads valid JSON into a tree with the line of each value.
+type jsonTree struct {
+	data     []byte
+	decoder  *json.Decoder
+	offset   int // the end of the last token
+	line     int // the line of that end, from 1
+	deepLine int // the first line that is nested too deeply; 0: there is none
 }
 
-func (j *jsonReader) token() (json.Token, error) {
-	token, err := j.decoder.Token()
-	end := int(j.decoder.InputOffset())
-	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-		end = int(syntax.Offset)
-	}
-	end = max(j.offset, min(end, len(j.data)))
-	j.line += bytes.Count(j.data[j.offset:end], []byte("\n"))
-	j.offset = end
-	return token, err
+func (t *jsonTree) token() json.Token {
+	token, _ := t.decoder.Token() // the JSON is valid
+	end := int(t.decoder.InputOffset())
+	t.line += bytes.Count(t.data[t.offset:end], []byte("\n"))
+	t.offset = end
+	return token
 }
 
-func (j *jsonReader) value(depth int) (*yaml.Node, error) {
-	token, err := j.token()
-	if err != nil {
-		return nil, err
-	}
-	n := &yaml.Node{Kind: yaml.ScalarNode, Line: j.line}
+func (t *jsonTree) value(depth int) *yaml.Node {
+	token := t.token()
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: t.line}
 	switch v := token.(type) {
 	case json.Delim:
-		if depth == maxDepth {
-			return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
+		n.Kind = yaml.SequenceNode
+		if v == '{' {
+			n.Kind = yaml.MappingNode
 		}
-		return n, j.contents(n, v, depth+1)
+		if depth == maxDepth && t.deepLine == 0 {
+			t.deepLine = t.line
+		}
+		for t.decoder.More() { // in an object, keys and values in turn
+			n.Content = append(n.Content, t.value(depth+1))
+		}
+		t.token()
 	case string:
 		n.Tag, n.Value = "!!str", v
-	case json.Number:
-		n.Tag, n.Value = "!!float", v.String()
-		if !strings.ContainsAny(n.Value, ".eE") {
-			n.Tag = "!!int"
-		}
-	case bool:
-		n.Tag, n.Value = "!!bool", strconv.FormatBool(v)
 	case nil:
-		n.Tag, n.Value = "!!null", "null"
+		n.Value = "null"
+	default: // a number or a boolean: the YAML library finds its tag
+		n.Value = fmt.Sprint(v)
 	}
-	return n, nil
-}
-
-// contents reads an array, or an object as the keys and values in turn, up to its closing bracket.
-func (j *jsonReader) contents(n *yaml.Node, opening json.Delim, depth int) error {
-	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
-	if opening == '{' {
-		n.Kind, n.Tag = yaml.MappingNode, "!!map"
-	}
-	for j.decoder.More() {
-		child, err := j.value(depth)
-		if err != nil {
-			return err
-		}
-		n.Content = append(n.Content, child)
-	}
-	_, err := j.token()
-	return err
+	return n
 }

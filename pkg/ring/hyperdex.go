@@ -2,7 +2,6 @@ package ring
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -10,132 +9,99 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-func (r *reader) readHyperdex(root *yaml.Node) {
+func (r *reader) readHyperdex(root field) {
 	r.table.Format = FormatHyperdex
-	top := r.members(root, place{}, func(key string) string { return key }, nil)
-	count, stated := top["num_device"], false
-	if count.value != nil {
-		r.table.Count, stated = r.wholeNumber(count.value, count.at, "a number of cards", "4, for instance")
+	top := r.object(root, nil)
+	count, given := top["num_device"], false
+	if count.node != nil {
+		// The number is written in the same way as an index.
+		if kind, n := identify(count.node); kind == IDIndex {
+			r.table.Count, given = n, true
+		} else {
+			r.wrongType(count, "a number of cards", "4, for instance")
+		}
 	}
 	zeros, links := 0, r.list(top["network"])
-	for i, n := range links {
-		at := place{n.Line, top["network"].at.pointer + "/" + strconv.Itoa(i)}
-		if r.readHyperdexLink(n, at) {
+	for _, f := range links {
+		if r.readHyperdexLink(f) {
 			zeros++
 		}
 	}
-	switch complete := !r.findings.HasErrors(); {
-	case stated && r.table.Count == 0 || zeros > 0 && zeros == len(links) && r.table.Count != 1:
-		r.add(finding.RingAllZero, count.at, nil, "every value is 0: hyperdex-net did not complete", "check that every card is up and every QSFP cable is in, and run hyperdex-net again")
+	switch {
+	case given && r.table.Count == 0 || zeros > 0 && zeros == len(links) && r.table.Count != 1:
+		r.add(finding.RingAllZero, count.at, "", "every value is 0: hyperdex-net did not complete")
 		return
-	case complete && len(links) == 0 && r.table.Count != 1:
-		r.add(finding.RingEmpty, top["network"].at, nil, "there are no links", "check that every QSFP cable is in, and run hyperdex-net again")
+	case len(links) == 0 && r.table.Count != 1 && !r.findings.HasErrors():
+		r.add(finding.RingEmpty, top["network"].at, "", "the table lists no links")
 	default:
-		if !r.checkUnknown() && complete {
-			r.checkCount(count.at)
-		}
+		r.checkCount(count.at)
 	}
-	r.checkLinks(true)
+	r.checkLinks()
 }
 
 // readHyperdexLink reads one link, and tells whether both of its ends are 0.
-func (r *reader) readHyperdexLink(n *yaml.Node, at place) (zero bool) {
-	link := r.members(n, at, func(key string) string {
-		switch key {
-		case "src_id", "src_bdf":
-			return "src"
-		case "dst_id", "dst_bdf":
-			return "dst"
-		}
-		return key
-	}, nil)
-	if link == nil {
-		return false
-	}
-	const example = "an index (3) or a PCI address (\"0000:b1:00.1\")"
-	src, ok1 := r.hyperdexID(link, "src", at, example)
-	dst, ok2 := r.hyperdexID(link, "dst", at, example)
-	right, ok3 := r.readDirection(link["direction"], at)
+func (r *reader) readHyperdexLink(f field) (zero bool) {
+	object := r.object(f, nil, "src_id", "dst_id", "direction")
+	src, ok1 := r.id(object["src_id"])
+	dst, ok2 := r.id(object["dst_id"])
+	right, ok3 := r.readDirection(object["direction"])
 	if !ok1 || !ok2 {
 		return false
 	}
-	if ok3 {
-		s := statement{from: src, to: dst, at: at}
-		if !right {
-			s = statement{from: dst, to: src, end: 1, at: at}
-		}
-		r.statements = append(r.statements, s)
+	switch {
+	case ok3 && right:
+		r.links = append(r.links, link{from: src, to: dst, at: f.at})
+	case ok3:
+		r.links = append(r.links, link{from: dst, to: src, end: 1, at: f.at})
 	}
-	return src == dst && r.table.IDs[src].Kind == IDIndex && r.table.IDs[src].Index == 0
+	return src == dst && r.table.IDs[src].Text == "0"
 }
 
-func (r *reader) hyperdexID(link map[string]member, name string, at place, example string) (int, bool) {
-	m := link[name]
-	if m.value == nil {
-		r.missing(at, name+"_id")
-		return 0, false
-	}
-	return r.id(m, example, func(text string) IDKind {
-		if isAddress(text) {
-			return IDAddress
-		}
-		return ""
-	})
-}
-
-func (r *reader) readDirection(m member, at place) (right, ok bool) {
-	if m.value == nil {
-		r.missing(at, "direction")
+func (r *reader) readDirection(f field) (right, ok bool) {
+	if f.node == nil {
 		return false, false
 	}
-	if m.value.Kind == yaml.ScalarNode {
-		right = strings.EqualFold(m.value.Value, "Right")
-		if right || strings.EqualFold(m.value.Value, "Left") {
-			return right, true
-		}
+	right = strings.EqualFold(f.node.Value, "Right")
+	if f.node.Kind == yaml.ScalarNode && (right || strings.EqualFold(f.node.Value, "Left")) {
+		return right, true
 	}
-	r.wrongType(m.value, m.at, "\"Right\" or \"Left\"", "")
+	r.wrongType(f, `"Right" or "Left"`, "")
 	return false, false
 }
 
-// checkUnknown reports the indices that the stated number of cards leaves no room for.
-func (r *reader) checkUnknown() (found bool) {
-	zero := false
-	for _, id := range r.table.IDs {
-		zero = zero || id.Kind == IDIndex && id.Index == 0
-	}
-	for i, id := range r.table.IDs {
-		if r.table.Count == 0 || id.Kind != IDIndex || id.Index < r.table.Count {
-			continue
-		}
-		remedy := fmt.Sprintf("use the ids 0 to %d, or correct num_device", r.table.Count-1)
-		if !zero && id.Index == r.table.Count {
-			remedy = "ids start at 0, and none is 0 here: subtract 1 from each"
-		}
-		r.add(finding.RingUnknownCard, r.places[i], []string{id.String()}, fmt.Sprintf("there is no card %d among %d", id.Index, r.table.Count), remedy)
-		found = true
-	}
-	return found
-}
-
-// checkCount holds the number of cards in links against the number stated. One card needs no link.
-func (r *reader) checkCount(at place) {
-	stated, named := r.table.Count, len(r.table.IDs)
-	if stated == 0 || stated == named || stated == 1 && named == 0 {
+// checkCount compares the cards in the links with num_device, if the table has it. A single card needs no link.
+func (r *reader) checkCount(at location) {
+	count, complete := r.table.Count, !r.findings.HasErrors()
+	if count == 0 {
 		return
 	}
-	message := fmt.Sprintf("num_device is %d but the links name %d", stated, named)
-	if r.table.byIndex() {
-		message += ", without " + theFirst(r.unmentioned(stated))
+	for _, id := range r.table.IDs {
+		if id.Kind != IDIndex || id.Index < count {
+			continue
+		}
+		f := r.add(finding.RingUnknownCard, id.at(), id.String(), "there is no card with index %d: num_device is %d", id.Index, count)
+		f.Remedy = fmt.Sprintf("use the ids 0 to %d, or correct num_device", count-1)
+		if _, zero := r.known[cardKey{IDIndex, "0"}]; !zero && id.Index == count {
+			f.Remedy = "the first card has index 0: subtract 1 from each id"
+		}
 	}
-	r.add(finding.RingCount, at, nil, message, "check the cables of every card, and run hyperdex-net again")
+	named := len(r.table.IDs)
+	if !complete || r.findings.HasErrors() || count == named || count == 1 && named == 0 {
+		return
+	}
+	missing := ""
+	if r.table.byIndex() {
+		missing = " (missing: " + theFirst(r.unmentioned(count)) + ")"
+	}
+	r.add(finding.RingCount, at, "", "num_device is %d, but the links name %d cards%s", count, named, missing).
+		Remedy = "check the cables of every card, and run hyperdex-net again"
 }
 
-// unmentioned is the cards below n that an index table does not mention.
+// unmentioned is the names of the cards with an index below n that the table does not mention.
 func (r *reader) unmentioned(n int) (cards []string) {
 	for i := range n {
-		id := ID{Kind: IDIndex, Text: strconv.Itoa(i), Index: i}
-		if _, ok := r.positions[id.key()]; !ok {
+		id := ID{Kind: IDIndex, Text: fmt.Sprint(i)}
+		if _, ok := r.known[id.key()]; !ok {
 			cards = append(cards, id.String())
 		}
 	}

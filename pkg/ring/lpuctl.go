@@ -2,7 +2,6 @@ package ring
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -11,105 +10,70 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-func (r *reader) readLpuctl(root *yaml.Node) {
+func (r *reader) readLpuctl(root field) {
 	r.table.Format = FormatLpuctl
-	same := func(key string) string { return key }
-	top := r.members(root, place{}, same, []string{"apiVersion", "kind", "rings", "links"})
+	top := r.object(root, []string{"apiVersion", "kind", "rings", "links"})
 	r.checkHeader(top["apiVersion"], "apiVersion", apiVersion)
 	r.checkHeader(top["kind"], "kind", kind)
-	for i, n := range r.list(top["rings"]) {
-		r.readRing(member{value: n, at: place{n.Line, "/rings/" + strconv.Itoa(i)}})
+	for _, f := range r.list(top["rings"]) {
+		r.readRing(f)
 	}
-	for i, n := range r.list(top["links"]) {
-		at := place{n.Line, "/links/" + strconv.Itoa(i)}
-		link := r.members(n, at, same, []string{"a", "b"})
-		if link == nil {
-			continue
-		}
-		a, ok1 := r.lpuctlID(link["a"], "a", at)
-		b, ok2 := r.lpuctlID(link["b"], "b", at)
+	for _, f := range r.list(top["links"]) {
+		object := r.object(f, []string{"a", "b"}, "a", "b")
+		a, ok1 := r.id(object["a"])
+		b, ok2 := r.id(object["b"])
 		if ok1 && ok2 {
-			r.statements = append(r.statements, statement{from: a, to: b, at: at})
+			r.links = append(r.links, link{from: a, to: b, at: f.at})
 		}
 	}
 	if len(r.table.IDs) == 0 && !r.findings.HasErrors() {
-		r.empty(place{line: root.Line})
+		r.empty(location{line: root.node.Line})
 	}
-	r.checkLinks(false)
+	r.checkLinks()
 }
 
-func (r *reader) checkHeader(m member, name, want string) {
+func (r *reader) checkHeader(f field, name, want string) {
 	switch {
-	case m.value == nil:
-		r.add(finding.RingKey, place{}, nil, fmt.Sprintf("%q is missing", name), fmt.Sprintf("add \"%s: %s\"", name, want))
-	case m.value.Kind != yaml.ScalarNode || m.value.Value != want:
-		r.wrongType(m.value, m.at, want, "")
+	case f.node == nil:
+		r.add(finding.RingKey, location{}, "", "%q is missing", name).Remedy = fmt.Sprintf("add \"%s: %s\"", name, want)
+	case f.node.Kind != yaml.ScalarNode || f.node.Value != want:
+		r.wrongType(f, want, "")
 	}
 }
 
-func (r *reader) unknownKey(m member, valid []string) {
-	remedy := "remove it; known here: " + strings.Join(valid, ", ")
-	if meant := nearest.Word(m.name, valid); meant != "" {
+func (r *reader) unknownKey(f field, known []string) {
+	remedy := "remove it; allowed here: " + strings.Join(known, ", ")
+	if meant := nearest.Word(f.key, known); meant != "" {
 		remedy = fmt.Sprintf("did you mean %q?", meant)
 	}
-	r.add(finding.RingKey, m.at, nil, fmt.Sprintf("unknown key %.40q", m.name), remedy)
+	r.add(finding.RingKey, f.at, "", "unknown key %.40q", f.key).Remedy = remedy
 }
 
-// readRing reads one ring. A card that stands in a ring already has no port left, so its cables are not looked
-// at any more.
-func (r *reader) readRing(m member) {
-	cards := r.list(m)
-	if len(cards) == 0 && !r.findings.HasErrors() {
-		r.empty(m.at)
+// readRing reads one ring. A card that is already in a ring has no free port: a ring with such a card adds no links.
+func (r *reader) readRing(f field) {
+	items := r.list(f)
+	if len(items) == 0 && !r.findings.HasErrors() {
+		r.empty(f.at)
 		return
 	}
-	positions, sound := make([]int, 0, len(cards)), true
-	for i, n := range cards {
-		at := place{n.Line, m.at.pointer + "/" + strconv.Itoa(i)}
-		known := len(r.table.IDs)
-		position, ok := r.lpuctlID(member{value: n, at: at}, "", at)
-		if ok && position < known {
-			id := r.table.IDs[position]
-			r.add(finding.RingDegree, at, []string{id.String()}, fmt.Sprintf("%s stands in the rings again (first on line %d)", id, id.Line), "a card has two ports: list it once")
+	var cards []int
+	for _, item := range items {
+		before := len(r.table.IDs)
+		card, ok := r.id(item)
+		if ok && card < before {
+			id := r.table.IDs[card]
+			r.add(finding.RingDegree, item.at, id.String(), "%s is in the rings twice (first on line %d)", id, id.Line).
+				Remedy = "a card has two ports: list it once"
 			ok = false
 		}
-		sound = sound && ok
-		positions = append(positions, position)
+		if ok {
+			cards = append(cards, card)
+		}
 	}
-	if !sound || len(positions) < 2 {
+	if len(cards) < len(items) {
 		return
 	}
-	for i, from := range positions {
-		if i+1 == len(positions) && i < 2 {
-			break // two cards: one cable
-		}
-		r.statements = append(r.statements, statement{from: from, to: positions[(i+1)%len(positions)], ring: true, at: m.at})
+	for _, l := range chainLinks(cards, len(cards) > 2) { // two cards: one cable
+		r.links = append(r.links, link{from: l[0], to: l[1], ring: true, at: f.at})
 	}
-}
-
-// lpuctlID reads any id. name is the key it should stand under.
-func (r *reader) lpuctlID(m member, name string, at place) (int, bool) {
-	if m.value == nil {
-		r.missing(at, name)
-		return 0, false
-	}
-	const example = "a PCI address (\"0000:b1:00.1\"), a name (lpu3), an index (3) or a serial number in quotes"
-	return r.id(m, example, func(text string) IDKind {
-		_, isName := nameIndex(text)
-		switch {
-		case isName:
-			return IDName
-		case isAddress(text):
-			return IDAddress
-		case isSerial(text):
-			return IDSerial
-		}
-		return ""
-	})
-}
-
-// isSerial tells whether text can be a serial number: up to 64 printable characters of ASCII. A colon would
-// make it an address that is misspelt.
-func isSerial(text string) bool {
-	return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || c == ':' })
 }

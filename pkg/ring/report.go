@@ -4,52 +4,54 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// perID is how many findings of one id are reported one by one.
+// perID is how many findings with the same id are reported one by one.
 const perID = 20
 
-// report collects the findings about one table: no more than perID of each id, and how many there were.
+// report collects the findings about one table.
 type report struct {
-	file     string // the table's
+	file     string // path of the table
 	findings finding.List
-	times    map[finding.ID]int
+	times    map[finding.ID]int // how many there were with each id; findings has the first perID
 }
 
-// place is where in the document something stands.
-type place struct {
+func newReport(file string) report { return report{file: file, times: map[finding.ID]int{}} }
+
+// location is a value in the document.
+type location struct {
 	line    int    // from 1; 0: the table as a whole
-	pointer string // JSON pointer (RFC 6901) to the value: "/network/3/src_id"; "": the table as a whole
+	pointer string // JSON pointer (RFC 6901): "/network/3/src_id"; "": the table as a whole
 }
 
-// add adds a finding about cards, as [ID.String] spells them, or about the table.
-func (r *report) add(id finding.ID, at place, cards []string, message, remedy string) {
-	if r.times == nil {
-		r.times = map[finding.ID]int{}
-	}
+// add adds a finding. The subject is one card or several, separated by commas and spelled as [ID.String] does; "" is
+// the table. The finding has the remedy of docs/findings.md; the caller may set a better one.
+func (r *report) add(id finding.ID, at location, subject, format string, args ...any) *finding.Finding {
 	if r.times[id]++; r.times[id] > perID {
-		return
+		return &finding.Finding{} // it is only counted
 	}
-	subject := cmp.Or(strings.Join(cards, ", "), r.file)
 	if at.pointer != "" {
-		subject = cmp.Or(strings.Join(cards, ", "), path.Base(r.file)) + " at " + at.pointer
+		subject = cmp.Or(subject, path.Base(r.file)) + " at " + at.pointer
 	}
-	r.findings.Add(id, subject, message, remedy).At(r.file, at.line)
+	return r.findings.Add(id, cmp.Or(subject, r.file), fmt.Sprintf(format, args...), "").At(r.file, at.line)
 }
 
-// done is all findings. Where there were too many of one id, one more counts the rest.
+// done returns all findings. Where there were too many with the same id, one more says how many are left out.
 func (r *report) done() finding.List {
-	counted := map[finding.ID]bool{}
-	for _, f := range r.findings {
-		rest := r.times[f.ID] - perID
-		if rest <= 0 || counted[f.ID] {
-			continue
+	for _, rule := range finding.Rules() {
+		if rest := r.times[rule.ID] - perID; rest > 0 {
+			r.findings.Add(rule.ID, r.file, fmt.Sprintf("%d more findings of this kind", rest), "correct those above and check again").At(r.file, 0)
 		}
-		counted[f.ID] = true
-		r.findings.Add(f.ID, r.file, fmt.Sprintf("%d more findings of this kind", rest), "correct those above and check again").At(r.file, 0)
 	}
 	return r.findings
+}
+
+func (r *report) isolated(card string, at location) {
+	r.add(finding.RingIsolated, at, card, "%s has no cable in the table", card)
+}
+
+func (r *report) empty(at location) {
+	r.add(finding.RingEmpty, at, "", "the table is empty").Remedy = "write the table again with hyperdex-net, or list the rings"
 }

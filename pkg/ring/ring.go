@@ -1,14 +1,15 @@
 package ring
 
-// Ring is cards that are cabled one to the next. Cards are numbers from 0, the indices of LPUs.
+// Ring is the cards that cables connect, one to the next. It may be open, which is a chain. Cards are indices of LPUs, from 0.
 type Ring struct {
-	// Cards in the order of the cables. A closed ring starts at its lowest card and goes on to the lower
-	// of that one's neighbours; a chain starts at the lower of its two ends.
+	// Cards in the order of the cables. A closed ring starts at its lowest card and goes on to the lower neighbour of
+	// that card; a chain starts at the lower of its two ends.
 	Cards []int
-	// Closed says that a cable leads from the last card to the first. A card by itself and two cards are
-	// closed: there is nothing to close.
+	// Closed tells whether a cable leads from the last card to the first. Rings of one card and of two cards always count as
+	// closed.
 	Closed bool
-	// Links is the cables one after the other, each from a card to the one on its right: the way a table gives them or,
-	// where it does not agree with itself, along Cards. Two cards with two cables have two links, there and back.
+	// Links is the cables one after the other, each from a card to the one on its right. The direction is that of the
+	// table, or along Cards if the table does not use one direction all the way. Two cards with two cables have two
+	// links, one in each direction.
 	Links [][2]int
 }

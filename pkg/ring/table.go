@@ -3,6 +3,7 @@ package ring
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,30 +14,31 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// Format is the form a ring table is written in.
+// Format is the format of a ring table.
 type Format string
 
 const (
-	// FormatHyperdex is the network table of the HyperDex toolchain, as its documentation shows it:
+	// FormatHyperdex is the network table that HyperDex's hyperdex-net writes, as HyperDex's documentation shows it:
 	//
 	//	{"network": [{"src_id": 0, "dst_id": 1, "direction": "Right"}, ...], "num_device": 4}
 	//
 	// The keys of the ends are src, src_id or src_bdf and likewise dst; an end is the index of a card or
-	// the PCI address of one of its functions. Right says that dst is on the right of src. A cable is
-	// stated from one end, or, all of them, from both (once Right, once Left). Keys that are not known
-	// here are accepted: the format is not ours.
+	// the PCI address of one of its functions. Right says that dst is on the right of src. Either each
+	// cable is listed once, or each is listed twice, from both ends (once Right, once Left). Other keys
+	// are accepted: the format is not ours.
 	FormatHyperdex Format = "hyperdex"
-	// FormatLpuctl is our own form, in YAML or JSON:
+	// FormatLpuctl is the format of lpuctl, in YAML or JSON:
 	//
 	//	apiVersion: lpuctl.hyperaccel.ai/v1alpha1
 	//	kind: RingTable
 	//	rings: [["0000:43:00.1", "0000:44:00.1", "0000:83:00.1"]]
 	//	links: [{a: lpu3, b: lpu4}, {a: lpu4, b: lpu5}]
 	//
-	// with rings, links or both. rings lists each closed ring in the order of its cables, a card by itself
-	// as a ring of one; links lists single cables, of a chain for instance. An id is a PCI address, a name
-	// (lpu3), an index or a serial number; a serial number of digits needs quotes. b is on the right of
-	// a, and in a ring the next card, where left and right are known. Unknown keys are refused.
+	// with rings, links or both. rings lists each closed ring in the order of its cables, and a card
+	// without cables as a ring of one; links lists single cables, of a chain for instance. An id is a PCI
+	// address, a name (lpu3), an index or a serial number; a serial number of digits needs quotes. Where
+	// left and right are known, b is on the right of a, and each card in a ring on the right of the one
+	// before it. Unknown keys are errors.
 	FormatLpuctl Format = "lpuctl"
 )
 
@@ -45,13 +47,13 @@ const (
 	kind       = "RingTable"
 )
 
-// IDKind is what an id in a table identifies a card by.
+// IDKind is how an id identifies a card.
 type IDKind string
 
 // The kinds of id, with an example of each.
 const (
 	IDIndex   IDKind = "index"   // 3
-	IDName    IDKind = "name"    // lpu3: the index with the name that the LPU has
+	IDName    IDKind = "name"    // lpu3, which is the same as index 3
 	IDAddress IDKind = "address" // 0000:b1:00.1, or 0000:b1:00
 	IDSerial  IDKind = "serial"  // XFL1A2B3C4D5
 )
@@ -59,12 +61,14 @@ const (
 // ID is a card as a table names it.
 type ID struct {
 	Kind  IDKind
-	Text  string // as stated, an address in lower case
+	Text  string // as it is written, but an address in lower case
 	Index int    // for kinds index and name
-	Line  int    // where the table mentions it first
+	Line  int    // where the table names it first
+
+	pointer string // JSON pointer to it on that line
 }
 
-// String is the id for people: an index is shown as the name that goes with it.
+// String is the id for people: an index is shown as the name of that LPU.
 func (id ID) String() string {
 	if id.Kind == IDIndex {
 		return "lpu" + id.Text
@@ -72,10 +76,12 @@ func (id ID) String() string {
 	return id.Text
 }
 
-// positional tells whether the id says which of the cards present it means, not what card it is.
+// positional tells whether the id is a position among the cards that are present: when one is missing, it means another.
 func (id ID) positional() bool { return id.Kind == IDIndex || id.Kind == IDName }
 
-// cardKey is what two ids have in common if they are the same card as far as the text tells.
+func (id ID) at() location { return location{id.Line, id.pointer} }
+
+// cardKey is equal for two ids that are known to mean the same card.
 type cardKey struct {
 	kind IDKind
 	text string
@@ -92,26 +98,21 @@ func (id ID) key() cardKey {
 	return cardKey{id.Kind, id.Text}
 }
 
-// Link is one cable between two cards, as positions in [Table.IDs]. B is on the right of A, where the table
-// says so.
-type Link struct {
-	A, B int
-	Line int // where the table states it first
-}
-
-// Table is a ring table as it was written, not yet bound to cards.
+// Table is a ring table as it is written, not yet bound to cards.
 type Table struct {
 	Format Format
-	Count  int    // the number of cards that the table states; 0: it does not
-	IDs    []ID   // every card that it names, in order of first mention
-	Links  []Link // every cable once, in order of first mention
+	Count  int  // the number of cards that the table gives (num_device); 0: it gives none
+	IDs    []ID // every card that it names, in order of first mention
+	// Links is every cable once, in order of first mention, as positions in IDs: the second card is on the right of
+	// the first, where left and right are known.
+	Links [][2]int
 
 	file   string // it was read from
 	faulty bool   // Parse found an error
 }
 
 // Addresses is the PCI addresses that the table names, in ascending order: the cards that should be there,
-// if the table is keyed by address. They are in lower case, and have a function only if the table says it.
+// if the table is keyed by address. They are in lower case, and have a function only if the table gives one.
 func (t *Table) Addresses() []string {
 	var addresses []string
 	for _, id := range t.IDs {
@@ -126,8 +127,8 @@ func (t *Table) Addresses() []string {
 	return addresses
 }
 
-// positions is how many cards a table with indices is for: as many as it states, or up to the highest index. A
-// table that knows its cards by what they are is for any number: 0.
+// positions is the number of cards that a table with indices or names is made for: the given one, or more if the highest
+// index needs more. 0: the table identifies every card in another way, and so works with any number.
 func (t *Table) positions() int {
 	highest := -1
 	for _, id := range t.IDs {
@@ -141,18 +142,17 @@ func (t *Table) positions() int {
 	return 0
 }
 
-// byIndex tells whether the table names all its cards by index, and so which are the cards it does not name.
+// byIndex tells whether the table names all its cards by index or name, so that the ones it leaves out are known.
 func (t *Table) byIndex() bool {
 	return !slices.ContainsFunc(t.IDs, func(id ID) bool { return !id.positional() })
 }
 
 // Parse reads a ring table in either format and reports, in one pass, everything that can be found wrong
-// without knowing the machine; of very many findings of one code only the first 20 and their number. An error
-// among the findings makes the table unusable: it is then good for showing only, and [Bind] binds it to
-// nothing. The table is nil if the text cannot be read at all. Warnings about the rings are given only if
-// there is no error, which would be their cause.
+// without knowing the machine; of many findings with the same id only the first 20 and how many more there are. After
+// an error the table can only be shown: [Bind] returns no cabling for it. The table is nil if the text cannot be read
+// at all. Warnings about the rings are given only if there is no error, because the error may be their cause.
 func Parse(file string, data []byte) (*Table, finding.List) {
-	r := &reader{report: report{file: file}, positions: map[cardKey]int{}, table: Table{file: file}}
+	r := &reader{report: newReport(file), known: map[cardKey]int{}, table: Table{file: file}}
 	root := r.document(data)
 	if root == nil {
 		return nil, r.done()
@@ -168,65 +168,81 @@ func Parse(file string, data []byte) (*Table, finding.List) {
 // reader makes a table out of a document.
 type reader struct {
 	report
-	table      Table
-	positions  map[cardKey]int // in table.IDs
-	places     []place         // of table.IDs
-	statements []statement
+	table Table
+	known map[cardKey]int // positions in table.IDs
+	links []link
 }
+
+// name is the name, for people, of the card at a position in table.IDs.
+func (r *reader) name(card int) string { return r.table.IDs[card].String() }
 
 func (r *reader) readTable(root *yaml.Node) {
-	var keys []string
+	keys := map[string]bool{}
 	for i := 0; root.Kind == yaml.MappingNode && i < len(root.Content); i += 2 {
-		keys = append(keys, root.Content[i].Value)
+		keys[root.Content[i].Value] = true
 	}
-	has := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(keys, name) })
-	}
+	header := keys["apiVersion"] || keys["kind"]
 	switch {
-	case has("network", "num_device") && !has("apiVersion", "kind"):
-		r.readHyperdex(root)
-	case has("apiVersion", "kind", "rings", "links"):
-		r.readLpuctl(root)
+	case !header && (keys["network"] || keys["num_device"]):
+		r.readHyperdex(field{node: root})
+	case header || keys["rings"] || keys["links"]:
+		r.readLpuctl(field{node: root})
 	case root.ShortTag() == "!!null" || root.Kind == yaml.MappingNode && len(keys) == 0:
-		r.empty(place{line: root.Line})
+		r.empty(location{line: root.Line})
 	default:
-		r.add(finding.RingType, place{line: root.Line}, nil, "this is not a ring table: it has neither \"network\" nor \"kind: RingTable\"",
-			"give the network table of hyperdex-net, or one with apiVersion, kind and rings")
+		r.add(finding.RingType, location{line: root.Line}, "", "this is not a ring table: it has neither \"network\" nor \"kind: RingTable\"").
+			Remedy = "give the network table of hyperdex-net, or one with apiVersion, kind and rings"
 	}
 }
 
-// member is one entry of an object.
-type member struct {
-	name  string // the key as it is written
-	value *yaml.Node
-	at    place
+// field is a value in the document: of a key in an object, or an item of a list.
+type field struct {
+	key  string     // as it is written; "" for an item of a list
+	node *yaml.Node // nil: the object does not have this key
+	at   location   // of the key, or of the item
 }
 
-// members reads an object. rename says what a key means, several spellings for one meaning; with valid keys
-// given, any other is refused. Of a key that stands twice the first counts.
-func (r *reader) members(n *yaml.Node, at place, rename func(string) string, valid []string) map[string]member {
-	if n.Kind != yaml.MappingNode {
-		r.wrongType(n, at, "an object", "")
+// object reads an object; its keys are as [canonical] returns them. If a key is there twice, the first one is used. It
+// reports required keys that are missing and, unless known is nil, keys that are not known.
+func (r *reader) object(f field, known []string, required ...string) map[string]field {
+	if f.node.Kind != yaml.MappingNode {
+		r.wrongType(f, "an object", "")
 		return nil
 	}
-	found := make(map[string]member, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		m := member{name: key.Value, value: n.Content[i+1], at: place{key.Line, at.pointer + "/" + escape(key.Value)}}
-		name := rename(key.Value)
-		if first, again := found[name]; again {
-			r.add(finding.RingDuplicateKey, m.at, nil, fmt.Sprintf("%.40q on line %d stands here again as %.40q", first.name, first.at.line, m.name), "keep one of them")
+	found := make(map[string]field, len(f.node.Content)/2)
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		key := f.node.Content[i]
+		value := field{key.Value, f.node.Content[i+1], location{key.Line, f.at.pointer + "/" + escape(key.Value)}}
+		name := canonical(key.Value)
+		if first, twice := found[name]; twice {
+			r.add(finding.RingDuplicateKey, value.at, "", "the key %.40q is there twice: see %.40q on line %d", value.key, first.key, first.at.line)
 			continue
 		}
-		found[name] = m
-		if valid != nil && !slices.Contains(valid, name) {
-			r.unknownKey(m, valid)
+		found[name] = value
+		if known != nil && !slices.Contains(known, name) {
+			r.unknownKey(value, known)
+		}
+	}
+	for _, name := range required {
+		if found[name].node == nil {
+			r.add(finding.RingKey, f.at, "", "%q is missing here", name).Remedy = fmt.Sprintf("add %q", name)
 		}
 	}
 	return found
 }
 
-// escape makes a key an element of a JSON pointer: of bounded length, and with nothing in it that a terminal obeys.
+// canonical is the one key for several that mean the same in HyperDex's format.
+func canonical(key string) string {
+	switch key {
+	case "src", "src_bdf":
+		return "src_id"
+	case "dst", "dst_bdf":
+		return "dst_id"
+	}
+	return key
+}
+
+// escape makes a key an element of a JSON pointer: of limited length, and without characters that control a terminal.
 func escape(key string) string {
 	key = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
@@ -237,101 +253,106 @@ func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
-// list is the elements of a list. A list that is missing or null is empty: jsoncpp, with which HyperDex
-// writes, makes null of a value that nothing was appended to.
-func (r *reader) list(m member) []*yaml.Node {
-	if m.value == nil || m.value.Kind == yaml.ScalarNode && m.value.ShortTag() == "!!null" {
+// list reads the items of a list. A list that is missing or null is empty: jsoncpp, with which HyperDex writes, makes
+// null of a value that nothing was appended to.
+func (r *reader) list(f field) (items []field) {
+	if f.node == nil || scalarTag(f.node) == "!!null" {
 		return nil
 	}
-	if m.value.Kind != yaml.SequenceNode {
-		r.wrongType(m.value, m.at, "a list", "")
+	if f.node.Kind != yaml.SequenceNode {
+		r.wrongType(f, "a list", "")
 		return nil
 	}
-	return m.value.Content
+	for i, n := range f.node.Content {
+		items = append(items, field{node: n, at: location{n.Line, f.at.pointer + "/" + strconv.Itoa(i)}})
+	}
+	return items
 }
 
-// wrongType reports a value that is not what is wanted. example, if any, is what to write.
-func (r *reader) wrongType(n *yaml.Node, at place, want, example string) {
+// scalarTag is the YAML tag of a scalar, "!!int" for instance; "" for everything else.
+func scalarTag(n *yaml.Node) string {
+	if n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.ShortTag()
+}
+
+// wrongType reports a value that is not what is wanted. The remedy is to write example or, if it is "", what is wanted.
+func (r *reader) wrongType(f field, want, example string) {
 	found := "an object"
-	switch n.Kind {
+	switch f.node.Kind {
 	case yaml.SequenceNode:
 		found = "a list"
 	case yaml.AliasNode:
 		found = "an alias"
 	case yaml.ScalarNode:
-		found = fmt.Sprintf("%.40q", n.Value)
+		found = fmt.Sprintf("%.40q", f.node.Value)
 	}
-	r.add(finding.RingType, place{n.Line, at.pointer}, nil, fmt.Sprintf("this must be %s, not %s", want, found), "write "+cmp.Or(example, want))
+	r.add(finding.RingType, location{f.node.Line, f.at.pointer}, "", "this must be %s, not %s", want, found).
+		Remedy = "write " + cmp.Or(example, want)
 }
 
-// missing reports a member that has to be there.
-func (r *reader) missing(at place, name string) {
-	r.add(finding.RingKey, at, nil, fmt.Sprintf("%q is missing here", name), fmt.Sprintf("add %q", name))
-}
-
-// maxIndex is as many functions as a PCI domain can have.
-const maxIndex = 1<<16 - 1
-
-// wholeNumber reads a whole number from 0 to maxIndex.
-func (r *reader) wholeNumber(n *yaml.Node, at place, want, example string) (int, bool) {
-	v, err := strconv.Atoi(n.Value)
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil || v < 0 || v > maxIndex || strconv.Itoa(v) != n.Value {
-		r.wrongType(n, at, want, example)
+// id reads an id and returns its position in table.IDs. It does not report a missing one: object does.
+func (r *reader) id(f field) (position int, ok bool) {
+	if f.node == nil {
 		return 0, false
 	}
-	return v, true
-}
-
-// id reads an id and returns its position in the table. textual reads those that are strings, and says with ""
-// that a string is none; example shows good ones.
-func (r *reader) id(m member, example string, textual func(string) IDKind) (position int, ok bool) {
-	const want = "the id of a card"
-	id := ID{Kind: IDIndex, Text: m.value.Value, Line: m.value.Line}
-	if m.value.Kind == yaml.ScalarNode && m.value.ShortTag() == "!!str" {
-		id.Kind = textual(id.Text)
-		if id.Kind == "" {
-			r.wrongType(m.value, m.at, want, example)
-			return 0, false
-		}
-	} else if id.Index, ok = r.wholeNumber(m.value, m.at, want, example); !ok {
+	id := ID{Text: f.node.Value, Line: f.node.Line, pointer: f.at.pointer}
+	id.Kind, id.Index = identify(f.node)
+	example := `a PCI address ("0000:b1:00.1"), a name (lpu3), an index (3) or a serial number in quotes`
+	if r.table.Format == FormatHyperdex {
+		example = `an index (3) or a PCI address ("0000:b1:00.1")`
+		ok = id.Kind == IDIndex || id.Kind == IDAddress
+	} else {
+		ok = id.Kind != ""
+	}
+	if !ok {
+		r.wrongType(f, "the id of a card", example)
 		return 0, false
 	}
-	switch id.Kind {
-	case IDAddress:
+	if id.Kind == IDAddress {
 		id.Text = strings.ToLower(id.Text)
-	case IDName:
-		id.Index, _ = nameIndex(id.Text)
 	}
-	position, ok = r.positions[id.key()]
+	position, ok = r.known[id.key()]
 	if !ok {
 		position = len(r.table.IDs)
-		r.positions[id.key()] = position
+		r.known[id.key()] = position
 		r.table.IDs = append(r.table.IDs, id)
-		r.places = append(r.places, place{m.value.Line, m.at.pointer})
 	}
 	return position, true
 }
 
-// nameIndex reads the name of an LPU: lpu3.
-func nameIndex(text string) (int, bool) {
-	digits, ok := strings.CutPrefix(text, "lpu")
-	v, err := strconv.Atoi(digits)
-	return v, ok && err == nil && v >= 0 && v <= maxIndex && strconv.Itoa(v) == digits
-}
+// addressForm is a PCI address as the kernel writes it, in either case and with or without the function; a domain above
+// ffff has as many digits as it needs. serialForm is what a serial number can be: a colon would make it a misspelt address.
+var (
+	addressForm = regexp.MustCompile(`^(?i)([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f](\.[0-7])?$`)
+	serialForm  = regexp.MustCompile(`^[!-9;-~]{1,64}$`)
+)
 
-// isAddress tells whether text is a PCI address as the kernel writes it, in either case: 0000:b1:00.1, with or
-// without the function. A domain above ffff has as many digits as it needs.
-func isAddress(text string) bool {
-	card, function, dotted := strings.Cut(text, ".")
-	domain, rest, _ := strings.Cut(card, ":")
-	bus, device, _ := strings.Cut(rest, ":")
-	if len(domain) < 4 || len(domain) > 4 && domain[0] == '0' || len(bus) != 2 || len(device) != 2 || dotted && len(function) != 1 {
-		return false
+// identify tells what kind of id a value is; "" is none.
+func identify(n *yaml.Node) (kind IDKind, index int) {
+	switch scalarTag(n) {
+	case "!!int":
+		if index, ok := decimal(n.Value); ok {
+			return IDIndex, index
+		}
+	case "!!str":
+		digits, named := strings.CutPrefix(n.Value, "lpu")
+		index, ok := decimal(digits)
+		switch {
+		case named && ok:
+			return IDName, index
+		case addressForm.MatchString(n.Value):
+			return IDAddress, 0
+		case serialForm.MatchString(n.Value):
+			return IDSerial, 0
+		}
 	}
-	return isHex(domain, 32) && isHex(bus, 8) && isHex(device, 5) && (!dotted || isHex(function, 3))
+	return "", 0
 }
 
-func isHex(digits string, bits int) bool {
-	_, err := strconv.ParseUint(digits, 16, bits)
-	return err == nil
+// decimal reads a whole number without sign and leading zeros, up to 65535: a PCI domain has no more functions.
+func decimal(text string) (int, bool) {
+	v, err := strconv.ParseUint(text, 10, 16)
+	return int(v), err == nil && strconv.FormatUint(v, 10) == text
 }

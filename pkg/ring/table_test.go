@@ -169,7 +169,11 @@ func TestGoodTables(t *testing.T) {
 			for _, f := range append(findings, more...) {
 				codes = append(codes, f.ID)
 			}
-			wantCodes := map[string][]finding.ID{"good-8-shuffled": {finding.RingOrder}, "good-2x4": {finding.RingSeveral}, "good-8-chain": {finding.RingChain}}[key]
+			wantCodes := map[string][]finding.ID{
+				"good-8-shuffled": {finding.RingOrder},
+				"good-2x4":        {finding.RingSeveral},
+				"good-8-chain":    {finding.RingChain},
+			}[key]
 			if diff := cmp.Diff(wantCodes, codes); diff != "" {
 				t.Error(diff)
 			}
@@ -194,13 +198,13 @@ func TestTableIsAsWritten(t *testing.T) {
 ], "num_device": 3}`))
 	want := &Table{Format: FormatHyperdex, Count: 3, file: "table",
 		IDs: []ID{
-			{Kind: IDAddress, Text: "0000:b1:00.1", Line: 2},
-			{Kind: IDAddress, Text: "0000:43:00", Line: 2},
-			{Kind: IDAddress, Text: "10000:01:00.1", Line: 3},
+			{Kind: IDAddress, Text: "0000:b1:00.1", Line: 2, pointer: "/network/0/src_id"},
+			{Kind: IDAddress, Text: "0000:43:00", Line: 2, pointer: "/network/0/dst_id"},
+			{Kind: IDAddress, Text: "10000:01:00.1", Line: 3, pointer: "/network/1/dst_id"},
 		},
-		Links: []Link{{A: 1, B: 0, Line: 2}, {A: 2, B: 1, Line: 3}},
+		Links: [][2]int{{1, 0}, {2, 1}},
 	}
-	if diff := cmp.Diff(want, table, cmp.AllowUnexported(Table{})); diff != "" {
+	if diff := cmp.Diff(want, table, cmp.AllowUnexported(Table{}, ID{})); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"0000:43:00", "0000:b1:00.1", "10000:01:00.1"}, table.Addresses()); diff != "" {
@@ -220,9 +224,11 @@ func TestFixtureLayoutIsHyperdexs(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	for text, want := range map[string]IDKind{
-		"0": IDIndex, "65535": IDIndex, "65536": "", "-1": "", "+1": "", "01": "", "0x1": "", "1_0": "", "1.0": "", "1e3": "", "true": "", "null": "", "~": "",
+		"0": IDIndex, "65535": IDIndex, "65536": "", "-1": "", "+1": "", "01": "", "0x1": "", "1_0": "", "1.0": "", "1e3": "",
+		"true": "", "null": "", "~": "", "!!str 3": IDSerial, "!!int lpu3": "",
 		"lpu0": IDName, "lpu63": IDName, "lpu": IDSerial, "lpu01": IDSerial, "lpu-1": IDSerial,
 		"0000:b1:00.1": IDAddress, "0000:B1:1f.7": IDAddress, "0000:b1:00": IDAddress, "10000:b1:00": IDAddress,
+		"ffffffff:b1:00": IDAddress, "100000000:b1:00": "",
 		"0000:b1:20": "", "0000:b1:00.8": "", "0000:b1:00.": "", "00000:b1:00": "", "b1:00.1": "", "0000:b1": "", "0000:b1:00:1": "",
 		`"12"`: IDSerial, "XFL1A2B3": IDSerial, `"a b"`: "", `""`: "", `"` + strings.Repeat("x", 65) + `"`: "", `"\u00e9"`: "", "2024-01-01": "",
 	} {
@@ -272,7 +278,7 @@ func TestHostileInput(t *testing.T) {
 		"10,000 links of one card":   {bigTable(10000, func(i int) (int, int) { return 0, i + 1 }), finding.RingDegree},
 		"10,000 links to itself":     {bigTable(10000, func(i int) (int, int) { return i, i }), finding.RingSelfLink},
 		"10,000 times one link":      {bigTable(10000, func(int) (int, int) { return 0, 1 }), finding.RingLinkTwice},
-		"highest index":              {bigTable(1, func(int) (int, int) { return 0, maxIndex }), finding.RingIsolated},
+		"highest index":              {bigTable(1, func(int) (int, int) { return 0, 65535 }), finding.RingIsolated},
 		"nested JSON lists":          {many("[", 100000), finding.RingSyntax},
 		"nested JSON objects":        {many(`{"a":`, 500000), finding.RingSyntax},
 		"nested flow lists":          {append([]byte(header+"rings: "), many("[", 100000)...), finding.RingSyntax},
@@ -291,7 +297,8 @@ func TestHostileInput(t *testing.T) {
 		"many quotes":                {many("'", 1<<20-20), finding.RingType},
 		"NUL":                        {many("\x00", 1000), finding.RingSyntax},
 		"not UTF-8":                  {[]byte("a: \xff\xfe\n"), finding.RingSyntax},
-		"alias bomb":                 {[]byte("a: &a [0,0]\nb: &b [*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c]\ne: &e [*d,*d,*d]\nrings: *e\n"), finding.RingKey},
+		"alias bomb": {[]byte("a: &a [0,0]\nb: &b [*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b]\n" +
+			"d: &d [*c,*c,*c,*c]\ne: &e [*d,*d,*d]\nrings: *e\n"), finding.RingKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
@@ -351,11 +358,61 @@ func TestAllFindingsInOnePass(t *testing.T) {
 	for _, f := range findings {
 		got = append(got, fmt.Sprintf("%d %s", f.Line, f.ID))
 	}
-	want := []string{"10 ring-trailing", "9 ring-duplicate-key", "4 ring-type", "5 ring-unknown-card", "3 ring-self-link", "6 ring-link-twice", "8 ring-degree"}
+	want := []string{
+		"10 ring-trailing", "9 ring-duplicate-key", "4 ring-type", "5 ring-unknown-card", "3 ring-self-link", "6 ring-link-twice",
+		"8 ring-degree",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Severity == finding.Warning }) {
 		t.Error("an error must suppress the warnings")
+	}
+}
+
+func TestLineOfASyntaxError(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\n\n3}":                               "3 ring-syntax",
+		"{\"network\": [\n\"a\nb\"]}":           "2 ring-syntax", // the end of line 2 is what is wrong
+		"{\"network\": [\n{\n\n":                "2 ring-syntax", // the file ends
+		"{\"network\": [],\n\"num_device\": 1}": "",
+		"{\"num_device\": 1}\n\n'":              "3 ring-trailing",
+		"a: b\n  c: d\n":                        "2 ring-syntax",
+		"kind: RingTable\n---\n{\n":             "3 ring-trailing",
+	} {
+		_, findings := Parse("table", []byte(text))
+		got := ""
+		if len(findings) > 0 {
+			got = fmt.Sprintf("%d %s", findings[0].Line, findings[0].ID)
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// What else is wrong with a link does not make it one that the other end lists.
+func TestOneCauseYieldsOneFinding(t *testing.T) {
+	for links, want := range map[string][]string{
+		"0 1 Right, 1 2 Right, 2 1 Left, 1 2 Right":  {"ring-link-twice"},
+		"0 1 Right, 2 1 Right, 2 3 Right, 2 1 Right": {"ring-link-twice", "ring-conflict", "ring-conflict"},
+	} {
+		var objects []string
+		for text := range strings.SplitSeq(links, ", ") {
+			var src, dst int
+			var direction string
+			if _, err := fmt.Sscan(text, &src, &dst, &direction); err != nil {
+				t.Fatal(err)
+			}
+			objects = append(objects, fmt.Sprintf(`{"src_id": %d, "dst_id": %d, "direction": %q}`, src, dst, direction))
+		}
+		_, findings := Parse("table", []byte(`{"network": [`+strings.Join(objects, ",")+`]}`))
+		var got []string
+		for _, f := range findings {
+			got = append(got, string(f.ID))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", links, diff)
+		}
 	}
 }
