@@ -65,7 +65,15 @@ func (n Node) server() (*server, error) {
 	if err := checkFaults(p, lpus, n.Faults); err != nil {
 		return nil, err
 	}
-	s := newServer(p, lpus, n.Faults, n.Numbers)
+	s := &server{Profile: p, faults: n.Faults, numbers: n.Numbers, nextNumber: p.gpus + lpus}
+	s.system()
+	for i := range p.gpus {
+		s.graphics(i)
+	}
+	for domain := range (lpus + 7) / 8 {
+		s.block(domain, min(8, lpus-8*domain))
+	}
+	s.apply()
 	least := len(s.functions)
 	if n.Functions != 0 && (n.Functions < least || n.Functions > least+maxFill) {
 		return nil, fmt.Errorf("%d PCI functions: this node needs at least %d and can have %d", n.Functions, least, least+maxFill)

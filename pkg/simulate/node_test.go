@@ -555,10 +555,10 @@ func TestLargestNodes(t *testing.T) {
 				unique("bus", f.address.Domain, f.secondary)
 			}
 			for _, c := range f.children {
-				unique("child", c.class, path.Base(c.path))
-				if c.node != nil {
-					unique("node", c.node.name)
-					unique("numbers", c.node.numbers)
+				unique("child", c.class, c.name)
+				if c.class != "" {
+					unique("node", c.node())
+					unique("numbers", c.numbers)
 				}
 			}
 			if last.Compare(f.address) < 0 {
