@@ -21,7 +21,7 @@ func ParseFault(text string) (Fault, error) {
 	}
 	index, err := strconv.ParseUint(number, 10, 16)
 	if err != nil {
-		return Fault{}, fmt.Errorf("fault %q: expected NAME@INDEX, such as %s@3", text, name)
+		return Fault{}, invalid("name the LPU by its index, such as "+name+"@3", "fault %q is not NAME@INDEX", text)
 	}
 	return Fault{name, int(index)}, nil
 }
@@ -75,14 +75,14 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 		case err != nil:
 			return err
 		case f.Index < 0 || f.Index >= lpus:
-			return fmt.Errorf("fault %s: the node has LPUs 0 to %d", f, lpus-1)
+			return invalid(fmt.Sprintf("give an index from 0 to %d, or more LPUs", lpus-1), "fault %s: there is no LPU %d", f, f.Index)
 		case f.Name == goldenImage && p.class != "drm":
-			return fmt.Errorf("fault %s: the LPUs of profile %s have no XRT shell", f, p.Name)
+			return invalid("choose profile orion or edge", "fault %s: the LPUs of profile %s have no XRT shell", f, p.Name)
 		}
 		for _, other := range faults[:i] {
 			with, _ := faultNamed(other.Name) // known: it has been in f's place
 			if f.Index == other.Index && (kind.part == with.part || kind.bound && with.part == "driver" || with.bound && kind.part == "driver") {
-				return fmt.Errorf("fault %s: cannot go together with %s", f, other)
+				return invalid("leave one of them out, or give it another LPU", "one LPU cannot have both %s and %s", other, f)
 			}
 		}
 	}

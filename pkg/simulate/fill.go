@@ -5,26 +5,25 @@ const (
 	vfsPerNIC = 64 // virtual functions that a network card has at most
 )
 
-// fill adds n functions that are no LPUs to PCI domain 0: first root ports with a device below each, spread over
-// host bridges, then virtual functions of the network cards among them. It takes up to maxFill.
-func (s *server) fill(n int) {
+// fill adds functions that are no LPUs to PCI domain 0, until the server has total of them or maxFill are added: first
+// root ports with a device below each, spread over host bridges, then virtual functions of the network cards among them.
+func (s *server) fill(total int) {
 	before := len(s.functions)
-	n += before
 	for slot := 1; slot < 16; slot++ {
 		for _, bus := range []int{0x10, 0x30, 0x60, 0x70, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0} {
-			if len(s.functions) == n {
+			if len(s.functions) >= total {
 				return
 			}
 			device := ordinaryDevice(slot + bus>>4)
 			port := s.rootPort(at(0, bus, slot-1), bus+slot, device[0].link)
-			s.add(port, port.below(0), device[:min(n-len(s.functions), len(device))]...)
+			s.add(port, port.below(0), device[:min(total-len(s.functions), len(device))]...)
 		}
 	}
 	for _, nic := range s.functions[before:] {
 		if nic.driver != nicDriver || nic.address.Function > 0 {
 			continue
 		}
-		for ; nic.vfs < vfsPerNIC && len(s.functions) < n; nic.vfs++ {
+		for ; nic.vfs < vfsPerNIC && len(s.functions) < total; nic.vfs++ {
 			s.add(nic.parent, nic.parent.below(1+nic.vfs/8).Sibling(uint8(nic.vfs%8)), &function{
 				ids:  ids{0x8086, 0x1889, nic.subvendor, nic.subdevice, 0x020000, 2},
 				link: nic.link, driver: "iavf", physfn: nic, vf: nic.vfs,

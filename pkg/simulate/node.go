@@ -35,8 +35,8 @@ const (
 	maxFill = 4096 // ordinary functions that fill can place in PCI domain 0
 )
 
-// Write makes the tree in dir, which must be empty or not exist. It checks all of n before it writes.
-// When writing fails midway, what was written stays.
+// Write makes the tree in dir, which must be empty or not exist. It checks all of n before it writes: the error is then
+// an *InvalidError. When writing fails midway, what was written stays.
 func (n Node) Write(dir string) (Result, error) {
 	s, err := n.server()
 	if err != nil {
@@ -59,7 +59,7 @@ func (n Node) server() (*server, error) {
 		return nil, err
 	}
 	if n.LPUs < 0 || n.LPUs > maxLPUs {
-		return nil, fmt.Errorf("%d LPUs: a simulated node has 1 to %d", n.LPUs, maxLPUs)
+		return nil, invalid(fmt.Sprintf("give a number from 1 to %d", maxLPUs), "a simulated node cannot have %d LPUs", n.LPUs)
 	}
 	lpus := cmp.Or(n.LPUs, p.LPUs)
 	if err := checkFaults(p, lpus, n.Faults); err != nil {
@@ -76,10 +76,9 @@ func (n Node) server() (*server, error) {
 	s.apply()
 	least := len(s.functions)
 	if n.Functions != 0 && (n.Functions < least || n.Functions > least+maxFill) {
-		return nil, fmt.Errorf("%d PCI functions: this node needs at least %d and can have %d", n.Functions, least, least+maxFill)
+		remedy := fmt.Sprintf("give a number from %d to %d, or give none", least, least+maxFill)
+		return nil, invalid(remedy, "this simulated node cannot have %d PCI functions", n.Functions)
 	}
-	if n.Functions != 0 {
-		s.fill(n.Functions - least)
-	}
+	s.fill(n.Functions)
 	return s, nil
 }
