@@ -108,15 +108,3 @@ func plainCard(c *card) []*function {
 		vpd:    productData("LPU-SIM", c.serial()),
 	}}
 }
-
-// lpuNode is the class device of a card of the generic form.
-func lpuNode(number int, _ *card) []*child {
-	return []*child{classDevice("lpu", "lpu", number, 511, number)}
-}
-
-// berthaNode is the class device that Bertha's driver ha makes.
-func berthaNode(number int, c *card) []*child {
-	device := classDevice("ha", "ha", number, 510, number)
-	device.attributes = "serial=" + c.serial()
-	return []*child{device}
-}

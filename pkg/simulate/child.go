@@ -63,7 +63,7 @@ func (c *child) writeNode(t *tree) {
 
 // drmDevices are the two class devices of the nth DRM device of a machine: the render node, which comes
 // first here, and the card. Beyond 64 devices their minors share one range (drivers/gpu/drm/drm_drv.c).
-func drmDevices(n int, _ *card) []*child {
+func drmDevices(n int) []*child {
 	render, primary := 128+n, n
 	if n >= 64 {
 		render = 192 + 2*(n-64)

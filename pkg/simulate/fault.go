@@ -29,31 +29,31 @@ func ParseFault(text string) (Fault, error) {
 // String is the form that ParseFault reads.
 func (f Fault) String() string { return fmt.Sprintf("%s@%d", f.Name, f.Index) }
 
-// FaultKind is a kind of fault, with what it does to a card. A card has at most one fault for each part.
+// FaultKind is a kind of fault, with what it does to a card. A card has at most one fault for each part,
+// and none for what belongs to a faulty part.
 type FaultKind struct {
 	Name    string // as in Fault.Name
 	Summary string // one line for people
 
-	part   string
-	bound  bool        // changes what is there only while the LPU's driver is bound
+	part   string      // of the card, as a path: "driver/node" is there only while the LPU's driver is bound
 	happen func(*card) // nil: [server.block] sees to it, because the paths of all that is below the card hold its address
 }
 
 // FaultKinds lists the kinds.
 func FaultKinds() []FaultKind {
 	return []FaultKind{
-		{"no-modalias", "the modalias file is missing", "modalias", false, replaceAttribute("modalias", func(*tree, string) {})},
-		{"numa-unknown", "numa_node is -1", "numa_node", false, func(c *card) { c.lpu().numa = -1 }},
-		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", false, replaceAttribute("numa_node", (*tree).dir)},
-		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", false, replaceAttribute("numa_node", (*tree).fifo)},
-		{"unbound", "no driver is bound", "driver", false, rebind("")},
-		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", false, rebind("vfio-pci")},
-		{"node-missing", "the node is missing in dev", "node", true, func(c *card) { c.node().missing = true }},
-		{"node-mismatch", "the node in dev has other device numbers", "node", true, func(c *card) { c.node().stale = true }},
-		{"two-nodes", "two class devices of the class that the node comes from", "second node", true, addSecondNode},
-		{goldenImage, "the card runs its golden image (XRT only)", "shell", true, flashGoldenImage},
-		{wideDomain, "the card sits in a PCI domain of five digits", "address", false, nil},
-		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", false, addForeign},
+		{"no-modalias", "the modalias file is missing", "modalias", replaceAttribute("modalias", func(*tree, string) {})},
+		{"numa-unknown", "numa_node is -1", "numa_node", func(c *card) { c.lpu().numa = -1 }},
+		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", replaceAttribute("numa_node", (*tree).dir)},
+		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", replaceAttribute("numa_node", (*tree).fifo)},
+		{"unbound", "no driver is bound", "driver", rebind("")},
+		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", rebind("vfio-pci")},
+		{"node-missing", "the node is missing in dev", "driver/node", func(c *card) { c.node().missing = true }},
+		{"node-mismatch", "the node in dev has other device numbers", "driver/node", func(c *card) { c.node().stale = true }},
+		{"two-nodes", "two class devices of the class that the node comes from", "driver/second node", addSecondNode},
+		{goldenImage, "the card runs its golden image (XRT only)", "driver/shell", flashGoldenImage},
+		{wideDomain, "the card sits in a PCI domain of five digits", "address", nil},
+		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", addForeign},
 	}
 }
 
@@ -81,7 +81,7 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 		}
 		for _, other := range faults[:i] {
 			with, _ := faultNamed(other.Name) // known: it has been in f's place
-			if f.Index == other.Index && (kind.part == with.part || kind.bound && with.part == "driver" || with.bound && kind.part == "driver") {
+			if f.Index == other.Index && (strings.HasPrefix(kind.part, with.part) || strings.HasPrefix(with.part, kind.part)) {
 				return invalid("leave one of them out, or give it another LPU", "one LPU cannot have both %s and %s", other, f)
 			}
 		}

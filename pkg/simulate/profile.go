@@ -9,17 +9,17 @@ type Profile struct {
 	cpus     []cpus // of each NUMA node
 	allCPUs  cpus
 	gpus     int
-	gpu      uint16 // device id
-	switched bool   // LPUs are behind PCI Express switches, four by four, else at root ports
-	link     link   // of a card
-	drivers  []string
-	class    string                             // subsystem of the LPU's node
-	nodes    func(number int, c *card) []*child // class devices with the LPU's node, which is the first
-	inOrder  bool                               // nodes are numbered in address order, not as the driver met the cards
-	card     func(*card) []*function            // from function 0 on; the last is the LPU
-	ring     bool                               // has the ring table that hyperdex-net writes
-	software string                             // files that are installed, as lines PATH=TEXT
-	config   string                             // lpuctl's configuration; "": none
+	gpu      uint16                  // device id
+	switched bool                    // LPUs are behind PCI Express switches, four by four, else at root ports
+	link     link                    // of a card
+	class    string                  // subsystem of the LPU's node
+	major    int                     // of the LPU's node, where it is no DRM device
+	serial   bool                    // the class device of that node tells the serial number
+	inOrder  bool                    // nodes are numbered in address order, not as the driver met the cards
+	card     func(*card) []*function // from function 0 on; the last is the LPU
+	ring     bool                    // has the ring table that hyperdex-net writes
+	software string                  // files that are installed, as lines PATH=TEXT
+	config   string                  // lpuctl's configuration; "": none
 }
 
 // cpus are those near a device, as sysfs prints them: a list and a mask.
@@ -32,7 +32,7 @@ func Profiles() []*Profile {
 		cpus:    []cpus{{"0-31", "00000000,ffffffff"}, {"32-63", "ffffffff,00000000"}},
 		allCPUs: cpus{"0-63", "ffffffff,ffffffff"},
 		gpus:    2, gpu: 0x20f1, switched: true, link: link{3, 16, 3, 16},
-		drivers: []string{"xocl", "xclmgmt"}, class: "drm", nodes: drmDevices, card: orionCard, ring: true,
+		class: "drm", card: orionCard, ring: true,
 		software: hyperdexFiles,
 	}
 
@@ -44,14 +44,14 @@ func Profiles() []*Profile {
 	lpu := Profile{
 		Name: "lpu", Summary: "cards with /dev/lpuN, the generic form", LPUs: 8,
 		cpus: orion.cpus, allCPUs: orion.allCPUs, switched: true, link: link{4, 16, 4, 16},
-		drivers: []string{"lpu"}, class: "lpu", nodes: lpuNode, inOrder: true, card: plainCard,
+		class: "lpu", major: 511, inOrder: true, card: plainCard,
 		software: hyperaccelFiles,
 	}
 
 	bertha := Profile{
 		Name: "bertha", Summary: "Bertha cards with /dev/haN in probe order, and the configuration that names their ids", LPUs: 8,
 		cpus: orion.cpus, allCPUs: orion.allCPUs, switched: true, link: link{5, 16, 5, 16},
-		drivers: []string{"ha"}, class: "ha", nodes: berthaNode, card: plainCard,
+		class: "ha", major: 510, serial: true, card: plainCard,
 		software: berthaFiles, config: berthaConfig,
 	}
 	return []*Profile{&orion, &lpu, &bertha, &edge}

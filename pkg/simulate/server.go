@@ -14,10 +14,11 @@ type server struct {
 	numbers    *Numbers
 	functions  []*function
 	cards      []*card
-	nextNumber int // of class devices of the LPUs' class
-	groups     int // IOMMU groups so far
-	wide       int // PCI domains of five digits so far
-	foreign    int // foreign accelerators so far
+	drivers    []string // of the cards before the faults
+	nextNumber int      // of class devices of the LPUs' class
+	groups     int      // IOMMU groups so far
+	wide       int      // PCI domains of five digits so far
+	foreign    int      // foreign accelerators so far
 }
 
 // card is an LPU card.
@@ -89,7 +90,7 @@ func (s *server) graphics(i int) {
 	gpu := &function{
 		ids:    ids{0x10de, s.gpu, 0x10de, 0x1533, 0x030200, 0xa1},
 		link:   link{4, 16, 4, 16},
-		driver: "nvidia", aer: true, children: drmDevices(i, nil),
+		driver: "nvidia", aer: true, children: drmDevices(i),
 	}
 	s.addBelowRootPort(at(0, bus, 0), bus+1, gpu)
 }
@@ -127,6 +128,7 @@ func (s *server) plug(c *card, port *function) {
 	c.functions = s.card(c)
 	for _, f := range c.functions {
 		f.link, f.aer = s.link, true
+		s.drivers = append(s.drivers, f.driver)
 	}
 	s.add(port, c.address, c.functions...)
 	number := s.gpus + c.probe
@@ -139,7 +141,13 @@ func (s *server) plug(c *card, port *function) {
 
 // nodesOf are class devices for a card, the one with the LPU's node first.
 func (s *server) nodesOf(c *card, number int) []*child {
-	children := s.nodes(number, c)
+	children := drmDevices(number)
+	if s.class != "drm" {
+		children = []*child{classDevice(s.class, s.class, number, s.major, number)}
+	}
+	if s.serial {
+		children[0].attributes = "serial=" + c.serial()
+	}
 	if s.numbers != nil {
 		children[0].numbers = *s.numbers
 	}
