@@ -88,7 +88,7 @@ func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
 	a.say("try: lpuctl --root %s list", dir)
 }
 
-// invalidNode makes it wrong usage to ask for a node that cannot be.
+// invalidNode makes the error about a node that cannot be simulated one of wrong usage (exit 2), with its remedy.
 func invalidNode(err error) error {
 	if e, ok := errors.AsType[*simulate.InvalidError](err); ok {
 		return &exitError{code: exitUsage, err: err, hint: e.Remedy}
@@ -118,7 +118,7 @@ func parseNumbers(text string) (*simulate.Numbers, error) {
 	return &simulate.Numbers{Major: uint32(ma), Minor: uint32(mi)}, nil
 }
 
-// kinds is the help on profiles and faults, and what completion offers of each.
+// kinds returns the help text on profiles and faults, and the values that completion offers for each.
 func kinds() (help string, profiles, faults []string) {
 	var b strings.Builder
 	b.WriteString("Profiles:\n")

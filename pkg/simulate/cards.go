@@ -15,7 +15,7 @@ const (
 // attributes and their forms are those of XRT 2.15 (src/runtime_src/core/pcie/driver/linux/xocl).
 func orionCard(c *card) []*function {
 	instance := int(c.address.Domain<<16 | uint32(c.address.Bus)<<8) // 32 bits, as XRT has it
-	first := 16 + 4*c.probe                                          // instance numbers, as the drivers count the devices below their functions
+	first := 16 + 4*c.probe                                          // the drivers number the devices below their functions
 	vpd := productData("LPU-SIM-U55C", c.serial())
 	return []*function{
 		{

@@ -50,7 +50,7 @@ func (c *child) write(t *tree, function string) {
 	t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.numbers.Major, c.numbers.Minor))
 }
 
-// writeNode makes the node in dev, if there is to be one.
+// writeNode makes the device node in dev, unless the child has none or a fault took it away.
 func (c *child) writeNode(t *tree) {
 	numbers := c.numbers
 	if c.stale {

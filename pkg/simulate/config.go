@@ -21,13 +21,13 @@ type space [256]byte
 // put writes integers, little-endian and one after the other, from an offset on.
 func (s *space) put(offset int, values ...any) {
 	for _, v := range values {
-		n, _ := binary.Encode(s[offset:], binary.LittleEndian, v) // fails only on what is no integer of fixed size
+		n, _ := binary.Encode(s[offset:], binary.LittleEndian, v) // fails only if v is not an integer of fixed size
 		offset += n
 	}
 }
 
-// config is the configuration space (PCI Local Bus 3.0 chapter 6, PCI Express Base chapter 7): what the
-// text attributes say, in the bytes from which lspci reads it.
+// config is the configuration space (PCI Local Bus 3.0 chapter 6, PCI Express Base chapter 7). lspci reads from its bytes
+// what the text attributes say, so the two must agree.
 func (f *function) config() []byte {
 	s := &space{}
 	s.put(0x00, f.vendor, f.device)
@@ -80,7 +80,7 @@ func (f *function) putCapabilities(s *space) {
 	status := uint16(f.link.gen | f.link.width<<4)
 	if f.slot > 0 {
 		flags |= 0x100
-		capabilities |= 1 << 20 // can tell that the link is up
+		capabilities |= 1 << 20 // reports whether the link is up
 		status |= 0x2000
 		s.put(capExpress+0x14, uint32(f.slot)<<19|0x60) // hot-plug
 		s[capExpress+0x1a] = 0x40                       // card present

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Fault is something wrong with one LPU, or beside it.
+// Fault is one thing that is wrong with an LPU of the simulated node, or with what is beside it.
 type Fault struct {
 	Name  string // one of FaultKinds
 	Index int    // the LPU's index in ascending order of PCI addresses, as it is before any fault
 }
 
-// ParseFault reads NAME@INDEX, such as "unbound@3".
+// ParseFault reads NAME@INDEX, such as "unbound@3". The error is an *InvalidError.
 func ParseFault(text string) (Fault, error) {
 	name, number, _ := strings.Cut(text, "@")
 	if _, err := faultNamed(name); err != nil {
@@ -39,7 +39,7 @@ type FaultKind struct {
 	happen func(*card) // nil: [server.block] sees to it, because the paths of all that is below the card hold its address
 }
 
-// FaultKinds lists the kinds.
+// FaultKinds lists the kinds in the order in which faults happen.
 func FaultKinds() []FaultKind {
 	return []FaultKind{
 		{"no-modalias", "the modalias file is missing", "modalias", replaceAttribute("modalias", func(*tree, string) {})},
@@ -80,7 +80,7 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 			return invalid("choose profile orion or edge", "fault %s: the LPUs of profile %s have no XRT shell", f, p.Name)
 		}
 		for _, other := range faults[:i] {
-			with, _ := faultNamed(other.Name) // known: it has been in f's place
+			with, _ := faultNamed(other.Name) // no error: the loop has checked it before
 			if f.Index == other.Index && (strings.HasPrefix(kind.part, with.part) || strings.HasPrefix(with.part, kind.part)) {
 				return invalid("leave one of them out, or give it another LPU", "one LPU cannot have both %s and %s", other, f)
 			}
@@ -89,7 +89,7 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 	return nil
 }
 
-// apply lets the faults happen, in the order of their kinds: the order in which they were given does not matter.
+// apply lets the faults happen in the order of their kinds, so that the same faults in another order give the same tree.
 func (s *server) apply() {
 	for _, kind := range FaultKinds() {
 		for _, c := range s.cards {
@@ -105,7 +105,7 @@ func replaceAttribute(name string, with func(*tree, string)) func(*card) {
 	return func(c *card) { c.lpu().replaced = append(c.lpu().replaced, replace{name, with}) }
 }
 
-// rebind takes the LPU from its driver, and with it all that the driver made, and gives it to another.
+// rebind unbinds the LPU from its driver, which takes away all that the driver made, and binds it to another one.
 func rebind(driver string) func(*card) {
 	return func(c *card) { c.lpu().driver, c.lpu().extra, c.lpu().children = driver, "", nil }
 }

@@ -32,7 +32,7 @@ func (s *server) fill(total int) {
 	}
 }
 
-// ordinaryDevice is the nth of a row of devices that many servers have, from function 0 on.
+// ordinaryDevice makes one of four devices that many servers have, in turn; its functions start with function 0.
 func ordinaryDevice(n int) []*function {
 	raid := &function{ids: ids{0x1000, 0x10e2, 0x1028, 0x40b1, 0x010400, 0}, link: link{4, 8, 4, 8}} // without a driver
 	return [][]*function{nvme(), nic(2), {raid}, nic(4)}[n%4]

@@ -1,7 +1,6 @@
-// Package simulate writes simulated nodes: directory trees that lpuctl, told by --root, takes for servers
-// with LPUs. A tree is what the Linux kernel shows of such a server, with its links and text formats, so
-// that what works on the tree has nothing to unlearn on hardware. The same Node gives the same tree, byte
-// for byte.
+// Package simulate writes simulated nodes: directory trees that lpuctl, with --root, reads as if they were servers with
+// LPUs. A tree has the files, links and text formats with which the Linux kernel shows such a server, so that what works
+// on the tree works the same way on hardware. The same Node always gives the same tree, byte for byte.
 package simulate
 
 import (
@@ -14,9 +13,10 @@ type Node struct {
 	Profile   string   // name of one of Profiles
 	LPUs      int      // 1 to 512; 0: the profile's own number
 	Functions int      // PCI functions in all, at most 4096 more than the profile and the faults need; 0: just those
-	Faults    []Fault  // at most one for each part of a card
+	Faults    []Fault  // at most one for each part of a card, see FaultKind
 	Numbers   *Numbers // of every LPU node, such as 10:229 (/dev/fuse), so that the nodes can be opened; nil: the profile's
-	// Progress is told after each PCI function how many of all are written, unless it is nil. An error of it ends the writing.
+	// Progress is called after each PCI function with the number of functions written and the number of all. If it returns an
+	// error, Write stops with that error. It may be nil.
 	Progress func(done, total int) error
 }
 

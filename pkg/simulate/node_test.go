@@ -572,7 +572,8 @@ func TestLargestNodes(t *testing.T) {
 }
 
 func TestSameNodeSameTree(t *testing.T) {
-	n := Node{Profile: "orion", LPUs: 9, Functions: 100, Faults: []Fault{{"foreign", 2}, {"recovery", 3}, {"two-nodes", 3}, {"wide-domain", 1}}}
+	n := Node{Profile: "orion", LPUs: 9, Functions: 100}
+	n.Faults = []Fault{{"foreign", 2}, {"recovery", 3}, {"two-nodes", 3}, {"wide-domain", 1}}
 	first, _ := write(t, n)
 	slices.Reverse(n.Faults)
 	second, _ := write(t, n)
@@ -606,8 +607,10 @@ func TestInvalidNodes(t *testing.T) {
 		{Node{Profile: "orion", Faults: faults("unbound@8")}, "fault unbound@8: there is no LPU 8 (give an index from 0 to 7, or more LPUs)"},
 		{Node{Profile: "orion", Faults: faults("unbound@-1")}, "fault unbound@-1: there is no LPU -1 (give an index from 0 to 7, or more LPUs)"},
 		{Node{Profile: "orion", Faults: faults("unbond@0")}, "did you mean unbound?"},
-		{Node{Profile: "bertha", Faults: faults("recovery@0")}, "fault recovery@0: the LPUs of profile bertha have no XRT shell (choose profile orion or edge)"},
-		{Node{Profile: "orion", Faults: faults("fifo@1", "fifo@1")}, "one LPU cannot have both fifo@1 and fifo@1 (leave one of them out, or give it another LPU)"},
+		{Node{Profile: "bertha", Faults: faults("recovery@0")},
+			"fault recovery@0: the LPUs of profile bertha have no XRT shell (choose profile orion or edge)"},
+		{Node{Profile: "orion", Faults: faults("fifo@1", "fifo@1")},
+			"one LPU cannot have both fifo@1 and fifo@1 (leave one of them out, or give it another LPU)"},
 		{Node{Profile: "orion", Faults: faults("fifo@1", "numa-unknown@1")}, "cannot have both fifo@1 and numa-unknown@1"},
 		{Node{Profile: "orion", Faults: faults("vfio@1", "unbound@1")}, "cannot have both"},
 		{Node{Profile: "orion", Faults: faults("vfio@1", "node-missing@1")}, "cannot have both"},

@@ -35,7 +35,7 @@ func (s *server) rootPort(address discovery.Address, secondary int, device link)
 	return s.bridge(nil, rootPort, address, secondary, secondary, portLink(device))
 }
 
-// portLink is the link of a port of generation 4, or later where the device is, with that device below it.
+// portLink is the link of a port to a device. Ports have 16 lanes and generation 4, or the later generation of the device.
 func portLink(device link) link {
 	return link{device.gen, device.width, max(4, device.maxGen), 16}
 }
@@ -58,8 +58,8 @@ func (s *server) switchPorts(domain, bus, lpus int) []*function {
 	return ports
 }
 
-// writeServices writes the services of a PCI Express port, each with the driver it is bound to
-// (drivers/pci/pcie/portdrv.c). Their names begin like the port's own address.
+// writeServices writes the services of a PCI Express port, each with its driver (drivers/pci/pcie/portdrv.c). Their names
+// begin with the port's address.
 func (f *function) writeServices(t *tree, dir string) {
 	services := map[int]string{0x02: ""}
 	switch f.port {

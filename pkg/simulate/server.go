@@ -7,7 +7,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// server is a simulated machine, as it is before it is written.
+// server is a simulated machine in memory.
 type server struct {
 	*Profile
 	faults     []Fault
@@ -15,17 +15,17 @@ type server struct {
 	functions  []*function
 	cards      []*card
 	drivers    []string // of the cards before the faults
-	nextNumber int      // of class devices of the LPUs' class
+	nextNumber int      // the lowest number that no class device of the LPUs' class has yet
 	groups     int      // IOMMU groups so far
 	wide       int      // PCI domains of five digits so far
 	foreign    int      // foreign accelerators so far
 }
 
-// card is an LPU card.
+// card is an LPU card. The driver probes the cards in an order of its own, not in that of their addresses.
 type card struct {
 	server    *server
-	index     int // in ascending order of PCI addresses, before faults
-	probe     int // how many cards the driver met before it; numbers that drivers give follow this order
+	index     int // position in ascending order of PCI addresses, before the faults
+	probe     int // position in probe order, which the numbers that drivers give follow
 	address   discovery.Address
 	functions []*function
 }
@@ -34,7 +34,7 @@ type card struct {
 func (c *card) lpu() *function { return c.functions[len(c.functions)-1] }
 func (c *card) node() *child   { return c.lpu().children[0] }
 
-// serial is the card's serial number: nothing real has one like it.
+// serial is the card's serial number. No real card has one of this form.
 func (c *card) serial() string { return fmt.Sprintf("XFL1SIM%04dA", c.index) }
 
 // at is the address of function 0 of a device.
@@ -70,12 +70,12 @@ func (s *server) addBelowRootPort(address discovery.Address, bus int, device ...
 	s.add(port, port.below(0), device...)
 }
 
-// numaNode is the second for the host bridges from bus 80 on, as in a server of two sockets.
+// numaNode is the NUMA node of a bus: in a server of two sockets, the second node has the buses from 80 on.
 func (s *server) numaNode(a discovery.Address) int {
 	return min(int(a.Bus)/0x80, len(s.cpus)-1)
 }
 
-// system adds what every server has on its first buses.
+// system adds the chipset, a network card and a disk, which every server has.
 func (s *server) system() {
 	s.add(nil, at(0, 0, 0), &function{ids: ids{0x8086, 0x2020, 0x8086, 0, 0x060000, 7}})
 	s.add(nil, at(0, 0, 0x17), &function{ids: ids{0x8086, 0xa182, 0x1028, 0x0716, 0x010601, 9}, driver: "ahci"})
@@ -84,7 +84,7 @@ func (s *server) system() {
 	s.addBelowRootPort(at(0, 0, 0x1d), 2, nvme()...)
 }
 
-// graphics adds a GPU; its driver met it before the LPUs, so it holds the first DRM minors.
+// graphics adds a GPU. Its driver is loaded before that of the LPUs, so it has the first DRM minors.
 func (s *server) graphics(i int) {
 	bus := 0x20 + 0x80*i
 	gpu := &function{
@@ -109,19 +109,19 @@ func (s *server) block(domain, lpus int) {
 	}
 	half := min(4, (lpus+1)/2)
 	for i, port := range ports {
-		// The driver meets the second half first, as in the tree that was captured from a real kernel.
+		// The driver probes the second half first, as in the tree that was captured from a real kernel.
 		c := &card{server: s, index: 8*domain + i, probe: 8*domain + (i+lpus-half)%lpus}
 		if slices.Contains(s.faults, Fault{wideDomain, c.index}) {
-			port.link.gen, port.link.width = 1, 0 // nothing is there now
+			port.link.gen, port.link.width = 1, 0 // the link of an empty slot
 			port = s.rootPort(at(0x10000+s.wide, 0, 0), 1, s.link)
 			s.wide++
-			s.groups-- // it shares the card's IOMMU group, so that no other card's number changes
+			s.groups-- // the port shares the card's IOMMU group, so that no other group gets another number
 		}
 		s.plug(c, port)
 	}
 }
 
-// plug puts a card below a port and gives it what all cards have.
+// plug puts a card into the slot below a port, with its link, its class devices and its place in the list of cards.
 func (s *server) plug(c *card, port *function) {
 	port.slot = 10 + c.index
 	c.address = port.below(0)
@@ -139,7 +139,7 @@ func (s *server) plug(c *card, port *function) {
 	s.cards = append(s.cards, c)
 }
 
-// nodesOf are class devices for a card, the one with the LPU's node first.
+// nodesOf makes the class devices of a card with a number. The LPU's node is that of the first.
 func (s *server) nodesOf(c *card, number int) []*child {
 	children := drmDevices(number)
 	if s.class != "drm" {

@@ -73,8 +73,8 @@ func (t *tree) link(p, target string) {
 	t.do(p, func(name string) error { return os.Symlink(linkTarget(p, target), name) })
 }
 
-// linkTarget is the text of a link as kernfs writes it: up to the nearest directory that the link shares
-// with the parent of its target, then down (fs/kernfs/symlink.c, kernfs_get_target_path).
+// linkTarget is the text of a link as kernfs writes it: up to the nearest directory that contains both the link and the
+// parent of its target, then down (fs/kernfs/symlink.c, kernfs_get_target_path).
 func linkTarget(link, target string) string {
 	up, _ := filepath.Rel(path.Dir(link), path.Dir(target)) // fails only if one of the two is absolute
 	return path.Join(up, path.Base(target))

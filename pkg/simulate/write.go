@@ -11,7 +11,7 @@ import (
 
 const iommu = "sys/devices/virtual/iommu/dmar0"
 
-// write makes the whole tree; it tells whether that has device nodes.
+// write makes the whole tree, and tells whether the tree has device nodes.
 func (s *server) write(t *tree, progress func(done, total int) error) bool {
 	for i, f := range s.functions {
 		if host := path.Dir(f.dir); f.parent == nil && !t.made[host] {
@@ -44,7 +44,7 @@ func (s *server) write(t *tree, progress func(done, total int) error) bool {
 	return s.writeNodes(t)
 }
 
-// near are the processors near a NUMA node; near an unknown one they are all.
+// near are the processors of a NUMA node. Where the node is unknown, they are all processors.
 func (s *server) near(node int) cpus {
 	if node < 0 {
 		return s.allCPUs
@@ -52,7 +52,7 @@ func (s *server) near(node int) cpus {
 	return s.cpus[node]
 }
 
-// writeDriver writes a PCI driver and its module, once.
+// writeDriver writes a PCI driver and its module, unless they are written already.
 func writeDriver(t *tree, driver string) {
 	dir := "sys/bus/pci/drivers/" + driver
 	if driver == "" || t.made[dir] {
@@ -100,7 +100,7 @@ func (s *server) ringTable() []byte {
 	return ring.WriteHyperdex(cabling)
 }
 
-// writeNodes makes dev, if the caller may; it tells whether.
+// writeNodes makes dev with all device nodes if the caller may make them, and tells whether it did.
 func (s *server) writeNodes(t *tree) bool {
 	if t.err != nil || !t.canMakeNodes() {
 		return false
