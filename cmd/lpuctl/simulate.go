@@ -16,7 +16,6 @@ import (
 func newSimulateCommand(a *app) *cobra.Command {
 	var node simulate.Node
 	var faults []string
-	var numbers string
 	help, profiles, faultNames := kinds()
 	cmd := &cobra.Command{
 		Use:     "simulate DIR",
@@ -36,13 +35,9 @@ or not exist.
 			for _, text := range faults {
 				fault, err := simulate.ParseFault(text)
 				if err != nil {
-					return usage("--fault %s: %v", text, err)
+					return invalidNode(err)
 				}
 				node.Faults = append(node.Faults, fault)
-			}
-			var err error
-			if node.Numbers, err = parseNumbers(numbers); err != nil {
-				return err
 			}
 			p := a.progress("PCI functions")
 			node.Progress = func(done, total int) error {
@@ -55,7 +50,7 @@ or not exist.
 				return fmt.Errorf("interrupted: the simulated node in %s is not complete", args[0])
 			}
 			if err != nil {
-				return err
+				return invalidNode(err)
 			}
 			a.tellSimulated(args[0], node.Profile, result)
 			return nil
@@ -69,10 +64,15 @@ or not exist.
 	}
 	f := cmd.Flags()
 	f.StringVar(&node.Profile, "profile", "orion", "`PROFILE` of the server")
-	f.IntVar(&node.LPUs, "lpus", 0, "`NUMBER` of LPUs, 1 to 512 (default: the profile's own)")
-	f.IntVar(&node.Functions, "functions", 0, "`NUMBER` of PCI functions of the whole tree (default: what the profile needs)")
+	f.Func("lpus", "`NUMBER` of LPUs, 1 to 512 (default: the profile's own)", atLeastOne(&node.LPUs, "a number from 1 to 512"))
+	f.Func("functions", "`NUMBER` of PCI functions of the whole tree (default: what the profile needs)",
+		atLeastOne(&node.Functions, "a number of at least 1"))
 	f.StringArrayVar(&faults, "fault", nil, "break something: `NAME@INDEX` (repeatable)")
-	f.StringVar(&numbers, "numbers", "", "give every LPU node these device numbers, `MAJOR:MINOR`; 10:229 (fuse) can really be opened")
+	f.Func("numbers", "give every LPU node these device numbers, `MAJOR:MINOR`; 10:229 (fuse) can really be opened", func(text string) error {
+		var err error
+		node.Numbers, err = parseNumbers(text)
+		return err
+	})
 	complete(cmd, "profile", profiles...)
 	complete(cmd, "fault", faultNames...)
 	for _, number := range []string{"lpus", "functions", "numbers"} {
@@ -89,20 +89,37 @@ func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
 	a.say("try: lpuctl --root %s list", dir)
 }
 
-func parseNumbers(text string) (*simulate.Numbers, error) {
-	if text == "" {
-		return nil, nil
+// invalidNode makes the error about a node that cannot be simulated one of wrong usage (exit 2), with its remedy.
+func invalidNode(err error) error {
+	if e, ok := errors.AsType[*simulate.InvalidError](err); ok {
+		return &exitError{code: exitUsage, err: err, hint: e.Remedy}
 	}
-	major, minor, ok := strings.Cut(text, ":")
-	ma, err1 := strconv.ParseUint(major, 10, 12)
+	return err
+}
+
+// atLeastOne reads the value of a flag. An explicit 0 is refused, because in a Node it means that no number is given.
+func atLeastOne(into *int, expected string) func(string) error {
+	return func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return errors.New("expected " + expected)
+		}
+		*into = n
+		return nil
+	}
+}
+
+func parseNumbers(text string) (*simulate.Numbers, error) {
+	major, minor, _ := strings.Cut(text, ":")
+	ma, err1 := strconv.ParseUint(major, 10, 12) // Linux has 12 bits for major numbers and 20 for minor ones
 	mi, err2 := strconv.ParseUint(minor, 10, 20)
-	if !ok || err1 != nil || err2 != nil {
-		return nil, usage("--numbers %s: expected MAJOR:MINOR, such as 10:229", text)
+	if err1 != nil || err2 != nil {
+		return nil, errors.New("expected MAJOR:MINOR with numbers up to 4095:1048575, such as 10:229")
 	}
 	return &simulate.Numbers{Major: uint32(ma), Minor: uint32(mi)}, nil
 }
 
-// kinds is the help on profiles and faults, and what completion offers of each.
+// kinds returns the help text on profiles and faults, and the values that completion offers for each.
 func kinds() (help string, profiles, faults []string) {
 	var b strings.Builder
 	b.WriteString("Profiles:\n")

@@ -1,8 +1,8 @@
-// Package nearest finds the word somebody meant.
+// Package nearest finds the known word that is nearest to a mistyped one.
 package nearest
 
-// Word returns the candidate closest to what was typed, or "" if none is close enough to be meant: more
-// than a third of the longer word would have to change.
+// Word returns the candidate that is nearest to what was typed. It returns "" if for each candidate more than about a third
+// of the longer word would have to change.
 func Word(typed string, candidates []string) string {
 	best, bestDistance := "", -1
 	for _, c := range candidates {

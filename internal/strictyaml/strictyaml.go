@@ -1,5 +1,5 @@
-// Package strictyaml reads YAML (and so JSON) into Go values and says, with its line, everything that does
-// not fit them: unknown and duplicate keys, wrong types, a second document.
+// Package strictyaml reads YAML, and so JSON, into Go values. It reports every mistake with its line: unknown and duplicate
+// keys, values of the wrong type, a second document.
 package strictyaml
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 )
 
-// Kind sorts faults.
+// Kind says what kind of mistake a Fault is.
 type Kind string
 
-// The kinds.
+// The kinds of mistakes.
 const (
 	Syntax    Kind = "syntax"
 	Unknown   Kind = "unknown-key"
@@ -30,19 +30,20 @@ const (
 	Null      Kind = "null" // an item of a list that would be a nil pointer
 )
 
-// Fault is one thing that does not fit.
+// Fault is one mistake in a document.
 type Fault struct {
 	Kind    Kind
 	Line    int    // from 1; 0: the document as a whole
-	Path    string // of the value: keys and positions joined by dots, "models.0.match"
-	Message string
-	Remedy  string
+	Path    string // of the value: keys and positions from 0, joined by dots, such as "models.0.match"
+	Message string // what is wrong
+	Remedy  string // what to do about it
 }
 
-// Document knows where the values of a decoded text stand.
+// Document knows the line of each value in a text that Decode has read.
 type Document struct{ lines map[string]int }
 
-// Line is where the value at path stands, or the nearest value above it; 0 if there is none.
+// Line is the line, from 1, of the value at path. Where the document has no such value it is the line of the nearest value
+// that contains it, and 0 if there is none.
 func (d *Document) Line(path string) int {
 	for {
 		if line, ok := d.lines[path]; ok {
@@ -56,11 +57,11 @@ func (d *Document) Line(path string) int {
 	}
 }
 
-// Has tells whether the document states the value at path.
+// Has tells whether the document has a value at path.
 func (d *Document) Has(path string) bool { return d.lines[path] > 0 }
 
-// Decode reads data into a pointer to a struct with json tags. It reports every fault; into is filled only
-// if there is none. An empty document is no fault.
+// Decode reads data into a struct with json tags, to which into points. It reports every mistake, and fills the struct only
+// if there is none. An empty document is not a mistake.
 func Decode(data []byte, into any) (*Document, []Fault) {
 	w := &walker{doc: &Document{lines: map[string]int{}}}
 	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
@@ -75,7 +76,7 @@ func Decode(data []byte, into any) (*Document, []Fault) {
 	w.walk(root.Content[0], reflect.TypeOf(into).Elem(), "")
 	var second yamlv3.Node
 	if err := decoder.Decode(&second); err == nil {
-		w.fault(Second, &second, "", "a second document begins here", "keep one document in the file")
+		w.fault(Second, &second, "", "a second document starts here", "keep one document in the file")
 	} else if !errors.Is(err, io.EOF) {
 		w.faults = append(w.faults, syntaxFault(err))
 	}
@@ -109,7 +110,7 @@ func (w *walker) fault(kind Kind, n *yamlv3.Node, path, message, remedy string) 
 	w.faults = append(w.faults, Fault{Kind: kind, Line: n.Line, Path: path, Message: message, Remedy: remedy})
 }
 
-// walk holds a node against the type it is meant for.
+// walk checks that a node, and all below it, can be read into a type.
 func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -117,7 +118,7 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	w.doc.lines[path] = n.Line
 	switch {
 	case n.Kind == yamlv3.AliasNode:
-		w.fault(Syntax, n, path, "an alias (*"+n.Value+") is not used here", "write the value out")
+		w.fault(Syntax, n, path, "the alias *"+n.Value+" is not supported", "write the value itself")
 	case t.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
 		w.walkMapping(n, fieldsOf(t), nil, path)
 	case t.Kind() == reflect.Map && n.Kind == yamlv3.MappingNode:
@@ -126,7 +127,7 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 		for i, child := range n.Content {
 			item := join(path, strconv.Itoa(i))
 			if t.Elem().Kind() == reflect.Pointer && child.ShortTag() == "!!null" {
-				w.fault(Null, child, item, item+" is empty", "take it out, or write what is meant")
+				w.fault(Null, child, item, item+" is empty", "remove it, or write a value")
 				continue
 			}
 			w.walk(child, t.Elem(), item)
@@ -136,15 +137,15 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	}
 }
 
-// walkMapping holds the values of a mapping against the types of the keys it may have; with fields nil it may have any,
-// with values of one type.
+// walkMapping checks a mapping. fields has the type of the value of each key that it may have. Where fields is nil, the
+// mapping may have any keys, and every is the type of their values.
 func (w *walker) walkMapping(n *yamlv3.Node, fields map[string]reflect.Type, every reflect.Type, path string) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		at := join(path, key.Value)
 		if line, again := seen[key.Value]; again {
-			w.fault(Duplicate, key, at, fmt.Sprintf("%q stands here again (first on line %d)", key.Value, line), "keep one of them")
+			w.fault(Duplicate, key, at, fmt.Sprintf("key %q is already on line %d", key.Value, line), "keep one of them")
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -189,7 +190,8 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// scalarFits tells whether a scalar, as YAML resolves it, can be read into t. null fits: it is the zero value.
+// scalarFits tells whether a scalar, with the type that YAML gives it, can be read into t. A null can be read into lists and
+// mappings: it is their zero value.
 func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
 	switch tag := n.ShortTag(); t.Kind() {
 	case reflect.String:

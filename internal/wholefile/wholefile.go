@@ -1,4 +1,4 @@
-// Package wholefile replaces and reads files as a whole.
+// Package wholefile replaces whole files atomically, and reads whole files of bounded size.
 package wholefile
 
 import (
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace replaces a file, or makes it, with mode 0644, so that a reader sees the old bytes or the new ones,
-// whenever this process dies. The file and then its directory are synced. It refuses what Refuse does.
+// Replace replaces a file, or makes it, with mode 0644. A reader sees all of the old bytes or all of the new ones, even if
+// this process dies in between. The file and then its directory are synced. Paths that Refuse refuses are errors.
 func Replace(path string, data []byte) error {
 	if err := Refuse(path); err != nil {
 		return err
@@ -35,8 +35,8 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// Refuse refuses a path where something is that is no regular file: a link may lead to somebody else's file,
-// and nobody wants a device replaced by a file.
+// Refuse is an error if there is something at path that is not a regular file: a symbolic link may lead to a file that is
+// not ours, and a device must not be replaced by a file.
 func Refuse(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,8 +52,8 @@ func Refuse(path string) error {
 	return nil
 }
 
-// Read reads a regular file of at most most bytes. It never waits: a FIFO is refused. Its errors are *fs.PathError.
-func Read(path string, most int64) ([]byte, error) {
+// Read reads a regular file of at most limit bytes. It never waits: a FIFO is an error. Errors are *fs.PathError.
+func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -66,10 +66,10 @@ func Read(path string, most int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	}
-	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), most)+bytes.MinRead))
-	n, err := data.ReadFrom(io.LimitReader(f, most+1))
-	if err == nil && n > most {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than such a file can be (%d bytes)", most)}
+	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), limit)+bytes.MinRead))
+	n, err := data.ReadFrom(io.LimitReader(f, limit+1))
+	if err == nil && n > limit {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than such a file can be (%d bytes)", limit)}
 	}
 	return data.Bytes(), err
 }

@@ -1,6 +1,9 @@
 package simulate
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The shell of a U55C as its ROM names it, and that of the golden image.
 const (
@@ -11,101 +14,97 @@ const (
 // orionCard is an Alveo U55C: the management function under xclmgmt, the user function under xocl. The
 // attributes and their forms are those of XRT 2.15 (src/runtime_src/core/pcie/driver/linux/xocl).
 func orionCard(c *card) []*function {
-	instance := c.address.Domain<<16 | uint32(c.address.Bus)<<8
-	name := fmt.Sprint("xclmgmt", instance)
-	first := 16 + 4*c.probe // instance numbers, as the drivers count the devices below their functions
-	management := &function{
-		ids:    ids{0x10ee, 0x505c, 0x10ee, 0x000e, 0x120000, 0},
-		driver: "xclmgmt",
-		vpd:    productData("HyperAccel LPU (simulated)", "LPU-SIM-U55C", c.serial()),
-		extra: linkAttributes(map[string]string{
-			"mgmt_pf": "", "instance": fmt.Sprint(instance), "ready": "1", "dev_offline": "0", "recovery": "0",
-			"mig_calibration": "1", "board_name": "u55c", "version": "2015225", "slot": "0", "xpr": "1", "mfg": "0",
-			"error": "", "flash_type": "spi", "versal": "0", "interface_uuids": interfaceUUID, "logic_uuids": logicUUID,
-		}),
-		children: []*child{
-			classDevice("xrt_mgmt", name, &node{name: name, numbers: Numbers{238, uint32(c.probe)}}, nil),
-			platformDevice("rom.m", first, rom()),
+	instance := int(c.address.Domain<<16 | uint32(c.address.Bus)<<8) // 32 bits, as XRT has it
+	first := 16 + 4*c.probe                                          // the drivers number the devices below their functions
+	vpd := productData("LPU-SIM-U55C", c.serial())
+	return []*function{
+		{
+			ids:    ids{0x10ee, 0x505c, 0x10ee, 0x000e, 0x120000, 0},
+			driver: "xclmgmt",
+			vpd:    vpd,
+			extra:  fmt.Sprintf("instance=%d\n", instance) + managementAttributes + xrtAttributes,
+			children: []*child{
+				classDevice("xrt_mgmt", "xclmgmt", instance, 238, c.probe),
+				platformDevice("rom.m", first, romAttributes),
+			},
+		},
+		{
+			ids:    ids{0x10ee, 0x505d, 0x10ee, 0x000e, 0x120000, 0},
+			driver: "xocl",
+			vpd:    vpd,
+			extra:  userAttributes + xrtAttributes,
+			children: []*child{
+				platformDevice("rom.u", first, romAttributes),
+				platformDevice("xmc.u", first+1, "serial_num="+c.serial()+"\nbd_name=ALVEO U55C PQ\nbmc_ver=7.1.20"),
+			},
 		},
 	}
-	user := &function{
-		ids:    ids{0x10ee, 0x505d, 0x10ee, 0x000e, 0x120000, 0},
-		driver: "xocl",
-		vpd:    management.vpd,
-		extra: linkAttributes(map[string]string{
-			"user_pf": "", "ready": "0x1", "dev_offline": "0", "device_bad_state": "0", "shutdown": "0", "dev_hotplug_done": "0",
-			"mig_calibration": "0x1", "xclbinuuid": "5a1c0de5-0000-4000-8000-000000000001", "board_name": "u55c",
-			"interface_uuids": interfaceUUID, "logic_uuids": logicUUID, "host_mem_size": "4294967296", "userbar": "0",
-			"mailbox_connect_state": "0x7", "config_mailbox_channel_disable": "0x0", "config_mailbox_channel_switch": "0x0",
-			"kds_interrupt": "ert", "nodma": "0", "versal": "0",
-		}),
-		children: []*child{
-			platformDevice("rom.u", first, rom()),
-			platformDevice("xmc.u", first+1, map[string]string{"serial_num": c.serial(), "bd_name": "ALVEO U55C PQ", "bmc_ver": "7.1.20"}),
-		},
-	}
-	return []*function{management, user}
 }
 
+// Attributes of XRT's drivers, as lines NAME=TEXT.
 const (
-	interfaceUUID = "51a1c0de00000000000000000000055c"
-	logicUUID     = "51a1c0de0000000000000000000505c3"
+	logicUUID = "51a1c0de0000000000000000000505c3"
+
+	managementAttributes = `mgmt_pf=
+ready=1
+recovery=0
+mig_calibration=1
+version=2015225
+slot=0
+xpr=1
+mfg=0
+error=
+flash_type=spi
+`
+	userAttributes = `user_pf=
+ready=0x1
+device_bad_state=0
+shutdown=0
+dev_hotplug_done=0
+mig_calibration=0x1
+xclbinuuid=5a1c0de5-0000-4000-8000-000000000001
+host_mem_size=4294967296
+userbar=0
+mailbox_connect_state=0x7
+config_mailbox_channel_disable=0x0
+config_mailbox_channel_switch=0x0
+kds_interrupt=ert
+nodma=0
+`
+	// xrtAttributes are those of both functions. The last four are what XRT says of the link: generation and lanes.
+	xrtAttributes = `dev_offline=0
+board_name=u55c
+versal=0
+interface_uuids=51a1c0de00000000000000000000055c
+logic_uuids=` + logicUUID + `
+link_speed=3
+link_speed_max=3
+link_width=16
+link_width_max=16`
+
+	romAttributes = `VBNV=` + shell + `
+timestamp=0
+uuid=` + logicUUID + `
+FPGA=xcu55c-fsvh2892-2L-e`
 )
 
-// linkAttributes adds what XRT says of the link itself: generation and lanes.
-func linkAttributes(a map[string]string) map[string]string {
-	a["link_speed"], a["link_speed_max"], a["link_width"], a["link_width_max"] = "3", "3", "16", "16"
-	return a
-}
-
-func rom() map[string]string {
-	return map[string]string{"VBNV": shell, "timestamp": "0", "uuid": logicUUID, "FPGA": "xcu55c-fsvh2892-2L-e"}
-}
-
-func drmNodes(number int, _ *card) []*child { return drmDevices(number) }
-
-func hyperdexFiles() map[string]string {
-	return map[string]string{
-		"opt/xilinx/xrt/version.json":           `{"BUILD_VERSION" : "2.15.225", "BUILD_BRANCH" : "2023.1"}`,
-		"opt/xilinx/xrt/lib/libxrt_core.so":     placeholder,
-		"opt/xilinx/xrt/lib/libxrt_coreutil.so": placeholder,
-		"opt/hyperdex/setup.sh":                 "export HYPERDEX_HRT=/opt/hyperdex/hrt",
-		"opt/hyperdex/hrt/lib/libhrt.so":        placeholder,
+// flashGoldenImage makes the card run the image that it falls back to when the flash holds no good shell.
+func flashGoldenImage(c *card) {
+	management := c.functions[0]
+	management.extra = strings.Replace(management.extra, "recovery=0", "recovery=1", 1)
+	for _, f := range c.functions {
+		for _, child := range f.children {
+			child.attributes = strings.Replace(child.attributes, shell, recoveryShell, 1)
+		}
 	}
 }
 
-// lpuCard is a card of the generic form.
-func lpuCard(c *card) []*function { return plainCard(c, "lpu") }
-
-func lpuNode(number int, _ *card) []*child { return numbered("lpu", "lpu", 511, number, nil) }
-
-// berthaCard is a Bertha card under its ha driver. Its PCI ids are not public: these occur in
-// HyperAccel's go-halib, and the configuration of the tree names them.
-func berthaCard(c *card) []*function { return plainCard(c, "ha") }
-
-func berthaNode(number int, c *card) []*child {
-	return numbered("ha", "ha", 510, number, map[string]string{"serial": c.serial()})
-}
-
-func plainCard(c *card, driver string) []*function {
+// plainCard is a card of one function, whose driver has the name of its class. The PCI ids of such cards are not
+// public: these occur in HyperAccel's go-halib, and Bertha's configuration names them.
+func plainCard(c *card) []*function {
 	return []*function{{
 		ids:    ids{0x20fb, 0x0010, 0x20fb, 0x0001, 0x120000, 1},
-		driver: driver,
-		vpd:    productData("HyperAccel LPU (simulated)", "LPU-SIM", c.serial()),
+		driver: c.server.class,
+		vpd:    productData("LPU-SIM", c.serial()),
 	}}
 }
-
-// numbered is the class device, with its node, that a driver names by a prefix and a number.
-func numbered(class, prefix string, major uint32, number int, attributes map[string]string) []*child {
-	name := fmt.Sprint(prefix, number)
-	return []*child{classDevice(class, name, &node{name: name, numbers: Numbers{major, uint32(number)}}, attributes)}
-}
-
-const berthaConfig = `# Bertha's PCI ids are not public; these are the ids of the simulated cards.
-apiVersion: lpuctl.hyperaccel.ai/v1alpha1
-kind: Config
-models:
-  - name: bertha
-    enabled: true
-    match:
-      - {vendor: "20fb", device: "0010"}`

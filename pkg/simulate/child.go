@@ -3,85 +3,71 @@ package simulate
 import (
 	"fmt"
 	"path"
+	"strings"
 )
 
-// child is a device below a PCI function: a class device, or a platform device that the function's driver makes.
+// child is a device below a PCI function: a class device, which has a device node, or a platform device that the
+// function's driver makes.
 type child struct {
-	path       string // below the function: "drm/renderD130", "rom.u.16"
-	class      string // subsystem in sys/class; "": a platform device
-	node       *node  // of a class device
-	attributes map[string]string
+	class      string  // subsystem in sys/class; "": a platform device
+	name       string  // "renderD130", "rom.u.16"
+	numbers    Numbers // of the node, as sysfs has them
+	stale      bool    // the node in dev has other numbers
+	missing    bool    // dev has no such node
+	attributes string  // lines NAME=TEXT
 }
 
-// node is a character device in dev.
-type node struct {
-	name    string  // below dev
-	kind    string  // DEVTYPE in the uevent
-	numbers Numbers // as sysfs has them
-	stale   bool    // the one in dev has other numbers
-	missing bool    // dev has none
+// classDevice is a class device whose driver names it by a prefix and a number.
+func classDevice(class, prefix string, number, major, minor int) *child {
+	return &child{class: class, name: fmt.Sprint(prefix, number), numbers: Numbers{uint32(major), uint32(minor)}}
 }
 
-func classDevice(class, name string, n *node, attributes map[string]string) *child {
-	return &child{class + "/" + name, class, n, attributes}
+func platformDevice(name string, instance int, attributes string) *child {
+	return &child{name: fmt.Sprint(name, ".", instance), attributes: attributes}
 }
 
-func platformDevice(name string, instance int, attributes map[string]string) *child {
-	return &child{path: fmt.Sprint(name, ".", instance), attributes: attributes}
+// node is the path of the device node below dev.
+func (c *child) node() string {
+	if c.class == "drm" {
+		return "dri/" + c.name
+	}
+	return c.name
 }
 
 func (c *child) write(t *tree, function string) {
-	dir, name := function+"/"+c.path, path.Base(c.path)
+	dir := path.Join(function, c.class, c.name)
+	t.attributes(dir, c.attributes)
 	if c.class == "" {
-		driver := name[:len(name)-len(path.Ext(name))]
-		t.text(dir+"/uevent", "DRIVER="+driver+"\nMODALIAS=platform:"+driver)
-		t.link(dir+"/driver", "sys/bus/platform/drivers/"+driver)
-		t.link("sys/bus/platform/drivers/"+driver+"/"+name, dir)
-		t.link(dir+"/subsystem", "sys/bus/platform")
-		t.link("sys/bus/platform/devices/"+name, dir)
-	} else {
-		t.text(dir+"/uevent", c.node.uevent())
-		t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.node.numbers.Major, c.node.numbers.Minor))
-		t.link(dir+"/device", function)
-		t.link(dir+"/subsystem", "sys/class/"+c.class)
-		t.link("sys/class/"+c.class+"/"+name, dir)
+		driver := strings.TrimSuffix(c.name, path.Ext(c.name))
+		t.busDevice(dir, "platform", driver, "MODALIAS=platform:"+driver)
+		return
 	}
-	for attribute, text := range c.attributes {
-		t.text(dir+"/"+attribute, text)
+	uevent := fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s", c.numbers.Major, c.numbers.Minor, c.node())
+	if c.class == "drm" {
+		uevent += "\nDEVTYPE=drm_minor"
 	}
+	t.classDevice(function, c.class, c.name, uevent)
+	t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.numbers.Major, c.numbers.Minor))
 }
 
-func (n *node) uevent() string {
-	text := fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s", n.numbers.Major, n.numbers.Minor, n.name)
-	if n.kind != "" {
-		text += "\nDEVTYPE=" + n.kind
+// writeNode makes the device node in dev, unless the child has none or a fault took it away.
+func (c *child) writeNode(t *tree) {
+	numbers := c.numbers
+	if c.stale {
+		numbers.Minor++ // as when the kernel gave the device another minor and the old node stayed
 	}
-	return text
-}
-
-// write makes the node in dev.
-func (n *node) write(t *tree) {
-	numbers := n.numbers
-	if n.stale {
-		numbers.Minor++ // as when the minors moved and the node was left over
-	}
-	if !n.missing {
-		t.device("dev/"+n.name, numbers)
+	if c.class != "" && !c.missing {
+		t.device("dev/"+c.node(), numbers)
 	}
 }
 
 // drmDevices are the two class devices of the nth DRM device of a machine: the render node, which comes
 // first here, and the card. Beyond 64 devices their minors share one range (drivers/gpu/drm/drm_drv.c).
 func drmDevices(n int) []*child {
-	render, card := 128+n, n
+	render, primary := 128+n, n
 	if n >= 64 {
 		render = 192 + 2*(n-64)
-		card = render + 1
+		primary = render + 1
 	}
-	return []*child{drmMinor("renderD", render), drmMinor("card", card)}
-}
-
-func drmMinor(prefix string, minor int) *child {
-	name := fmt.Sprint(prefix, minor)
-	return classDevice("drm", name, &node{name: "dri/" + name, kind: "drm_minor", numbers: Numbers{226, uint32(minor)}}, nil)
+	return []*child{classDevice("drm", "renderD", render, 226, render), classDevice("drm", "card", primary, 226, primary)}
 }

@@ -8,146 +8,131 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Offsets of the capabilities in config.
+// Offsets of the capabilities in the configuration space.
 const (
 	capPM      = 0x40
 	capVPD     = 0x60
 	capExpress = 0x70
 )
 
-// config is the configuration space (PCI Local Bus 3.0 chapter 6, PCI Express Base chapter 7): what the
-// text attributes say, in the bytes from which lspci reads it.
+// space is the configuration space of a PCI function, as in its file config.
+type space [256]byte
+
+// put writes integers, little-endian and one after the other, from an offset on.
+func (s *space) put(offset int, values ...any) {
+	for _, v := range values {
+		n, _ := binary.Encode(s[offset:], binary.LittleEndian, v) // fails only if v is not an integer of fixed size
+		offset += n
+	}
+}
+
+// config is the configuration space (PCI Local Bus 3.0 chapter 6, PCI Express Base chapter 7). lspci reads from its bytes
+// what the text attributes say, so the two must agree.
 func (f *function) config() []byte {
-	c := make([]byte, 256)
-	put16(c[0x00:], f.vendor)
-	put16(c[0x02:], f.device)
-	put16(c[0x04:], f.command())
-	put32(c[0x08:], f.class<<8|uint32(f.revision))
-	c[0x0c] = 16 // cache line, in 4 bytes
+	s := &space{}
+	s.put(0x00, f.vendor, f.device)
+	s.put(0x08, f.class<<8|uint32(f.revision))
+	s[0x0c] = 16 // cache line, in 4 bytes
 	if f.several {
-		c[0x0e] = 0x80
+		s[0x0e] = 0x80
 	}
 	if f.secondary > 0 {
-		f.putBridge(c)
+		f.putBridge(s)
 	} else {
-		f.putEndpoint(c)
+		f.putEndpoint(s)
 	}
 	if f.driver != "" {
-		c[0x3c], c[0x3d] = byte(f.irq()), 1
+		s.put(0x04, uint16(0x0406)) // memory and bus mastering are on, legacy interrupts are off
+		s.put(0x3c, uint8(f.irq()), uint8(1))
 	}
 	if f.link.maxWidth > 0 {
-		f.putCapabilities(c)
+		f.putCapabilities(s)
 	}
-	return c
+	return s[:]
 }
 
-// command has memory and bus mastering on and legacy interrupts off under a driver.
-func (f *function) command() uint16 {
-	if f.driver == "" {
-		return 0
-	}
-	return 0x0406
-}
-
-func (f *function) putEndpoint(c []byte) {
-	put16(c[0x2c:], f.subvendor)
-	put16(c[0x2e:], f.subdevice)
+func (f *function) putEndpoint(s *space) {
+	s.put(0x2c, f.subvendor, f.subdevice)
 	if f.link.maxWidth > 0 {
-		start := memory(f.address)
-		put32(c[0x10:], uint32(start)|0xc) // 64 bits, prefetchable
-		put32(c[0x14:], uint32(start>>32))
+		s.put(0x10, memory(f.address)|0xc) // 64 bits, prefetchable
 	}
 }
 
-func (f *function) putBridge(c []byte) {
-	c[0x0e] |= 1
-	c[0x18], c[0x19], c[0x1a] = f.address.Bus, f.secondary, f.subordinate
-	c[0x1c] = 0xf0          // no I/O window: its base is above its limit
-	put16(c[0x20:], 0xfff0) // nor one of 32-bit memory
+func (f *function) putBridge(s *space) {
+	s[0x0e] |= 1
+	s.put(0x18, f.address.Bus, f.secondary, f.subordinate)
+	s[0x1c] = 0xf0              // no I/O window: its base is above its limit
+	s.put(0x20, uint16(0xfff0)) // nor one of 32-bit memory
 	start, end := f.window()
-	put16(c[0x24:], uint16(start>>16)&0xfff0|1)
-	put16(c[0x26:], uint16(end>>16)&0xfff0|1)
-	put32(c[0x28:], uint32(start>>32))
-	put32(c[0x2c:], uint32(end>>32))
+	s.put(0x24, uint16(start>>16)&0xfff0|1, uint16(end>>16)&0xfff0|1, uint32(start>>32), uint32(end>>32))
 }
 
-func (f *function) putCapabilities(c []byte) {
-	c[0x06] = 0x10 // status: has capabilities
-	c[0x34] = capPM
-	copy(c[capPM:], []byte{0x01, capExpress, 0x03, 0, 0x08})
+func (f *function) putCapabilities(s *space) {
+	s[0x06] = 0x10 // status: has capabilities
+	s[0x34] = capPM
+	copy(s[capPM:], []byte{0x01, capExpress, 0x03, 0, 0x08})
 	if f.vpd != nil {
-		c[capPM+1] = capVPD
-		copy(c[capVPD:], []byte{0x03, capExpress})
+		s[capPM+1] = capVPD
+		copy(s[capVPD:], []byte{0x03, capExpress})
 	}
-	e := c[capExpress:]
-	e[0] = 0x10
-	put16(e[0x02:], uint16(f.port)<<4|2)
-	put32(e[0x04:], 0x8001) // role-based errors, 256 bytes of payload
-	put16(e[0x08:], 0x202f) // all errors reported, 256 bytes of payload, 512 of read request
-	put32(e[0x0c:], uint32(f.link.maxGen|f.link.maxWidth<<4))
+	flags := uint16(f.port)<<4 | 2
+	capabilities := uint32(f.link.maxGen | f.link.maxWidth<<4)
 	status := uint16(f.link.gen | f.link.width<<4)
 	if f.slot > 0 {
-		put16(e[0x02:], uint16(f.port)<<4|2|0x100)
-		e[0x0e] |= 0x10 // can tell that the link is up
+		flags |= 0x100
+		capabilities |= 1 << 20 // reports whether the link is up
 		status |= 0x2000
-		put32(e[0x14:], uint32(f.slot)<<19|0x60) // hot-plug
-		e[0x1a] = 0x40                           // card present
+		s.put(capExpress+0x14, uint32(f.slot)<<19|0x60) // hot-plug
+		s[capExpress+0x1a] = 0x40                       // card present
 	}
-	put16(e[0x12:], status)
-	put32(e[0x2c:], 1<<(f.link.maxGen+1)-2) // every generation up to the last
-	put16(e[0x30:], uint16(f.link.maxGen))
+	// Device capabilities: role-based errors, 256 bytes of payload. Device control: all errors reported, 256 bytes of
+	// payload, 512 of read request.
+	s.put(capExpress, uint16(0x10), flags, uint32(0x8001), uint32(0x202f), capabilities)
+	s.put(capExpress+0x12, status)
+	s.put(capExpress+0x2c, uint32(1<<(f.link.maxGen+1)-2), uint16(f.link.maxGen)) // every generation up to the last
 }
 
-// memory is where the 64 KiB of memory of a function begin: computed, so that every bus has a range of its
-// own and no bridge window needs to be looked for.
+// memory is the address where the 64 KiB of memory of a function begin. It is computed, so that every bus has a range
+// of its own and the window of a bridge follows from its buses.
 func memory(a discovery.Address) uint64 {
 	return 1<<45 + uint64(a.Domain)<<32 + uint64(a.Bus)<<24 + uint64(a.Device)<<19 + uint64(a.Function)<<16
 }
 
 // window is the memory behind a bridge, first and last byte.
-func (f *function) window() (uint64, uint64) {
-	first := discovery.Address{Domain: f.address.Domain, Bus: f.secondary}
-	last := discovery.Address{Domain: f.address.Domain, Bus: f.subordinate, Device: 31, Function: 7}
-	return memory(first), memory(last) + 0xffff
+func (f *function) window() (first, last uint64) {
+	bus := f.below(0)
+	first = memory(bus)
+	bus.Bus = f.subordinate
+	return first, memory(bus) + 1<<24 - 1
 }
 
 // resource has a line for each base address register, for the expansion ROM, for six SR-IOV registers and
 // for the windows of a bridge (include/linux/pci.h; the flags are those of include/linux/ioport.h).
 func (f *function) resource() string {
-	lines := make([][3]uint64, 13)
-	switch {
-	case f.secondary > 0:
-		lines = make([][3]uint64, 17)
+	line := func(start, end, flags uint64) string {
+		return fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", start, end, flags)
+	}
+	none := line(0, 0, 0)
+	text := strings.Repeat(none, 13)
+	if f.secondary > 0 {
 		start, end := f.window()
-		lines[15] = [3]uint64{start, end, 0x102201}
-	case f.link.maxWidth > 0:
+		text += none + none + line(start, end, 0x102201) + none
+	} else if f.link.maxWidth > 0 {
 		start := memory(f.address)
-		lines[0] = [3]uint64{start, start + 0xffff, 0x14220c}
+		text = line(start, start+0xffff, 0x14220c) + text[len(none):]
 	}
-	var b strings.Builder
-	for _, l := range lines {
-		fmt.Fprintf(&b, "0x%016x 0x%016x 0x%016x\n", l[0], l[1], l[2])
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(text, "\n")
 }
 
 // productData is the vital product data of a card (PCI Local Bus 3.0 appendix I): a name, part and serial
-// number, and a byte that makes the sum 0.
-func productData(name, part, serial string) []byte {
-	var fields []byte
-	for _, f := range [][2]string{{"PN", part}, {"SN", serial}} {
-		fields = append(append(fields, f[0]...), byte(len(f[1])))
-		fields = append(fields, f[1]...)
-	}
-	b := append([]byte{0x82, byte(len(name)), 0}, name...)
-	b = append(append(b, 0x90, byte(len(fields)+4), 0), fields...)
-	b = append(b, 'R', 'V', 1)
+// number, and a byte that makes the sum 0. No field may be longer than 127 bytes.
+func productData(part, serial string) []byte {
+	const name = "HyperAccel LPU (simulated)"
+	fields := fmt.Sprintf("PN%c%sSN%c%sRV\x01", len(part), part, len(serial), serial)
+	data := []byte(fmt.Sprintf("\x82%c\x00%s\x90%c\x00%s", len(name), name, len(fields)+1, fields))
 	var sum byte
-	for _, v := range b {
+	for _, v := range data {
 		sum += v
 	}
-	return append(b, -sum, 0x78)
+	return append(data, -sum, 0x78)
 }
-
-func put16(b []byte, v uint16) { binary.LittleEndian.PutUint16(b, v) }
-func put32(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }

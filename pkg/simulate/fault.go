@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Fault is something wrong with one LPU, or beside it.
+// Fault is one thing that is wrong with an LPU of the simulated node, or with what is beside it.
 type Fault struct {
 	Name  string // one of FaultKinds
 	Index int    // the LPU's index in ascending order of PCI addresses, as it is before any fault
 }
 
-// ParseFault reads NAME@INDEX, such as "unbound@3".
+// ParseFault reads NAME@INDEX, such as "unbound@3". The error is an *InvalidError.
 func ParseFault(text string) (Fault, error) {
 	name, number, _ := strings.Cut(text, "@")
 	if _, err := faultNamed(name); err != nil {
@@ -21,7 +21,7 @@ func ParseFault(text string) (Fault, error) {
 	}
 	index, err := strconv.ParseUint(number, 10, 16)
 	if err != nil {
-		return Fault{}, fmt.Errorf("fault %q: expected NAME@INDEX, such as %s@3", text, name)
+		return Fault{}, invalid("name the LPU by its index, such as "+name+"@3", "fault %q is not NAME@INDEX", text)
 	}
 	return Fault{name, int(index)}, nil
 }
@@ -29,34 +29,35 @@ func ParseFault(text string) (Fault, error) {
 // String is the form that ParseFault reads.
 func (f Fault) String() string { return fmt.Sprintf("%s@%d", f.Name, f.Index) }
 
-// FaultKind is a kind of fault, with what it does to a card. A card has at most one fault for each part.
+// FaultKind is a kind of fault, with what it does to a card. A card has at most one fault for each part,
+// and none for what belongs to a faulty part.
 type FaultKind struct {
-	Name, Summary string
+	Name    string // as in Fault.Name
+	Summary string // one line for people
 
-	part  string
-	bound bool                 // changes what is there only while the LPU's driver is bound
-	apply func(*server, *card) // nil: block sees to it, since names below the card hold its address
+	part   string      // of the card, as a path: "driver/node" is there only while the LPU's driver is bound
+	happen func(*card) // nil: [server.block] sees to it, because the paths of all that is below the card hold its address
 }
 
-// FaultKinds lists the kinds.
+// FaultKinds lists the kinds in the order in which faults happen.
 func FaultKinds() []FaultKind {
 	return []FaultKind{
-		{"no-modalias", "the modalias file is missing", "modalias", false, odd("modalias", absent)},
-		{"numa-unknown", "numa_node is -1", "numa_node", false, func(_ *server, c *card) { c.lpu().numa = -1 }},
-		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", false, odd("numa_node", directory)},
-		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", false, odd("numa_node", fifo)},
-		{"unbound", "no driver is bound", "driver", false, rebind("")},
-		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", false, rebind("vfio-pci")},
-		{"node-missing", "the node is missing in dev", "node", true, func(_ *server, c *card) { c.node().missing = true }},
-		{"node-mismatch", "the node in dev has other device numbers", "node", true, func(_ *server, c *card) { c.node().stale = true }},
-		{"two-nodes", "two class devices of the class that the node comes from", "second node", true, addSecondNode},
-		{goldenImage, "the card runs its golden image (XRT only)", "shell", true, flashGoldenImage},
-		{wideDomain, "the card sits in a PCI domain of five digits", "address", false, nil},
-		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", false, addForeign},
+		{"no-modalias", "the modalias file is missing", "modalias", replaceAttribute("modalias", func(*tree, string) {})},
+		{"numa-unknown", "numa_node is -1", "numa_node", func(c *card) { c.lpu().numa = -1 }},
+		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", replaceAttribute("numa_node", (*tree).dir)},
+		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", replaceAttribute("numa_node", (*tree).fifo)},
+		{"unbound", "no driver is bound", "driver", rebind("")},
+		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", rebind("vfio-pci")},
+		{"node-missing", "the node is missing in dev", "driver/node", func(c *card) { c.node().missing = true }},
+		{"node-mismatch", "the node in dev has other device numbers", "driver/node", func(c *card) { c.node().stale = true }},
+		{"two-nodes", "two class devices of the class that the node comes from", "driver/second node", addSecondNode},
+		{goldenImage, "the card runs its golden image (XRT only)", "driver/shell", flashGoldenImage},
+		{wideDomain, "the card sits in a PCI domain of five digits", "address", nil},
+		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", addForeign},
 	}
 }
 
-// The kinds that more than their own line is about.
+// The kinds that have rules of their own.
 const (
 	goldenImage = "recovery"
 	wideDomain  = "wide-domain"
@@ -74,76 +75,60 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 		case err != nil:
 			return err
 		case f.Index < 0 || f.Index >= lpus:
-			return fmt.Errorf("fault %s: the node has LPUs 0 to %d", f, lpus-1)
-		case f.Name == goldenImage && !slices.Contains(p.modules, "xocl"):
-			return fmt.Errorf("fault %s: the LPUs of profile %s have no XRT shell", f, p.Name)
+			return invalid(fmt.Sprintf("give an index from 0 to %d, or more LPUs", lpus-1), "fault %s: there is no LPU %d", f, f.Index)
+		case f.Name == goldenImage && p.class != "drm":
+			return invalid("choose profile orion or edge", "fault %s: the LPUs of profile %s have no XRT shell", f, p.Name)
 		}
 		for _, other := range faults[:i] {
-			with, _ := faultNamed(other.Name) // known: it has been in f's place
-			if f.Index == other.Index && (kind.part == with.part || kind.bound && with.part == "driver" || with.bound && kind.part == "driver") {
-				return fmt.Errorf("fault %s: cannot go together with %s", f, other)
+			with, _ := faultNamed(other.Name) // no error: the loop has checked it before
+			if f.Index == other.Index && (strings.HasPrefix(kind.part, with.part) || strings.HasPrefix(with.part, kind.part)) {
+				return invalid("leave one of them out, or give it another LPU", "one LPU cannot have both %s and %s", other, f)
 			}
 		}
 	}
 	return nil
 }
 
-// apply lets the faults happen, in the order of their kinds: the order in which they were given does not matter.
-func (s *server) apply(faults []Fault) {
+// apply lets the faults happen in the order of their kinds, so that the same faults in another order give the same tree.
+func (s *server) apply() {
 	for _, kind := range FaultKinds() {
 		for _, c := range s.cards {
-			if kind.apply != nil && slices.Contains(faults, Fault{kind.Name, c.index}) {
-				kind.apply(s, c)
+			if kind.happen != nil && slices.Contains(s.faults, Fault{kind.Name, c.index}) {
+				kind.happen(c)
 			}
 		}
 	}
 }
 
-func odd(attribute string, o oddity) func(*server, *card) {
-	return func(_ *server, c *card) {
-		if c.lpu().odd == nil {
-			c.lpu().odd = map[string]oddity{}
-		}
-		c.lpu().odd[attribute] = o
-	}
+// replaceAttribute puts something else where the file of an attribute was.
+func replaceAttribute(name string, with func(*tree, string)) func(*card) {
+	return func(c *card) { c.lpu().replaced = append(c.lpu().replaced, replace{name, with}) }
 }
 
-// rebind takes the LPU from its driver, and with it all that the driver made, and gives it to another.
-func rebind(driver string) func(*server, *card) {
-	return func(_ *server, c *card) {
-		c.lpu().driver, c.lpu().extra, c.lpu().children = driver, nil, nil
-	}
+// rebind unbinds the LPU from its driver, which takes away all that the driver made, and binds it to another one.
+func rebind(driver string) func(*card) {
+	return func(c *card) { c.lpu().driver, c.lpu().extra, c.lpu().children = driver, "", nil }
 }
 
-func addSecondNode(s *server, c *card) {
+func addSecondNode(c *card) {
+	s := c.server
 	c.lpu().children = append(c.lpu().children, s.nodesOf(c, s.nextNumber)...)
 	s.nextNumber++
 }
 
-func flashGoldenImage(_ *server, c *card) {
-	c.functions[0].extra["recovery"] = "1"
-	for _, f := range c.functions {
-		for _, child := range f.children {
-			for name, text := range child.attributes {
-				child.attributes[name] = strings.Replace(text, shell, recoveryShell, 1)
-			}
-		}
-	}
-}
-
 // addForeign puts a Rebellions card at a root port of the same host bridge.
-func addForeign(s *server, c *card) {
-	top := c.lpu()
+func addForeign(c *card) {
+	s, top := c.server, c.lpu()
 	for top.parent != nil {
 		top = top.parent
 	}
-	slot, root := c.index%8, top.address
-	bus := int(root.Bus) + 0x10 + slot
-	accelerator := &function{
+	slot, number := c.index%8, s.foreign
+	s.foreign++
+	s.software += rebellionsFiles
+	domain, bus := int(top.address.Domain), int(top.address.Bus)
+	s.addBelowRootPort(at(domain, bus, 8+slot), bus+0x10+slot, &function{
 		ids:    ids{0x1eff, 0x0003, 0x1eff, 0x0003, 0x120000, 0},
 		link:   link{5, 16, 5, 16},
-		driver: "rebellions", children: numbered("rebellions", "rbln", 509, s.foreign, nil),
-	}
-	s.foreign++
-	s.add(s.rootPort(at(root.Domain, int(root.Bus), 8+slot, 0), bus, accelerator.link), at(root.Domain, bus, 0, 0), accelerator)
+		driver: "rebellions", children: []*child{classDevice("rebellions", "rbln", number, 509, number)},
+	})
 }

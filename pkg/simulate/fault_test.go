@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,23 +19,31 @@ func TestParseFault(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                `unknown fault "" (known: no-modalias, `,
-		"nomodalias@1":    `did you mean "no-modalias"?`,
-		"node_mising@1":   `did you mean "node-missing"?`,
-		"unbound":         `fault "unbound": expected NAME@INDEX, such as unbound@3`,
-		"unbound@":        "expected NAME@INDEX",
-		"unbound@x":       "expected NAME@INDEX",
-		"unbound@-1":      "expected NAME@INDEX",
-		"unbound@1@2":     "expected NAME@INDEX",
-		"unbound@9999999": "expected NAME@INDEX",
+		"":                `unknown fault "" (choose one of no-modalias, `,
+		"nomodalias@1":    `did you mean no-modalias?`,
+		"node_mising@1":   `did you mean node-missing?`,
+		"unbound":         `fault "unbound" is not NAME@INDEX (name the LPU by its index, such as unbound@3)`,
+		"unbound@":        "is not NAME@INDEX",
+		"unbound@x":       "is not NAME@INDEX",
+		"unbound@-1":      "is not NAME@INDEX",
+		"unbound@1@2":     "is not NAME@INDEX",
+		"unbound@9999999": "is not NAME@INDEX",
 	} {
-		if got, err := ParseFault(text); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := ParseFault(text); err == nil || !strings.Contains(withRemedy(err), want) {
 			t.Errorf("%q: %v, error %v, expected %s", text, got, err, want)
 		}
 	}
-	if _, err := ParseFault("xyzzy@1"); err == nil || strings.Contains(err.Error(), "did you mean") {
+	if _, err := ParseFault("xyzzy@1"); err == nil || strings.Contains(withRemedy(err), "did you mean") {
 		t.Errorf("a suggestion that is not near: %v", err)
 	}
+}
+
+// withRemedy is an error about a Node as people read it; without a remedy it is "".
+func withRemedy(err error) string {
+	if e, ok := errors.AsType[*InvalidError](err); ok && e.Remedy != "" {
+		return fmt.Sprintf("%v (%s)", e, e.Remedy)
+	}
+	return ""
 }
 
 // changes lists how one tree differs from another: "+path", "-path", "~path now".
@@ -77,7 +87,8 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 		{"unreadable", "orion", false, []string{`~` + lpu + `/numa_node d\S+`}},
 		{"fifo", "orion", false, []string{`~` + lpu + `/numa_node p\S+`}},
 		{"unbound", "orion", false, withoutXocl(lpu, `[-]`+lpu+`/driver`, `~`+lpu+`/enable -\S+ 0 `, `~`+lpu+`/power_state -\S+ unknown `,
-			`~`+lpu+`/irq -\S+ 0 `, `~`+lpu+`/uevent -\S+ PCI_CLASS=120000 .*`, `~`+lpu+`/(consistent_)?dma_mask_bits -\S+ 32 `, `(?s)~`+lpu+`/config .*`)},
+			`~`+lpu+`/irq -\S+ 0 `, `~`+lpu+`/uevent -\S+ PCI_CLASS=120000 .*`,
+			`~`+lpu+`/(consistent_)?dma_mask_bits -\S+ 32 `, `(?s)~`+lpu+`/config .*`)},
 		{"vfio", "orion", false, withoutXocl(lpu, `~`+lpu+`/uevent -\S+ DRIVER=vfio-pci .*`,
 			`~`+lpu+`/driver -> .*/bus/pci/drivers/vfio-pci`, `\+sys/bus/pci/drivers/vfio-pci(/0000:44:00.1|/module)?`,
 			`\+sys/module/vfio_pci(/.*)?`)},
@@ -150,7 +161,8 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 func withoutXocl(lpu string, more ...string) []string {
 	return append(more,
 		`[-]sys/bus/pci/drivers/xocl/0000:44:00\.1`,
-		`[-]`+lpu+`/(user_pf|ready|dev_\w+|device_bad_state|shutdown|\w+uuids?|link_\w+|\w*mailbox_\w+|mig_calibration|board_name|host_mem_size|userbar|kds_interrupt|nodma|versal)`,
+		`[-]`+lpu+`/(user_pf|ready|dev_\w+|device_bad_state|shutdown|\w+uuids?|link_\w+|\w*mailbox_\w+|mig_calibration)`,
+		`[-]`+lpu+`/(board_name|host_mem_size|userbar|kds_interrupt|nodma|versal)`,
 		`[-]`+lpu+`/(drm|rom\.u\.\d+|xmc\.u\.\d+)(/.*)?`,
 		`[-]sys/class/(drm/renderD132|drm/card4)`,
 		`[-]sys/bus/platform/(devices|drivers/[a-z]+\.u)/[a-z]+\.u\.\d+`,

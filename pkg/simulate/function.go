@@ -2,8 +2,7 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
-	"strconv"
+	"os"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -20,20 +19,11 @@ type ids struct {
 // link is a PCI Express link: generations 1 to 5 and lanes, now and at most. Zero: no PCI Express.
 type link struct{ gen, width, maxGen, maxWidth int }
 
-// oddity is what stands in place of an attribute's file.
-type oddity int
-
-const (
-	ordinary oddity = iota
-	absent
-	directory
-	fifo
-)
-
 // function is a PCI function.
 type function struct {
 	ids
 	address discovery.Address
+	dir     string    // in sys
 	parent  *function // the bridge above it; nil on the bus of a host bridge
 	port    portKind
 	link    link
@@ -50,24 +40,15 @@ type function struct {
 	vf                     int       // its number among those of physfn
 	vfs                    int       // how many a physical function has
 
-	children []*child          // devices below it
-	extra    map[string]string // attributes that the driver makes
-	odd      map[string]oddity
+	children []*child  // devices below it
+	extra    string    // attributes that the driver makes, as lines NAME=TEXT
+	replaced []replace // attributes that a fault replaces
 }
 
-// host is the directory of the host bridge above f, path the one of f itself.
-func (f *function) host() string {
-	for f.parent != nil {
-		f = f.parent
-	}
-	return fmt.Sprintf("sys/devices/pci%04x:%02x", f.address.Domain, f.address.Bus)
-}
-
-func (f *function) path() string {
-	if f.parent != nil {
-		return f.parent.path() + "/" + f.address.String()
-	}
-	return f.host() + "/" + f.address.String()
+// replace is what a fault puts where the file of an attribute was.
+type replace struct {
+	attribute string
+	with      func(*tree, string)
 }
 
 func (f *function) modalias() string {
@@ -76,62 +57,78 @@ func (f *function) modalias() string {
 }
 
 func (f *function) uevent() string {
-	driver := ""
-	if f.driver != "" {
-		driver = "DRIVER=" + f.driver + "\n"
-	}
-	return driver + fmt.Sprintf("PCI_CLASS=%04X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s",
+	return fmt.Sprintf("PCI_CLASS=%04X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s",
 		f.class, f.vendor, f.device, f.subvendor, f.subdevice, f.address, f.modalias())
 }
 
-// attributes are the text attributes of the PCI core (Documentation/ABI/testing/sysfs-bus-pci) and of the driver.
-func (f *function) attributes(near cpus) map[string]string {
-	a := map[string]string{
-		"vendor": hex16(f.vendor), "device": hex16(f.device),
-		"subsystem_vendor": hex16(f.subvendor), "subsystem_device": hex16(f.subdevice),
-		"class": fmt.Sprintf("0x%06x", f.class), "revision": fmt.Sprintf("0x%02x", f.revision),
-		"modalias": f.modalias(), "uevent": f.uevent(), "resource": f.resource(),
-		"numa_node": strconv.Itoa(f.numa), "local_cpus": near.mask, "local_cpulist": near.list,
-		"irq": "0", "enable": "0", "power_state": "unknown",
-		"dma_mask_bits": "32", "consistent_dma_mask_bits": "32",
-		"msi_bus": "1", "ari_enabled": "0", "broken_parity_status": "0", "d3cold_allowed": "0",
+// attributes are the attributes of one line that the PCI core makes (Documentation/ABI/testing/sysfs-bus-pci).
+func (f *function) attributes(near cpus) string {
+	text := fmt.Sprintf(idAttributes, f.vendor, f.device, f.subvendor, f.subdevice, f.class, f.revision, f.modalias())
+	text += fmt.Sprintf(placeAttributes, f.numa, near.mask, near.list)
+	if f.driver == "" {
+		text += fmt.Sprintf(driverAttributes, 0, 0, "unknown", 32)
+	} else {
+		text += fmt.Sprintf(driverAttributes, f.irq(), 1, "D0", 64)
 	}
-	if f.driver != "" {
-		a["irq"], a["enable"], a["power_state"] = strconv.Itoa(f.irq()), "1", "D0"
-		a["dma_mask_bits"], a["consistent_dma_mask_bits"] = "64", "64"
-	}
-	if f.link.maxWidth > 0 {
-		a["current_link_speed"], a["max_link_speed"] = speed(f.link.gen), speed(f.link.maxGen)
-		a["current_link_width"], a["max_link_width"] = strconv.Itoa(f.link.width), strconv.Itoa(f.link.maxWidth)
-		a["reset_method"] = "bus"
+	if l := f.link; l.maxWidth > 0 {
+		text += fmt.Sprintf(linkAttributes, speed(l.gen), speed(l.maxGen), l.width, l.maxWidth)
 	}
 	if f.secondary > 0 {
-		a["secondary_bus_number"], a["subordinate_bus_number"] = fmt.Sprint(f.secondary), fmt.Sprint(f.subordinate)
+		text += fmt.Sprintf("secondary_bus_number=%d\nsubordinate_bus_number=%d\n", f.secondary, f.subordinate)
 	}
 	if f.vfs > 0 {
-		a["sriov_totalvfs"], a["sriov_numvfs"] = strconv.Itoa(vfsPerNIC), strconv.Itoa(f.vfs)
-	}
-	if f.aer {
-		a["aer_dev_correctable"] = noErrors("RxErr BadTLP BadDLLP Rollover Timeout NonFatalErr CorrIntErr HeaderOF TOTAL_ERR_COR")
-		a["aer_dev_fatal"] = noErrors(uncorrectable + " TOTAL_ERR_FATAL")
-		a["aer_dev_nonfatal"] = noErrors(uncorrectable + " TOTAL_ERR_NONFATAL")
+		text += fmt.Sprintf("sriov_totalvfs=%d\nsriov_numvfs=%d\n", vfsPerNIC, f.vfs)
 	}
 	if f.port == rootPort {
-		for _, kind := range []string{"cor", "fatal", "nonfatal"} {
-			a["aer_rootport_total_err_"+kind] = "0"
-		}
+		text += "aer_rootport_total_err_cor=0\naer_rootport_total_err_fatal=0\naer_rootport_total_err_nonfatal=0\n"
 	}
-	maps.Copy(a, f.extra)
-	return a
+	return text
 }
 
-const uncorrectable = "Undefined DLP SDES TLP FCP CmpltTO CmpltAbrt UnxCmplt RxOF MalfTLP ECRC UnsupReq ACSViol UncorrIntErr " +
-	"BlockedTLP AtomicOpBlocked TLPBlockedErr PoisonTLPBlocked DMWrReqBlocked IDECheck MisIDETLP PCRC_CHECK TLPXlatBlocked"
+// Formats of attributes, as lines NAME=TEXT.
+const (
+	idAttributes = `vendor=0x%04x
+device=0x%04x
+subsystem_vendor=0x%04x
+subsystem_device=0x%04x
+class=0x%06x
+revision=0x%02x
+modalias=%s
+`
+	placeAttributes = `numa_node=%d
+local_cpus=%s
+local_cpulist=%s
+msi_bus=1
+ari_enabled=0
+broken_parity_status=0
+d3cold_allowed=0
+`
+	driverAttributes = `irq=%d
+enable=%d
+power_state=%s
+dma_mask_bits=%d
+consistent_dma_mask_bits=%[4]d
+`
+	linkAttributes = `current_link_speed=%s
+max_link_speed=%s
+current_link_width=%d
+max_link_width=%d
+reset_method=bus
+`
+)
 
-// noErrors is an aer_dev_* file in which every counter is 0.
-func noErrors(names string) string { return strings.ReplaceAll(names, " ", " 0\n") + " 0" }
-
-func hex16(v uint16) string { return fmt.Sprintf("0x%04x", v) }
+// writeErrors writes the counters of Advanced Error Reporting, all of them 0.
+func writeErrors(t *tree, dir string) {
+	const uncorrectable = "Undefined DLP SDES TLP FCP CmpltTO CmpltAbrt UnxCmplt RxOF MalfTLP ECRC UnsupReq ACSViol UncorrIntErr " +
+		"BlockedTLP AtomicOpBlocked TLPBlockedErr PoisonTLPBlocked DMWrReqBlocked IDECheck MisIDETLP PCRC_CHECK TLPXlatBlocked TOTAL_ERR_"
+	for kind, counters := range map[string]string{
+		"correctable": "RxErr BadTLP BadDLLP Rollover Timeout NonFatalErr CorrIntErr HeaderOF TOTAL_ERR_COR",
+		"fatal":       uncorrectable + "FATAL",
+		"nonfatal":    uncorrectable + "NONFATAL",
+	} {
+		t.text(dir+"/aer_dev_"+kind, strings.ReplaceAll(counters, " ", " 0\n")+" 0")
+	}
+}
 
 // speed is a link speed as drivers/pci/probe.c, pci_speed_string spells it.
 func speed(gen int) string {
@@ -141,40 +138,33 @@ func speed(gen int) string {
 func (f *function) irq() int { return 16 + int(f.address.Bus) }
 
 func (f *function) write(t *tree, near cpus) {
-	dir, name := f.path(), f.address.String()
-	for attribute, text := range f.attributes(near) {
-		p := dir + "/" + attribute
-		switch f.odd[attribute] {
-		case ordinary:
-			t.text(p, text)
-		case directory:
-			t.dir(p)
-		case fifo:
-			t.fifo(p)
-		case absent:
-		}
-	}
+	dir := f.dir
+	writeDriver(t, f.driver)
+	t.busDevice(dir, "pci", f.driver, f.uevent())
+	t.attributes(dir, f.attributes(near)+f.extra)
+	t.text(dir+"/resource", f.resource())
 	t.bytes(dir+"/config", f.config(), 0o644)
 	if f.vpd != nil {
 		t.bytes(dir+"/vpd", f.vpd, 0o600)
 	}
-	t.link(dir+"/subsystem", "sys/bus/pci")
-	t.link("sys/bus/pci/devices/"+name, dir)
-	t.link(dir+"/iommu", iommu)
-	group := fmt.Sprint("sys/kernel/iommu_groups/", f.group)
-	t.link(dir+"/iommu_group", group)
-	t.link(group+"/devices/"+name, dir)
-	if f.driver != "" {
-		t.link(dir+"/driver", "sys/bus/pci/drivers/"+f.driver)
-		t.link("sys/bus/pci/drivers/"+f.driver+"/"+name, dir)
+	if f.aer {
+		writeErrors(t, dir)
 	}
+	for _, r := range f.replaced {
+		t.do(dir+"/"+r.attribute, os.Remove)
+		r.with(t, dir+"/"+r.attribute)
+	}
+	t.link(dir+"/iommu", iommu)
+	t.links(dir, "iommu_group", fmt.Sprint("sys/kernel/iommu_groups/", f.group), "devices/"+f.address.String())
 	if f.physfn != nil {
-		t.link(dir+"/physfn", f.physfn.path())
-		t.link(fmt.Sprint(f.physfn.path(), "/virtfn", f.vf), dir)
+		t.links(dir, "physfn", f.physfn.dir, fmt.Sprint("virtfn", f.vf))
 	}
 	if f.secondary > 0 {
 		writeBus(t, dir, fmt.Sprintf("%04x:%02x", f.address.Domain, f.secondary), near)
 		f.writeServices(t, dir)
+	}
+	if f.slot > 0 {
+		f.writeSlot(t)
 	}
 	for _, c := range f.children {
 		c.write(t, dir)

@@ -7,8 +7,21 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 )
 
-// find returns the item of that name. The error lists all names and suggests the one that was meant.
-func find[T any](what, name string, items []T, nameOf func(T) string) (T, error) {
+// InvalidError says why there is no such simulated node, and what to do about it.
+type InvalidError struct {
+	Problem string // such as "513 LPUs are too many"
+	Remedy  string // an instruction, such as "give a number from 1 to 512"
+}
+
+// Error is the problem without the remedy.
+func (e *InvalidError) Error() string { return e.Problem }
+
+func invalid(remedy, problem string, args ...any) error {
+	return &InvalidError{fmt.Sprintf(problem, args...), remedy}
+}
+
+// find returns the item of that name. The error suggests the name that was meant, or lists all names.
+func find[T any](kind, name string, items []T, nameOf func(T) string) (T, error) {
 	var names []string
 	for _, item := range items {
 		if nameOf(item) == name {
@@ -16,10 +29,10 @@ func find[T any](what, name string, items []T, nameOf func(T) string) (T, error)
 		}
 		names = append(names, nameOf(item))
 	}
-	suggestion := ""
+	remedy := "choose one of " + strings.Join(names, ", ")
 	if meant := nearest.Word(name, names); meant != "" {
-		suggestion = fmt.Sprintf("; did you mean %q?", meant)
+		remedy = "did you mean " + meant + "?"
 	}
 	var none T
-	return none, fmt.Errorf("unknown %s %q (known: %s)%s", what, name, strings.Join(names, ", "), suggestion)
+	return none, invalid(remedy, "unknown %s %q", kind, name)
 }

@@ -1,7 +1,6 @@
-// Package simulate writes simulated nodes: directory trees that lpuctl, told by --root, takes for servers
-// with LPUs. A tree is what the Linux kernel shows of such a server, with its links and text formats, so
-// that what works on the tree has nothing to unlearn on hardware. The same Node gives the same tree, byte
-// for byte.
+// Package simulate writes simulated nodes: directory trees that lpuctl, with --root, reads as if they were servers with
+// LPUs. A tree has the files, links and text formats with which the Linux kernel shows such a server, so that what works
+// on the tree works the same way on hardware. The same Node always gives the same tree, byte for byte.
 package simulate
 
 import (
@@ -14,9 +13,10 @@ type Node struct {
 	Profile   string   // name of one of Profiles
 	LPUs      int      // 1 to 512; 0: the profile's own number
 	Functions int      // PCI functions in all, at most 4096 more than the profile and the faults need; 0: just those
-	Faults    []Fault  // at most one for each part of a card
+	Faults    []Fault  // at most one for each part of a card, see FaultKind
 	Numbers   *Numbers // of every LPU node, such as 10:229 (/dev/fuse), so that the nodes can be opened; nil: the profile's
-	// Progress is told after each PCI function how many of all are written, unless it is nil. An error of it ends the writing.
+	// Progress is called after each PCI function with the number of functions written and the number of all. If it returns an
+	// error, Write stops with that error. It may be nil.
 	Progress func(done, total int) error
 }
 
@@ -35,8 +35,8 @@ const (
 	maxFill = 4096 // ordinary functions that fill can place in PCI domain 0
 )
 
-// Write makes the tree in dir, which must be empty or not exist. It checks all of n before it writes.
-// When writing fails midway, what was written stays.
+// Write makes the tree in dir, which must be empty or not exist. It checks all of n before it writes: the error is then
+// an *InvalidError. When writing fails midway, what was written stays.
 func (n Node) Write(dir string) (Result, error) {
 	s, err := n.server()
 	if err != nil {
@@ -59,19 +59,26 @@ func (n Node) server() (*server, error) {
 		return nil, err
 	}
 	if n.LPUs < 0 || n.LPUs > maxLPUs {
-		return nil, fmt.Errorf("%d LPUs: a simulated node has 1 to %d", n.LPUs, maxLPUs)
+		return nil, invalid(fmt.Sprintf("give a number from 1 to %d", maxLPUs), "a simulated node cannot have %d LPUs", n.LPUs)
 	}
 	lpus := cmp.Or(n.LPUs, p.LPUs)
 	if err := checkFaults(p, lpus, n.Faults); err != nil {
 		return nil, err
 	}
-	s := newServer(p, lpus, n.Faults, n.Numbers)
+	s := &server{Profile: p, faults: n.Faults, numbers: n.Numbers, nextNumber: p.gpus + lpus}
+	s.system()
+	for i := range p.gpus {
+		s.graphics(i)
+	}
+	for domain := range (lpus + 7) / 8 {
+		s.block(domain, min(8, lpus-8*domain))
+	}
+	s.apply()
 	least := len(s.functions)
 	if n.Functions != 0 && (n.Functions < least || n.Functions > least+maxFill) {
-		return nil, fmt.Errorf("%d PCI functions: this node needs at least %d and can have %d", n.Functions, least, least+maxFill)
+		remedy := fmt.Sprintf("give a number from %d to %d, or give none", least, least+maxFill)
+		return nil, invalid(remedy, "this simulated node cannot have %d PCI functions", n.Functions)
 	}
-	if n.Functions != 0 {
-		s.fill(n.Functions - least)
-	}
+	s.fill(n.Functions)
 	return s, nil
 }

@@ -35,13 +35,13 @@ func (s *server) rootPort(address discovery.Address, secondary int, device link)
 	return s.bridge(nil, rootPort, address, secondary, secondary, portLink(device))
 }
 
-// portLink is the link of a port of generation 4, or later where the device is, with that device below it.
+// portLink is the link of a port to a device. Ports have 16 lanes and generation 4, or the later generation of the device.
 func portLink(device link) link {
 	return link{device.gen, device.width, max(4, device.maxGen), 16}
 }
 
 // switchPorts adds a switch below a root port and returns its downstream ports.
-func (s *server) switchPorts(domain uint32, bus, lpus int) []*function {
+func (s *server) switchPorts(domain, bus, lpus int) []*function {
 	if lpus == 0 {
 		return nil
 	}
@@ -49,65 +49,47 @@ func (s *server) switchPorts(domain uint32, bus, lpus int) []*function {
 	l := portLink(s.link)
 	up := l
 	up.gen = l.maxGen
-	root := s.bridge(nil, rootPort, at(domain, bus, 0, 0), bus+1, last, up)
-	top := s.bridge(root, upstream, at(domain, bus+1, 0, 0), bus+2, last, up)
+	root := s.bridge(nil, rootPort, at(domain, bus, 0), bus+1, last, up)
+	top := s.bridge(root, upstream, root.below(0), bus+2, last, up)
 	var ports []*function
 	for i := range lpus {
-		ports = append(ports, s.bridge(top, downstream, at(domain, bus+2, i, 0), bus+3+i, bus+3+i, l))
+		ports = append(ports, s.bridge(top, downstream, top.below(i), bus+3+i, bus+3+i, l))
 	}
 	return ports
 }
 
-// writeServices writes the services of a PCI Express port, whose names begin like the port's own address.
+// writeServices writes the services of a PCI Express port, each with its driver (drivers/pci/pcie/portdrv.c). Their names
+// begin with the port's address.
 func (f *function) writeServices(t *tree, dir string) {
-	services := []service{{0x02, ""}}
+	services := map[int]string{0x02: ""}
 	switch f.port {
 	case rootPort:
-		services = []service{{0x01, "pcie_pme"}, {0x02, "aer"}, {0x04, "pciehp"}, {0x10, ""}}
+		services = map[int]string{0x01: "pcie_pme", 0x02: "aer", 0x04: "pciehp", 0x10: ""}
 	case downstream:
-		services = append(services, service{0x04, "pciehp"})
+		services[0x04] = "pciehp"
 	}
-	const bus = "sys/bus/pci_express"
-	for _, v := range services {
-		name := fmt.Sprintf("%s:pcie%x%02x", f.address, f.port&3, v.number)
-		t.link(dir+"/"+name+"/subsystem", bus)
-		t.link(bus+"/devices/"+name, dir+"/"+name)
-		if v.driver == "" {
-			t.text(dir+"/"+name+"/uevent", "")
-			continue
-		}
-		t.text(dir+"/"+name+"/uevent", "DRIVER="+v.driver)
-		t.link(dir+"/"+name+"/driver", bus+"/drivers/"+v.driver)
-		t.link(bus+"/drivers/"+v.driver+"/"+name, dir+"/"+name)
+	for number, driver := range services {
+		t.busDevice(fmt.Sprintf("%s/%s:pcie%x%02x", dir, f.address, f.port&3, number), "pci_express", driver, "")
 	}
-}
-
-// service is a service of a PCI Express port and the driver it is bound to (drivers/pci/pcie/portdrv.c).
-type service struct {
-	number int
-	driver string
 }
 
 // writeBus writes the class device of a PCI bus below its bridge.
 func writeBus(t *tree, bridge, bus string, near cpus) {
-	dir := bridge + "/pci_bus/" + bus
-	t.text(dir+"/cpuaffinity", near.mask)
-	t.text(dir+"/cpulistaffinity", near.list)
-	t.text(dir+"/uevent", "")
-	t.link(dir+"/device", bridge)
-	t.link(dir+"/subsystem", "sys/class/pci_bus")
-	t.link("sys/class/pci_bus/"+bus, dir)
+	t.classDevice(bridge, "pci_bus", bus, "")
+	t.attributes(bridge+"/pci_bus/"+bus, fmt.Sprintf("cpuaffinity=%s\ncpulistaffinity=%s", near.mask, near.list))
 }
 
 // writeSlot writes the physical slot below a port (drivers/pci/slot.c); its address has no function.
 func (f *function) writeSlot(t *tree) {
 	dir := fmt.Sprint("sys/bus/pci/slots/", f.slot)
-	t.text(dir+"/address", fmt.Sprintf("%04x:%02x:00", f.address.Domain, f.secondary))
-	t.text(dir+"/adapter", "1")
-	t.text(dir+"/attention", "0")
-	t.text(dir+"/power", "1")
-	t.text(dir+"/cur_bus_speed", speed(f.link.gen))
-	t.text(dir+"/max_bus_speed", speed(f.link.maxGen))
+	t.attributes(dir, fmt.Sprintf(slotAttributes, f.address.Domain, f.secondary, speed(f.link.gen), speed(f.link.maxGen)))
 	t.link(dir+"/module", "sys/module/pciehp")
 	t.dir("sys/module/pciehp")
 }
+
+const slotAttributes = `address=%04x:%02x:00
+adapter=1
+attention=0
+power=1
+cur_bus_speed=%s
+max_bus_speed=%s`

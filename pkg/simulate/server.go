@@ -7,55 +7,56 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// server is a simulated machine, as it is before it is written.
+// server is a simulated machine in memory.
 type server struct {
 	*Profile
+	faults     []Fault
 	numbers    *Numbers
 	functions  []*function
 	cards      []*card
-	nextNumber int    // of class devices of the LPUs' class
-	groups     int    // IOMMU groups so far
-	wide       uint32 // PCI domains of five digits so far
-	foreign    int    // foreign accelerators so far
+	drivers    []string // of the cards before the faults
+	nextNumber int      // the lowest number that no class device of the LPUs' class has yet
+	groups     int      // IOMMU groups so far
+	wide       int      // PCI domains of five digits so far
+	foreign    int      // foreign accelerators so far
 }
 
-// card is an LPU card.
+// card is an LPU card. The driver probes the cards in an order of its own, not in that of their addresses.
 type card struct {
-	index     int // in ascending order of PCI addresses, before faults
-	probe     int // how many cards the driver met before it; numbers that drivers give follow this order
+	server    *server
+	index     int // position in ascending order of PCI addresses, before the faults
+	probe     int // position in probe order, which the numbers that drivers give follow
 	address   discovery.Address
 	functions []*function
 }
 
-// lpu is the function that is the LPU, node its node.
+// lpu is the function that is the LPU, node the class device that its node comes from.
 func (c *card) lpu() *function { return c.functions[len(c.functions)-1] }
-func (c *card) node() *node    { return c.lpu().children[0].node }
+func (c *card) node() *child   { return c.lpu().children[0] }
 
-// serial is the card's serial number: nothing real has one like it.
+// serial is the card's serial number. No real card has one of this form.
 func (c *card) serial() string { return fmt.Sprintf("XFL1SIM%04dA", c.index) }
 
-func newServer(p *Profile, lpus int, faults []Fault, numbers *Numbers) *server {
-	s := &server{Profile: p, numbers: numbers, nextNumber: p.gpus + lpus}
-	s.system()
-	for i := range p.gpus {
-		s.graphics(i)
-	}
-	for block := range (lpus + 7) / 8 {
-		s.block(block, min(8, lpus-8*block), faults)
-	}
-	s.apply(faults)
-	return s
+// at is the address of function 0 of a device.
+func at(domain, bus, device int) discovery.Address {
+	return discovery.Address{Domain: uint32(domain), Bus: uint8(bus), Device: uint8(device)}
 }
 
-func at(domain uint32, bus, device, fn int) discovery.Address {
-	return discovery.Address{Domain: domain, Bus: uint8(bus), Device: uint8(device), Function: uint8(fn)}
+// below is the address of function 0 of a device on the bus below a bridge.
+func (f *function) below(device int) discovery.Address {
+	return at(int(f.address.Domain), int(f.secondary), device)
 }
 
 // add puts the functions of one device, from function 0 on, below a bridge (nil: a host bridge). They get
 // an IOMMU group of their own.
 func (s *server) add(parent *function, address discovery.Address, functions ...*function) {
+	above := fmt.Sprintf("sys/devices/pci%04x:%02x", address.Domain, address.Bus)
+	if parent != nil {
+		above = parent.dir
+	}
 	for i, f := range functions {
 		f.parent, f.address, f.group = parent, address.Sibling(address.Function+uint8(i)), s.groups
+		f.dir = above + "/" + f.address.String()
 		f.numa = s.numaNode(address)
 		f.several = len(functions) > 1
 	}
@@ -63,23 +64,27 @@ func (s *server) add(parent *function, address discovery.Address, functions ...*
 	s.functions = append(s.functions, functions...)
 }
 
-// numaNode is the second for the host bridges from bus 80 on, as in a server of two sockets.
+// addBelowRootPort adds a device, and a root port that leads to its bus.
+func (s *server) addBelowRootPort(address discovery.Address, bus int, device ...*function) {
+	port := s.rootPort(address, bus, device[0].link)
+	s.add(port, port.below(0), device...)
+}
+
+// numaNode is the NUMA node of a bus: in a server of two sockets, the second node has the buses from 80 on.
 func (s *server) numaNode(a discovery.Address) int {
 	return min(int(a.Bus)/0x80, len(s.cpus)-1)
 }
 
-// system adds what every server has on its first buses.
+// system adds the chipset, a network card and a disk, which every server has.
 func (s *server) system() {
-	s.add(nil, at(0, 0, 0, 0), &function{ids: ids{0x8086, 0x2020, 0x8086, 0, 0x060000, 7}})
-	s.add(nil, at(0, 0, 0x17, 0), &function{ids: ids{0x8086, 0xa182, 0x1028, 0x0716, 0x010601, 9}, driver: "ahci"})
-	s.add(nil, at(0, 0, 0x1f, 0), &function{ids: ids{0x8086, 0xa1c1, 0x1028, 0x0716, 0x060100, 9}})
-	for i, device := range [][]*function{nic(2), nvme()} {
-		port := s.rootPort(at(0, 0, 0x1c+i, 0), 1+i, device[0].link)
-		s.add(port, at(0, 1+i, 0, 0), device...)
-	}
+	s.add(nil, at(0, 0, 0), &function{ids: ids{0x8086, 0x2020, 0x8086, 0, 0x060000, 7}})
+	s.add(nil, at(0, 0, 0x17), &function{ids: ids{0x8086, 0xa182, 0x1028, 0x0716, 0x010601, 9}, driver: "ahci"})
+	s.add(nil, at(0, 0, 0x1f), &function{ids: ids{0x8086, 0xa1c1, 0x1028, 0x0716, 0x060100, 9}})
+	s.addBelowRootPort(at(0, 0, 0x1c), 1, nic(2)...)
+	s.addBelowRootPort(at(0, 0, 0x1d), 2, nvme()...)
 }
 
-// graphics adds a GPU; its driver met it before the LPUs, so it holds the first DRM minors.
+// graphics adds a GPU. Its driver is loaded before that of the LPUs, so it has the first DRM minors.
 func (s *server) graphics(i int) {
 	bus := 0x20 + 0x80*i
 	gpu := &function{
@@ -87,43 +92,43 @@ func (s *server) graphics(i int) {
 		link:   link{4, 16, 4, 16},
 		driver: "nvidia", aer: true, children: drmDevices(i),
 	}
-	s.add(s.rootPort(at(0, bus, 0, 0), bus+1, gpu.link), at(0, bus+1, 0, 0), gpu)
+	s.addBelowRootPort(at(0, bus, 0), bus+1, gpu)
 }
 
 // block adds up to eight LPUs in a PCI domain of their own: two switches of four on a host bridge each, or
 // without switches all on one host bridge.
-func (s *server) block(domain, lpus int, faults []Fault) {
+func (s *server) block(domain, lpus int) {
 	var ports []*function
 	if s.switched {
 		first := min(4, lpus)
-		ports = s.switchPorts(uint32(domain), 0x40, first)
-		ports = append(ports, s.switchPorts(uint32(domain), 0x80, lpus-first)...)
+		ports = append(s.switchPorts(domain, 0x40, first), s.switchPorts(domain, 0x80, lpus-first)...)
 	} else {
 		for i := range lpus {
-			ports = append(ports, s.rootPort(at(uint32(domain), 0x40, i, 0), 0x41+i, s.link))
+			ports = append(ports, s.rootPort(at(domain, 0x40, i), 0x41+i, s.link))
 		}
 	}
 	half := min(4, (lpus+1)/2)
 	for i, port := range ports {
-		// The driver meets the second half first, as in the tree that was captured from a real kernel.
-		c := &card{index: 8*domain + i, probe: 8*domain + (i+lpus-half)%lpus}
-		if slices.Contains(faults, Fault{wideDomain, c.index}) {
-			port.link.gen, port.link.width = 1, 0 // nothing is there now
-			port = s.rootPort(at(0x10000+s.wide, 0, 0, 0), 1, s.link)
+		// The driver probes the second half first, as in the tree that was captured from a real kernel.
+		c := &card{server: s, index: 8*domain + i, probe: 8*domain + (i+lpus-half)%lpus}
+		if slices.Contains(s.faults, Fault{wideDomain, c.index}) {
+			port.link.gen, port.link.width = 1, 0 // the link of an empty slot
+			port = s.rootPort(at(0x10000+s.wide, 0, 0), 1, s.link)
 			s.wide++
-			s.groups-- // it shares the card's IOMMU group, so that no other card's number changes
+			s.groups-- // the port shares the card's IOMMU group, so that no other group gets another number
 		}
 		s.plug(c, port)
 	}
 }
 
-// plug puts a card below a port and gives it what all cards have.
+// plug puts a card into the slot below a port, with its link, its class devices and its place in the list of cards.
 func (s *server) plug(c *card, port *function) {
 	port.slot = 10 + c.index
-	c.address = at(port.address.Domain, int(port.secondary), 0, 0)
+	c.address = port.below(0)
 	c.functions = s.card(c)
 	for _, f := range c.functions {
 		f.link, f.aer = s.link, true
+		s.drivers = append(s.drivers, f.driver)
 	}
 	s.add(port, c.address, c.functions...)
 	number := s.gpus + c.probe
@@ -134,11 +139,17 @@ func (s *server) plug(c *card, port *function) {
 	s.cards = append(s.cards, c)
 }
 
-// nodesOf are class devices for a card, the one with the LPU's node first.
+// nodesOf makes the class devices of a card with a number. The LPU's node is that of the first.
 func (s *server) nodesOf(c *card, number int) []*child {
-	children := s.nodes(number, c)
+	children := drmDevices(number)
+	if s.class != "drm" {
+		children = []*child{classDevice(s.class, s.class, number, s.major, number)}
+	}
+	if s.serial {
+		children[0].attributes = "serial=" + c.serial()
+	}
 	if s.numbers != nil {
-		children[0].node.numbers = *s.numbers
+		children[0].numbers = *s.numbers
 	}
 	return children
 }

@@ -21,11 +21,11 @@ type tree struct {
 }
 
 func newTree(root string) (*tree, error) {
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(root)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = os.MkdirAll(root, 0o755)
-	case err == nil && len(entries) > 0:
+	if len(entries) > 0 {
 		err = fmt.Errorf("%s: not empty; give a directory that is empty or does not exist yet", root)
 	}
 	return &tree{root: root, made: map[string]bool{".": true}}, err
@@ -51,7 +51,8 @@ func (t *tree) bytes(p string, data []byte, mode fs.FileMode) {
 	t.do(p, func(name string) error { return os.WriteFile(name, data, mode) })
 }
 
-// text writes a file of one or more lines. Unlike sysfs it lets its owner write, so that a demo can change a reading.
+// text writes a file of one or more lines. In sysfs most files are read-only; here their owner may write them, so
+// that a demo can change what a sensor reads.
 func (t *tree) text(p, lines string) {
 	if lines != "" {
 		lines += "\n"
@@ -59,54 +60,74 @@ func (t *tree) text(p, lines string) {
 	t.bytes(p, []byte(lines), 0o644)
 }
 
+// attributes writes a file in dir for each line NAME=TEXT.
+func (t *tree) attributes(dir, lines string) {
+	for line := range strings.Lines(lines) {
+		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		t.text(dir+"/"+name, text)
+	}
+}
+
 // link makes a symbolic link from one path of the tree to another.
 func (t *tree) link(p, target string) {
 	t.do(p, func(name string) error { return os.Symlink(linkTarget(p, target), name) })
 }
 
-// linkTarget is the text of a link as kernfs writes it: up to the nearest directory that the link shares
-// with the parent of its target, then down (fs/kernfs/symlink.c, kernfs_get_target_path).
+// linkTarget is the text of a link as kernfs writes it: up to the nearest directory that contains both the link and the
+// parent of its target, then down (fs/kernfs/symlink.c, kernfs_get_target_path).
 func linkTarget(link, target string) string {
-	up := ""
-	for base := path.Dir(link); base != "."; base = path.Dir(base) {
-		if strings.HasPrefix(path.Dir(target)+"/", base+"/") {
-			return up + target[len(base)+1:]
-		}
-		up += "../"
+	up, _ := filepath.Rel(path.Dir(link), path.Dir(target)) // fails only if one of the two is absolute
+	return path.Join(up, path.Base(target))
+}
+
+// links makes a link in dir to a directory that dir belongs to, such as its subsystem or driver, and a link back.
+func (t *tree) links(dir, name, owner, back string) {
+	t.link(dir+"/"+name, owner)
+	t.link(owner+"/"+back, dir)
+}
+
+// busDevice writes what the devices of all buses have. A device without a driver has driver "".
+func (t *tree) busDevice(dir, bus, driver, uevent string) {
+	bus, name := "sys/bus/"+bus, path.Base(dir)
+	t.links(dir, "subsystem", bus, "devices/"+name)
+	if driver != "" {
+		t.links(dir, "driver", bus+"/drivers/"+driver, name)
+		uevent = "DRIVER=" + driver + "\n" + uevent
 	}
-	return up + target
+	t.text(dir+"/uevent", strings.TrimSuffix(uevent, "\n"))
 }
 
-func (t *tree) fifo(p string) {
-	t.do(p, func(name string) error { return pathError("mkfifo", name, unix.Mkfifo(name, 0o644)) })
+// classDevice writes what the devices of all classes have.
+func (t *tree) classDevice(parent, class, name, uevent string) {
+	dir := path.Join(parent, class, name)
+	t.links(dir, "subsystem", "sys/class/"+class, name)
+	t.link(dir+"/device", parent)
+	t.text(dir+"/uevent", uevent)
 }
 
-// canMakeNodes tells whether the caller may make device nodes in the tree; it leaves dev behind if so.
+func (t *tree) fifo(p string) { t.special(p, unix.S_IFIFO|0o644, Numbers{}) }
+
+// device makes a character device that all may open, as udev's rules for accelerators do.
+func (t *tree) device(p string, n Numbers) { t.special(p, unix.S_IFCHR|0o666, n) }
+
+// special makes a file that is neither a regular file nor a directory. mode is that of mknod(2).
+func (t *tree) special(p string, mode uint32, n Numbers) {
+	t.do(p, func(name string) error {
+		if err := unix.Mknod(name, mode, int(unix.Mkdev(n.Major, n.Minor))); err != nil {
+			return &fs.PathError{Op: "mknod", Path: name, Err: err}
+		}
+		return os.Chmod(name, fs.FileMode(mode).Perm()) // mknod takes away what the umask says
+	})
+}
+
+// canMakeNodes tells whether the caller may make device nodes in the tree.
 func (t *tree) canMakeNodes() bool {
-	const dev, probe = "dev", "dev/probe"
-	t.dir(dev)
+	const probe = "probe"
 	t.device(probe, Numbers{1, 3})
 	if errors.Is(t.err, unix.EPERM) {
-		t.err = os.Remove(filepath.Join(t.root, dev))
+		t.err = nil
 		return false
 	}
 	t.do(probe, os.Remove)
 	return t.err == nil
-}
-
-// device makes a character device that all may open, as udev's rules for accelerators do.
-func (t *tree) device(p string, n Numbers) {
-	t.do(p, func(name string) error {
-		if err := unix.Mknod(name, unix.S_IFCHR|0o666, int(unix.Mkdev(n.Major, n.Minor))); err != nil {
-			return pathError("mknod", name, err)
-		}
-		return os.Chmod(name, 0o666) // the umask has taken its part of mknod's mode
-	})
-}
-
-func pathError(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
 }

@@ -2,25 +2,23 @@ package simulate
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
 const iommu = "sys/devices/virtual/iommu/dmar0"
 
-// write makes the whole tree; it tells whether that has device nodes.
+// write makes the whole tree, and tells whether the tree has device nodes.
 func (s *server) write(t *tree, progress func(done, total int) error) bool {
-	drivers := slices.Clone(s.modules)
 	for i, f := range s.functions {
-		f.write(t, s.near(f.numa))
-		drivers = append(drivers, f.driver)
-		if host := f.host(); !t.made[host+"/pci_bus"] {
+		if host := path.Dir(f.dir); f.parent == nil && !t.made[host] {
 			writeBus(t, host, strings.TrimPrefix(host, "sys/devices/pci"), s.near(s.numaNode(f.address)))
 			t.text(host+"/uevent", "")
 		}
-		if f.slot > 0 {
-			f.writeSlot(t)
-		}
+		f.write(t, s.near(f.numa))
 		if progress != nil && t.err == nil {
 			t.err = progress(i+1, len(s.functions))
 		}
@@ -28,26 +26,25 @@ func (s *server) write(t *tree, progress func(done, total int) error) bool {
 			return false
 		}
 	}
-	slices.Sort(drivers)
-	for _, d := range slices.Compact(drivers) {
-		writeDriver(t, d)
+	for _, driver := range s.drivers {
+		writeDriver(t, driver)
 	}
 	s.writeNUMA(t)
 	t.dir("sys/class/" + s.class)
 	t.text(iommu+"/uevent", "")
-	t.link(iommu+"/subsystem", "sys/class/iommu")
-	t.link("sys/class/iommu/dmar0", iommu)
+	t.links(iommu, "subsystem", "sys/class/iommu", "dmar0")
 	t.text("etc/hostname", s.Name+"-simulated")
-	for p, text := range s.files {
-		t.text(p, text)
+	t.attributes(".", systemFiles+s.software)
+	if s.config != "" {
+		t.text("etc/lpuctl/config.yaml", s.config)
 	}
-	if s.ring {
-		s.writeRing(t)
+	if s.ring && len(s.cards) > 1 {
+		t.bytes("opt/hyperdex/hrt/xclbin/table.json", s.ringTable(), 0o644)
 	}
 	return s.writeNodes(t)
 }
 
-// near are the processors near a NUMA node; near an unknown one they are all.
+// near are the processors of a NUMA node. Where the node is unknown, they are all processors.
 func (s *server) near(node int) cpus {
 	if node < 0 {
 		return s.allCPUs
@@ -55,96 +52,63 @@ func (s *server) near(node int) cpus {
 	return s.cpus[node]
 }
 
-// writeDriver writes a PCI driver and its module.
+// writeDriver writes a PCI driver and its module, unless they are written already.
 func writeDriver(t *tree, driver string) {
-	if driver == "" {
+	dir := "sys/bus/pci/drivers/" + driver
+	if driver == "" || t.made[dir] {
 		return
 	}
-	dir := "sys/bus/pci/drivers/" + driver
 	t.dir(dir)
 	if driver == "pcieport" { // built into the kernel
 		return
 	}
 	module := "sys/module/" + strings.ReplaceAll(driver, "-", "_")
-	t.link(dir+"/module", module)
-	t.link(module+"/drivers/pci:"+driver, dir)
+	t.links(dir, "module", module, "drivers/pci:"+driver)
 	t.text(module+"/initstate", "live")
-	if version := moduleVersion(driver); version != "" {
-		t.text(module+"/version", version)
-	}
-}
-
-// moduleVersion is the MODULE_VERSION of a driver; "" when it has none.
-func moduleVersion(driver string) string {
-	switch driver {
-	case "xocl", "xclmgmt":
-		return "2.15.225,51a1c0de51a1c0de51a1c0de51a1c0de51a1c0de" // XRT version and commit
-	case "lpu":
-		return "1.0.0"
-	case "ha":
-		return "0.9.0"
-	case "nvidia":
-		return "550.163.01"
-	case "rebellions":
-		return "1.2.92"
-	case "nvme":
-		return "1.0"
-	case "ahci":
-		return "3.0"
-	}
-	return ""
 }
 
 func (s *server) writeNUMA(t *tree) {
 	const dir = "sys/devices/system/node"
-	online, distances := "0", []string{"10"}
+	nodes, distances := "0", []string{"10"}
 	if len(s.cpus) == 2 {
-		online, distances = "0-1", []string{"10 21", "21 10"}
+		nodes, distances = "0-1", []string{"10 21", "21 10"}
 	}
-	for _, list := range []string{"online", "possible", "has_cpu", "has_memory"} {
-		t.text(dir+"/"+list, online)
-	}
+	t.attributes(dir, fmt.Sprintf("online=%s\npossible=%[1]s\nhas_cpu=%[1]s\nhas_memory=%[1]s", nodes))
 	for i, c := range s.cpus {
 		node := fmt.Sprint(dir, "/node", i)
-		t.text(node+"/cpulist", c.list)
-		t.text(node+"/cpumap", c.mask)
-		t.text(node+"/distance", distances[i])
-		t.text(node+"/meminfo", fmt.Sprintf("Node %d MemTotal:       263856128 kB\nNode %d MemFree:        251658240 kB", i, i))
+		t.attributes(node, fmt.Sprintf("cpulist=%s\ncpumap=%s\ndistance=%s", c.list, c.mask, distances[i]))
+		t.text(node+"/meminfo", fmt.Sprintf("Node %d MemTotal:       263856128 kB\nNode %[1]d MemFree:        251658240 kB", i))
 	}
 }
 
-// writeRing writes the table of cables as hyperdex-net does: LPUs by index, each link once, rings of 8.
-func (s *server) writeRing(t *tree) {
-	order := slices.SortedFunc(slices.Values(s.cards), func(a, b *card) int { return a.address.Compare(b.address) })
-	position := make([]int, len(order)) // of a card, by its index before the faults
-	for i, c := range order {
-		position[c.index] = i
-	}
-	var links []string
-	for i := range s.cards {
-		start := i - i%8
-		next := start + (i+1-start)%min(8, len(s.cards)-start)
-		if next != i {
-			links = append(links, fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}",
-				position[next], position[i]))
+// ringTable is the table of cables that hyperdex-net writes. The cards are in rings of 8 by their indices before the
+// faults; the table numbers them as XRT does, in the order of their PCI addresses now.
+func (s *server) ringTable() []byte {
+	order := slices.SortedFunc(slices.Values(s.cards), func(a, b *card) int { return a.lpu().address.Compare(b.lpu().address) })
+	cabling := &ring.Cabling{}
+	for cards := range slices.Chunk(s.cards, 8) {
+		r := ring.Ring{Closed: true}
+		for i, c := range cards {
+			from, to := slices.Index(order, c), slices.Index(order, cards[(i+1)%len(cards)])
+			r.Cards = append(r.Cards, from)
+			if from != to {
+				r.Links = append(r.Links, [2]int{from, to})
+			}
 		}
+		cabling.Rings = append(cabling.Rings, r)
 	}
-	if len(links) > 0 { // a single card has no table
-		t.text("opt/hyperdex/hrt/xclbin/table.json",
-			fmt.Sprintf("{\n\t\"network\" : \n\t[\n%s\n\t],\n\t\"num_device\" : %d\n}", strings.Join(links, ",\n"), len(s.cards)))
-	}
+	return ring.WriteHyperdex(cabling)
 }
 
-// writeNodes makes dev, if the caller may; it tells whether.
+// writeNodes makes dev with all device nodes if the caller may make them, and tells whether it did.
 func (s *server) writeNodes(t *tree) bool {
 	if t.err != nil || !t.canMakeNodes() {
 		return false
 	}
+	t.dir("dev")
 	for _, f := range s.functions {
 		for _, c := range f.children {
-			if c.node != nil {
-				c.node.write(t)
-			}
+			c.writeNode(t)
 		}
 	}
 	return true
