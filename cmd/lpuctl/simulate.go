@@ -92,7 +92,7 @@ func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
 // invalidNode makes the error about a node that cannot be simulated one of wrong usage (exit 2), with its remedy.
 func invalidNode(err error) error {
 	if e, ok := errors.AsType[*simulate.InvalidError](err); ok {
-		return &exitError{code: exitUsage, err: err, hint: e.Remedy}
+		return &exitError{code: exitUsage, err: err, remedy: e.Remedy}
 	}
 	return err
 }

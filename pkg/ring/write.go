@@ -7,7 +7,7 @@ import (
 )
 
 // WriteHyperdex writes a cabling in HyperDex's format: cards are indices, and the layout is that of jsoncpp, byte for
-// byte. The format names cards in links only: if a card has no link, [Parse] reports E_COUNT for what is written.
+// byte. The format names cards in links only: if a card has no link, [Parse] reports ring-count for what is written.
 func WriteHyperdex(c *Cabling) []byte {
 	var b strings.Builder
 	links := c.links()
