@@ -69,7 +69,7 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 	told := path.Base(socket) == "containerd.sock" && !c.Same(socket, h.socket) && !c.Same(socket, k3s().socket)
 	if told {
 		h.socket = socket
-		r.add(found(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
+		r.add(found(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", ""))
 	}
 	socket, err := c.Resolve(h.socket)
 	return err == nil && c.judge(ctx, r, h, socket, told)
@@ -153,14 +153,8 @@ func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
 // fromFiles takes what the files say, and what holds without them.
 func (r *Runtime) fromFiles(v *verdict) {
 	r.Version, r.CDI, r.SpecDirs = v.release.text, v.state, append(r.SpecDirs, v.dirs...)
-	switch at := v.decides(); {
-	case v.state == Unknown:
-		r.settle(Files, at, "no daemon was asked, and its files do not tell", v.state)
-	case at.line > 0 || v.failure != nil:
-		r.settle(Files, at, "no daemon was asked; its files say so", v.state)
-	default:
-		r.settle(Default, at, "no daemon was asked and its files say nothing, so this is what the release does", v.state)
-	}
+	at := v.decides()
+	r.settleByFiles(at.line > 0 || v.failure != nil, at)
 }
 
 // explain says why CDI is off, now or after a restart, and what to do about it.
@@ -201,10 +195,12 @@ func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
 	if !later {
 		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + v.home.restart()
 	}
-	if r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off) { // these are read once CDI is on
+	switch {
+	case r.CDI == On:
+		c.mustRead(r, r.SpecDirs, at, fix)
+	case r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off): // these are read once CDI is on
 		c.mustRead(r, v.dirs, at, fix)
 	}
-	c.checkDirs(r, at, fix)
 	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {
 		r.add(found(finding.RestartChanges, at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))
 	}

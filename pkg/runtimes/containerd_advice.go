@@ -24,7 +24,7 @@ func (v *verdict) causes() []*finding.Finding {
 	var causes []*finding.Finding
 	if s := v.criOff; s != nil {
 		causes = append(causes, found(finding.CRIDisabled, s.place, criDisabled,
-			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.file.at().file, s.line, s.value, v.home.restart())))
+			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.place.file, s.line, s.value, v.home.restart())))
 	}
 	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.home.restart(), v.dropIn()))
 	switch {
@@ -42,19 +42,22 @@ const criDisabled = "its CRI is disabled, so that Kubernetes cannot use it; Dock
 
 // edit says how to set a key so that this release heeds it: file, line and, where it is missing, the table.
 func (v *verdict) edit(decides *setting, key, value string) string {
-	line := key + " = " + value
+	table, set := dotted("plugins", v.table), key+" = "+value
 	if len(v.files) == 0 {
-		version, table := 3, tableV3
+		version, table := 3, dotted("plugins", tableV3)
 		if v.merging == wholeTables {
-			version, table = 2, tableV2
+			version, table = 2, dotted("plugins", tableV2)
 		}
-		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), version, dotted([]string{"plugins", table}), line)
+		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), version, table, set)
+	}
+	if decides != nil {
+		return fmt.Sprintf("%sin %s on line %d set %s", v.template(decides.file), decides.place.file, decides.line, set)
 	}
 	f := cmp.Or(v.lastWith(v.table), v.files[0])
-	if decides != nil {
-		return v.template(decides.file) + decides.change(line)
+	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
+		return fmt.Sprintf("%sin %s under [%s] (line %d) add: %s", v.template(f), f.Shown(f.path), table, line, set)
 	}
-	return v.template(f) + f.insert(v.table, line)
+	return fmt.Sprintf("%sappend to %s:\n    [%s]\n    %s", v.template(f), f.Shown(f.path), table, set)
 }
 
 // template says that an edit of a file must be made in the template that it is made from; "" if it may be edited itself.
@@ -70,43 +73,13 @@ func (v *verdict) template(f *configFile) string {
 		v.home.distribution, v.at(), name)
 }
 
-// change says how to replace a setting where it stands.
-func (s *setting) change(line string) string {
-	file, at := s.file.at().file, s.file.spots[spotKey("plugins", s.table, s.key)]
-	if i := strings.LastIndexByte(at.written, '.'); i >= 0 && !at.inline {
-		line = at.written[:i+1] + line
-	}
-	switch {
-	case at.inline:
-		return fmt.Sprintf("in %s on line %d, within the braces, write %s", file, at.line, line)
-	case at.last > at.line:
-		return fmt.Sprintf("in %s change lines %d to %d to: %s", file, at.line, at.last, line)
-	}
-	return fmt.Sprintf("in %s change line %d to: %s", file, at.line, line)
-}
-
-// insert says how to add a line to a table, as that is written in the file, or to add the table.
-func (f *configFile) insert(table, line string) string {
-	file, header := f.at().file, dotted([]string{"plugins", table})
-	at, written := f.spots[spotKey("plugins", table)]
-	switch {
-	case !written:
-		return fmt.Sprintf("append to %s:\n    [%s]\n    %s", file, header, line)
-	case at.header:
-		return fmt.Sprintf("in %s insert after line %d, under [%s]: %s", file, at.line, header, line)
-	case at.braces || at.inline:
-		return fmt.Sprintf("in %s on line %d, within the braces of %s, add %s", file, at.line, at.written, line)
-	}
-	return fmt.Sprintf("in %s insert after line %d: %s.%s", file, at.last, at.written, line)
-}
-
 // dropIn says whether a file of one's own would do as well.
 func (v *verdict) dropIn() string {
 	if len(v.files) == 0 {
 		return ""
 	}
 	main := v.files[0]
-	i := slices.IndexFunc(main.imports, func(i string) bool { return strings.Contains(i, "*") })
+	i := slices.IndexFunc(main.Imports, func(i string) bool { return strings.Contains(i, "*") })
 	if i < 0 {
 		return fmt.Sprintf("A drop-in would not be read: %s imports no directory of them.", v.at())
 	}
@@ -116,18 +89,14 @@ func (v *verdict) dropIn() string {
 		return fmt.Sprintf("A drop-in with this alone would do harm: containerd %s takes the whole table from the last file that has it, and what stands at %s would be lost.",
 			v.release.text, holder.at("plugins", v.table))
 	case v.enable != nil && v.enable.file != main:
-		return fmt.Sprintf("A drop-in would do only if it is read after %s.", v.enable.file.at())
-	case v.merging == migrated: // 2.3 before 2.3.5 wants no version above the first that is stated
-		version = 0
-		for _, f := range v.files {
-			version = cmp.Or(version, f.version)
-		}
-		version = cmp.Or(version, 3)
+		return fmt.Sprintf("A drop-in would do only if it is read after %s.", v.enable.place.file)
+	case v.merging == migrated: // 2.3 before 2.3.5 wants no version above the main file's
+		version = cmp.Or(main.Version, 3)
 	}
-	pattern := absolute(main.path, main.imports[i])
+	pattern := absolute(main.path, main.Imports[i])
 	name := path.Join(path.Dir(pattern), strings.Replace(path.Base(pattern), "*", "zz-lpuctl", 1))
 	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under [%s].",
-		v.Shown(name), main.at("imports"), version, dotted([]string{"plugins", v.table}))
+		v.Shown(name), main.at("imports"), version, dotted("plugins", v.table))
 }
 
 // reportLost adds the settings that have no effect, and keys that may have been meant for one.
@@ -137,8 +106,8 @@ func (v *verdict) reportLost(r *Runtime) {
 	}
 	for _, s := range v.lost {
 		f := found(finding.SettingLost, s.place, fmt.Sprintf("%s = %v: %s", s.key, s.value, s.why), s.fix)
-		if s.replaced {
-			f.Severity = finding.Note
+		if s.fix == "" {
+			f.Severity, f.Remedy = finding.Note, "none is needed"
 		}
 		r.add(f)
 	}
@@ -149,7 +118,7 @@ func (v *verdict) reportLost(r *Runtime) {
 }
 
 func (f *configFile) reportMisspelt(r *Runtime) {
-	for _, table := range []string{tableV1, tableV2, tableV3} {
+	for _, table := range tables() {
 		for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
 			meant := nearest.Word(key, []string{keyEnable, keyDirs})
 			if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
@@ -161,12 +130,12 @@ func (f *configFile) reportMisspelt(r *Runtime) {
 
 // reportMisplaced adds the settings in tables that are not CRI's.
 func (v *verdict) reportMisplaced(r *Runtime, f *configFile) {
-	for _, path := range slices.Sorted(maps.Keys(f.spots)) {
+	for _, path := range slices.Sorted(maps.Keys(f.lines)) {
 		keys := strings.Split(path, "\x00")
 		key := keys[len(keys)-1]
-		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains([]string{tableV1, tableV2, tableV3}, keys[1])
+		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains(tables(), keys[1])
 		if !inPlace && (key == keyDirs || key == keyEnable && !v.always) {
-			r.add(found(finding.SettingLost, f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted([]string{"plugins", v.table}))))
+			r.add(found(finding.SettingLost, f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted("plugins", v.table))))
 		}
 	}
 }

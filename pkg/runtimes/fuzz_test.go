@@ -41,9 +41,9 @@ func FuzzContainerdConfig(f *testing.F) {
 			return
 		}
 		lines := strings.Count(string(data), "\n") + 1
-		for path, s := range d.spots {
-			if s.line < 1 || s.last < s.line || s.last > lines {
-				t.Fatalf("%q stands on lines %d to %d of %d", path, s.line, s.last, lines)
+		for path, line := range d.lines {
+			if line < 1 || line > lines {
+				t.Fatalf("%q is on line %d of %d", path, line, lines)
 			}
 		}
 		file, err := newConfigFile(d)

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 
 	introspection "github.com/containerd/containerd/api/services/introspection/v1"
 	versions "github.com/containerd/containerd/api/services/version/v1"
-	"github.com/containerd/containerd/v2/pkg/dialer"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -37,28 +35,19 @@ type daemon struct {
 
 // ask asks the containerd behind a socket, or says why there is no answer.
 func (h home) ask(ctx context.Context, socket string) (*daemon, *finding.Finding) {
-	if _, err := os.Stat(socket); err != nil { // the dialer would wait for it to appear
-		return nil, h.unheard(err)
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	raw, err := dialer.ContextDialer(ctx, dialer.DialAddress(socket))
+	first, err := dial(ctx, "") // its error says more than that of a call
 	if err != nil {
 		return nil, h.unheard(err)
 	}
-	once := make(chan net.Conn, 1)
-	once <- raw
-	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			default:
-				return nil, errors.New("the connection was closed")
-			}
-		}))
+	_ = first.Close()
+	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
 	if err != nil {
 		return nil, h.unheard(err)
 	}
-	defer func() { _ = errors.Join(conn.Close(), raw.Close()) }()
+	defer func() { _ = conn.Close() }()
 	return h.interview(ctx, conn)
 }
 
@@ -129,19 +118,17 @@ func parseStatus(text string) (State, []string) {
 // unheard says in words why there was no answer.
 func (h home) unheard(err error) *finding.Finding {
 	start := "systemctl start " + h.unit
-	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return found(finding.SocketMissing, place{}, "it does not run: its socket is not there", start+", if it is meant to run")
 	case errors.Is(err, unix.ECONNREFUSED):
 		return found(finding.SocketRefused, place{}, "it does not run: nobody listens on its socket", start)
 	case errors.Is(err, fs.ErrPermission):
-		return found(finding.SocketDenied, place{}, "it was not asked: its socket may not be opened", "run as root to ask it")
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN), strings.HasSuffix(err.Error(), ": timeout"),
-		status.Code(err) == codes.DeadlineExceeded:
+		return found(finding.SocketDenied, place{}, "it was not asked: its socket may not be opened", "")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, unix.EAGAIN), status.Code(err) == codes.DeadlineExceeded:
 		return found(finding.SocketNoAnswer, place{}, "what listens on its socket does not answer", "see what hangs: "+h.log)
 	case status.Code(err) == codes.Unimplemented:
 		return found(finding.SocketForeign, place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
 	}
-	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "see who listens there: ss -xlp")
+	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "")
 }

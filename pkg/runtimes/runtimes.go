@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -73,46 +74,55 @@ type checker struct {
 	Options
 }
 
+// probe looks for one runtime; false: it is not there.
+type probe struct {
+	name  string
+	check func(context.Context, *Runtime) bool
+}
+
 // Check returns what is installed of containerd, that of k3s or rke2, CRI-O, Docker, podman and nerdctl on the machine
 // under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine{host.Root(root)}, o}
-	names := []string{"containerd", "k3s", "cri-o", "docker", "podman", "nerdctl"}
-	probes := []func(context.Context, *Runtime) bool{c.containerd, c.rancher, c.crio, c.docker, c.podman, c.nerdctl}
-	answers := make([]chan *Runtime, len(probes))
-	for i, probe := range probes {
-		answers[i] = make(chan *Runtime, 1)
-		go func() { answers[i] <- within(ctx, o.Timeout, names[i], probe) }()
+	probes := []probe{{"containerd", c.containerd}, {"k3s", c.rancher}, {"cri-o", c.crio}, {"docker", c.docker}, {"podman", c.podman}, {"nerdctl", c.nerdctl}}
+	all := make([]*Runtime, len(probes))
+	var done sync.WaitGroup
+	for i, p := range probes {
+		done.Go(func() { all[i] = p.run(ctx, o.Timeout) })
 	}
+	done.Wait()
 	found := []Runtime{}
-	for _, answer := range answers {
-		if r := <-answer; r != nil {
+	for _, r := range all {
+		if r != nil {
 			found = append(found, *r)
 		}
 	}
 	return found
 }
 
-// within is what a probe finds, nil if the runtime is not there. Reading a file may hang for ever, and then the probe
+// run is what a probe finds, nil if the runtime is not there. Reading a file may hang for ever, and then the probe
 // is left behind.
-func within(ctx context.Context, limit time.Duration, name string, probe func(context.Context, *Runtime) bool) *Runtime {
+func (p probe) run(ctx context.Context, limit time.Duration) *Runtime {
 	late, cancelLate := context.WithTimeout(ctx, limit+limit/2)
 	defer cancelLate()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, done := newRuntime(name), make(chan bool, 1)
-	go func() { done <- probe(ctx, r) }()
-	select {
-	case isThere := <-done:
-		if !isThere {
-			return nil
+	answer := make(chan *Runtime, 1)
+	go func() {
+		r := newRuntime(p.name)
+		if !p.check(ctx, r) {
+			r = nil
 		}
+		answer <- r
+	}()
+	select {
+	case r := <-answer:
 		return r
 	case <-late.Done():
-		unread := newRuntime(name)
-		unread.add(found(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), "look for a file system that hangs (dmesg, mount)"))
-		return unread
+		r := newRuntime(p.name)
+		r.add(found(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), ""))
+		return r
 	}
 }
 
@@ -153,10 +163,15 @@ func (r *Runtime) settle(s Source, at place, message string, afterRestart State)
 	r.add(found(finding.CDISource, at, message, ""))
 }
 
-// checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
-func (c *checker) checkDirs(r *Runtime, at place, fix string) {
-	if r.CDI == On {
-		c.mustRead(r, r.SpecDirs, at, fix)
+// settleByFiles is settle where no daemon answers; stated says that a file decides, and not the default of the release.
+func (r *Runtime) settleByFiles(stated bool, at place) {
+	switch {
+	case r.CDI == Unknown:
+		r.settle(Files, at, "no daemon was asked, and its files do not tell", r.CDI)
+	case stated:
+		r.settle(Files, at, "no daemon was asked; its files say so", r.CDI)
+	default:
+		r.settle(Default, at, "no daemon was asked and its files say nothing, so this is what the release does", r.CDI)
 	}
 }
 
@@ -165,12 +180,12 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 	if c.readsOurs(dirs) {
 		return
 	}
-	message := map[bool]string{true: "CDI is on, but no directory is read for specs", false: "with CDI on no directory would be read for specs"}[r.CDI == On]
+	message := "no directory is read for specs"
 	if len(dirs) > 0 {
 		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(dirs, ", "), c.SpecDir)
-	}
-	if i := len(dirs) - 1; i >= 0 && path.IsAbs(dirs[i]) {
-		fix += "; or lpuctl cdi refresh --spec-dir " + dirs[i]
+		if last := dirs[len(dirs)-1]; path.IsAbs(last) {
+			fix += "; or lpuctl cdi refresh --spec-dir " + last
+		}
 	}
 	r.add(found(finding.SpecDirNotRead, at, message, fix))
 }
