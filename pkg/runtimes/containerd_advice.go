@@ -43,14 +43,10 @@ const criDisabled = "its CRI is disabled, so that Kubernetes cannot use it; Dock
 // edit says how to set a key so that this release heeds it: file, line and, where it is missing, the table.
 func (v *verdict) edit(decides *setting, key, value string) string {
 	table, set := dotted("plugins", v.table), key+" = "+value
-	if len(v.files) == 0 {
-		version, table := 3, dotted("plugins", tableV3)
-		if v.merging == wholeTables {
-			version, table = 2, dotted("plugins", tableV2)
-		}
-		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), version, table, set)
-	}
-	if decides != nil {
+	switch {
+	case len(v.files) == 0:
+		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), v.version, table, set)
+	case decides != nil:
 		return fmt.Sprintf("%sin %s on line %d set %s", v.template(decides.file), decides.place.file, decides.line, set)
 	}
 	f := cmp.Or(v.lastWith(v.table), v.files[0])
@@ -112,31 +108,23 @@ func (v *verdict) reportLost(r *Runtime) {
 		r.add(f)
 	}
 	for _, f := range v.files {
-		f.reportMisspelt(r)
-		v.reportMisplaced(r, f)
-	}
-}
-
-func (f *configFile) reportMisspelt(r *Runtime) {
-	for _, table := range tables() {
-		for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
-			meant := nearest.Word(key, []string{keyEnable, keyDirs})
-			if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
-				r.add(found(finding.UnknownKey, f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
-			}
+		for _, path := range slices.Sorted(maps.Keys(f.lines)) {
+			v.reportKey(r, f, strings.Split(path, "\x00"))
 		}
 	}
 }
 
-// reportMisplaced adds the settings in tables that are not CRI's.
-func (v *verdict) reportMisplaced(r *Runtime, f *configFile) {
-	for _, path := range slices.Sorted(maps.Keys(f.lines)) {
-		keys := strings.Split(path, "\x00")
-		key := keys[len(keys)-1]
-		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains(tables(), keys[1])
-		if !inPlace && (key == keyDirs || key == keyEnable && !v.always) {
-			r.add(found(finding.SettingLost, f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted("plugins", v.table))))
+// reportKey adds a key that is misspelt, or stands in a table that is not CRI's.
+func (v *verdict) reportKey(r *Runtime, f *configFile, path []string) {
+	key := path[len(path)-1]
+	ours := key == keyDirs || key == keyEnable && !v.always
+	if len(path) == 3 && path[0] == "plugins" && slices.Contains(tables(), path[1]) {
+		meant := nearest.Word(key, []string{keyEnable, keyDirs})
+		if strings.Contains(key, "cdi") && meant != "" && key != meant {
+			r.add(found(finding.UnknownKey, f.at(path...), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
 		}
+	} else if ours {
+		r.add(found(finding.SettingLost, f.at(path...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted("plugins", v.table))))
 	}
 }
 

@@ -33,19 +33,18 @@ type line struct {
 
 // lineOf finds the release line. Releases after the last one known are taken to be like it.
 func lineOf(r release) line {
+	l := line{supported: !r.before("1.7"), on: !r.before("2.0"), always: !r.before("2.4")}
 	switch {
-	case r.before("1.7"):
-		return line{version: 1, maxVersion: math.MaxInt64}
 	case r.before("1.7.17"):
-		return line{supported: true, version: 1, maxVersion: math.MaxInt64}
+		l.version, l.maxVersion = 1, math.MaxInt64
 	case r.before("2.0"):
-		return line{supported: true, version: 1, maxVersion: 2}
+		l.version, l.maxVersion = 1, 2
 	case r.before("2.3"):
-		return line{supported: true, on: true, merging: byKey, version: 3, maxVersion: 3}
-	case r.before("2.4"):
-		return line{supported: true, on: true, merging: migrated, version: 4, maxVersion: 4}
+		l.merging, l.version, l.maxVersion = byKey, 3, 3
+	default:
+		l.merging, l.version, l.maxVersion = migrated, 4, 4
 	}
-	return line{supported: true, on: true, always: true, merging: migrated, version: 4, maxVersion: 4}
+	return l
 }
 
 // verdict is what a release of containerd makes of a config.
@@ -147,7 +146,9 @@ func orDefault(r release, dirs []string) []string {
 
 // wholeVersion is what the whole config is taken to be of: the last version that a file states.
 func (v *verdict) wholeVersion() (version int64, by place) {
-	version = v.line.version
+	if version = v.line.version; len(v.files) == 0 {
+		version = max(version, 2) // for the one that is to be written
+	}
 	for _, f := range v.files {
 		switch {
 		case v.merging == wholeTables && f.Version != 0, v.merging == byKey && f.Version > 1:

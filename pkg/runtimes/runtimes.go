@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -195,13 +194,8 @@ func (c *checker) readsOurs(dirs []string) bool {
 	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return c.Same(dir, c.SpecDir) })
 }
 
-// withOurs writes directories with lpuctl's among them as a list in TOML, which JSON reads alike.
+// withOurs writes directories with lpuctl's after them as a list in TOML, which JSON reads alike.
 func (c *checker) withOurs(dirs []string) string {
-	var parts []string
-	for _, dir := range append(slices.Clone(dirs), c.SpecDir) {
-		if q := strconv.Quote(dir); !slices.Contains(parts, q) {
-			parts = append(parts, q)
-		}
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
+	all := slices.Compact(append(slices.Clone(dirs), c.SpecDir))
+	return strings.ReplaceAll(fmt.Sprintf("%q", all), `" "`, `", "`)
 }
