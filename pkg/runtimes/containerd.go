@@ -69,7 +69,7 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 	told := path.Base(socket) == "containerd.sock" && !c.Same(socket, h.socket) && !c.Same(socket, k3s().socket)
 	if told {
 		h.socket = socket
-		r.add(found(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", ""))
+		r.add(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "")
 	}
 	socket, err := c.Resolve(h.socket)
 	return err == nil && c.judge(ctx, r, h, socket, told)
@@ -91,7 +91,7 @@ func (c *checker) rancher(ctx context.Context, r *Runtime) bool {
 func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, told bool) bool {
 	d, silence := h.ask(ctx, socket)
 	use := c.process(d)
-	p, differ := c.find(h.product)
+	p := c.find(h.product)
 	next := p.release // what a restart would run
 	switch {
 	case use.onDisk.known():
@@ -115,10 +115,10 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 	v.reportLost(r)
 	if silence != nil {
 		silence.File = cmp.Or(silence.File, socket)
-		r.add(silence)
+		r.take(silence)
 	}
 	if v.state == Unknown && !next.known() {
-		r.add(found(finding.VersionUnknown, place{}, v.unsure(differ), "run this as root while it runs: it tells its version itself"))
+		r.add(finding.VersionUnknown, place{}, v.unsure(p), "run this as root while it runs: it tells its version itself")
 	}
 	return true
 }
@@ -164,13 +164,13 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 		if d != nil && d.state == On {
 			f = found(finding.RestartChanges, place{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
 		}
-		r.add(f)
+		r.take(f)
 	}
 	if d == nil || d.state == On {
 		return
 	}
 	if f := d.trouble; f != nil && v.criOff == nil {
-		r.add(f)
+		r.take(f)
 		if f.ID == "cri-failed" && v.state == On { // its files do not tell why, and so not whether it would again
 			r.AfterRestart = Unknown
 		}
@@ -178,10 +178,10 @@ func (r *Runtime) explain(d *daemon, v *verdict) {
 	}
 	switch {
 	case v.state == On:
-		r.add(found(finding.RestartNeeded, v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.home.restart()))
+		r.add(finding.RestartNeeded, v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.home.restart())
 	case len(causes) == 0:
-		r.add(found(finding.ID("cdi-"+d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
-			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how"))
+		r.add(finding.ID("cdi-"+d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
+			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how")
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
 		c.mustRead(r, v.dirs, at, fix)
 	}
 	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {
-		r.add(found(finding.RestartChanges, at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))
+		r.add(finding.RestartChanges, at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix)
 	}
 }
 

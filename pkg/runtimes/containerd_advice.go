@@ -105,7 +105,7 @@ func (v *verdict) reportLost(r *Runtime) {
 		if s.fix == "" {
 			f.Severity, f.Remedy = finding.Note, "none is needed"
 		}
-		r.add(f)
+		r.take(f)
 	}
 	for _, f := range v.files {
 		for _, path := range slices.Sorted(maps.Keys(f.lines)) {
@@ -121,18 +121,18 @@ func (v *verdict) reportKey(r *Runtime, f *configFile, path []string) {
 	if len(path) == 3 && path[0] == "plugins" && slices.Contains(tables(), path[1]) {
 		meant := nearest.Word(key, []string{keyEnable, keyDirs})
 		if strings.Contains(key, "cdi") && meant != "" && key != meant {
-			r.add(found(finding.UnknownKey, f.at(path...), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
+			r.add(finding.UnknownKey, f.at(path...), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant))
 		}
 	} else if ours {
-		r.add(found(finding.SettingLost, f.at(path...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted("plugins", v.table))))
+		r.add(finding.SettingLost, f.at(path...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted("plugins", v.table)))
 	}
 }
 
 // unsure says what the files mean to each release line, for when it is not known which one it is.
-func (v *verdict) unsure(differ string) string {
+func (v *verdict) unsure(p program) string {
 	var means []string
 	for _, known := range []string{"1.6", "1.7", "2.0", "2.3.5", "2.4"} {
 		means = append(means, fmt.Sprintf("%s in %s", v.judge(parseRelease(known), false).state, known))
 	}
-	return fmt.Sprintf("its version is not known%s; by its files CDI would be %s", differ, strings.Join(means, ", "))
+	return fmt.Sprintf("its version is not known%s; by its files CDI would be %s", p.differ, strings.Join(means, ", "))
 }

@@ -106,10 +106,7 @@ func (v *verdict) settle() {
 	v.enable, v.specDirs, v.criOff = v.winner(keyEnable), v.winner(keyDirs), v.disabledCRI()
 	v.dirs = bothDirs()
 	on := v.on
-	if s := v.enable; s != nil && v.always {
-		s.why = "it has no effect since containerd 2.4, where CDI is always on"
-		v.lost, v.enable = append(v.lost, *s), nil
-	} else if s != nil {
+	if s := v.enable; s != nil {
 		var isBool bool
 		if on, isBool = s.value.(bool); !isBool {
 			v.failure = refused(s.place, fmt.Sprintf("%s must be true or false, not %#v", s.key, s.value), "")
@@ -253,6 +250,8 @@ func (v *verdict) ineffective(s *setting) (why, fix string) {
 			why += fmt.Sprintf(", which %s makes of the whole", v.versionBy)
 		}
 		return why, fmt.Sprintf("move it to [%s]", dotted("plugins", v.table))
+	case s.key == keyEnable && v.always:
+		return "it has no effect since containerd 2.4, where CDI is always on", ""
 	case v.merging != wholeTables:
 		return "", ""
 	case last != s.file:

@@ -67,7 +67,7 @@ func (k toolkit) defaults(r release) []string {
 
 // check judges a runtime by its version and its files.
 func (c *checker) check(r *Runtime, k toolkit) bool {
-	p, differ := c.find(k.product)
+	p := c.find(k.product)
 	dirs, at, err := c.specDirs(k)
 	if p.path == "" && at.file == "" {
 		return false
@@ -75,9 +75,9 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 	r.Version, r.MaxCDIVersion = p.release.text, p.maxCDI
 	stated := at.line > 0 && err == nil && !p.release.before(k.heeds)
 	switch {
-	case !r.supports(p, differ, k.since):
+	case !r.supports(p, k.since):
 	case err != nil:
-		r.add(found(finding.ConfigUnreadable, at, host.Reason(err).Error(), ""))
+		r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
 	default:
 		r.CDI = On
 		if !stated {
@@ -100,14 +100,14 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 }
 
 // supports tells whether a program's release is known and knows CDI.
-func (r *Runtime) supports(p program, differ string, since string) bool {
+func (r *Runtime) supports(p program, since string) bool {
 	switch {
 	case !p.release.known():
-		r.add(found(finding.VersionUnknown, place{}, "its version is not known"+differ, "ask it: "+cmp.Or(p.path, r.Name)+" --version"))
+		r.add(finding.VersionUnknown, place{}, "its version is not known"+p.differ, "ask it: "+cmp.Or(p.path, r.Name)+" --version")
 		return false
 	case p.release.before(since):
 		r.CDI = Unsupported
-		r.add(found(finding.CDIUnsupported, place{}, fmt.Sprintf("%s %s knows no CDI", r.Name, r.Version), "install "+since+" or later"))
+		r.add(finding.CDIUnsupported, place{}, fmt.Sprintf("%s %s knows no CDI", r.Name, r.Version), "install "+since+" or later")
 		return false
 	}
 	return true
@@ -146,7 +146,7 @@ func (c *checker) specDirs(k toolkit) (dirs []string, at place, err error) {
 // (moby pull requests 47087 and 49963).
 func (c *checker) docker(_ context.Context, r *Runtime) bool {
 	const file = "/etc/docker/daemon.json"
-	p, differ := c.find(product{"dockerd", programDirs(), []string{"github.com/docker/docker", "github.com/moby/moby/v2"}, []string{"docker-ce", "docker.io"}})
+	p := c.find(product{"dockerd", programDirs(), []string{"github.com/docker/docker", "github.com/moby/moby/v2"}, []string{"docker-ce", "docker.io"}})
 	if p.path == "" && !c.Exists(file) {
 		return false
 	}
@@ -154,11 +154,11 @@ func (c *checker) docker(_ context.Context, r *Runtime) bool {
 	d, at, err := c.readDaemonJSON(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		r.add(found(finding.ConfigUnreadable, at, host.Reason(err).Error(), ""))
+		r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
 	case err != nil:
 		r.CDI = Off
-		r.add(found(finding.ConfigRefused, at, "Docker does not start with this: "+host.Reason(err).Error(), ""))
-	case r.supports(p, differ, "25.0"):
+		r.add(finding.ConfigRefused, at, "Docker does not start with this: "+host.Reason(err).Error(), "")
+	case r.supports(p, "25.0"):
 		at = r.dockerState(d, p.release)
 	}
 	r.settleByFiles(at.line > 0 || err != nil, at)
@@ -193,7 +193,7 @@ func (r *Runtime) dockerState(d *daemonJSON, docker release) place {
 		fix = fmt.Sprintf("on line %d add to features: \"cdi\": true", at.line)
 	}
 	r.CDI = Off
-	r.add(found(finding.CDIOff, at, "CDI is off: "+why, "in "+at.file+" "+fix+"; then systemctl restart docker"))
+	r.add(finding.CDIOff, at, "CDI is off: "+why, "in "+at.file+" "+fix+"; then systemctl restart docker")
 	return at
 }
 

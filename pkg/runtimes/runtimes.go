@@ -120,7 +120,7 @@ func (p probe) run(ctx context.Context, limit time.Duration) *Runtime {
 		return r
 	case <-late.Done():
 		r := newRuntime(p.name)
-		r.add(found(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), ""))
+		r.add(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), "")
 		return r
 	}
 }
@@ -142,13 +142,18 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d", p.file, p.line)
 }
 
-// found is a finding about a runtime that [Runtime.add] will name.
+// found is a finding about a runtime that [Runtime.take] will name.
 func found(id finding.ID, at place, message, remedy string) *finding.Finding {
 	f := finding.New(id, "", message, remedy)
 	return f.At(at.file, at.line)
 }
 
-func (r *Runtime) add(f *finding.Finding) {
+// add adds a finding as [finding.List.Add] does.
+func (r *Runtime) add(id finding.ID, at place, message, remedy string) {
+	r.take(found(id, at, message, remedy))
+}
+
+func (r *Runtime) take(f *finding.Finding) {
 	f.Subject = r.Name
 	r.Findings = append(r.Findings, *f)
 }
@@ -159,7 +164,7 @@ func (r *Runtime) settle(s Source, at place, message string, afterRestart State)
 	if afterRestart == Unsupported {
 		r.AfterRestart = Off
 	}
-	r.add(found(finding.CDISource, at, message, ""))
+	r.add(finding.CDISource, at, message, "")
 }
 
 // settleByFiles is settle where no daemon answers; stated says that a file decides, and not the default of the release.
@@ -186,7 +191,7 @@ func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
 			fix += "; or lpuctl cdi refresh --spec-dir " + last
 		}
 	}
-	r.add(found(finding.SpecDirNotRead, at, message, fix))
+	r.add(finding.SpecDirNotRead, at, message, fix)
 }
 
 // readsOurs tells whether lpuctl's directory is among some.

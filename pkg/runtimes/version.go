@@ -49,6 +49,7 @@ type program struct {
 	path    string // on the machine; "": it is not there
 	release release
 	maxCDI  string // the highest cdiVersion its CDI library loads
+	differ  string // names two of them that are of different releases; the release is unknown then
 }
 
 // product is what a program is known by: its file, its Go modules, its Debian packages.
@@ -65,7 +66,7 @@ func programDirs() []string {
 }
 
 // find looks for a program in its directories. Two of different versions leave the version unknown, and are named.
-func (m machine) find(k product) (p program, differ string) {
+func (m machine) find(k product) (p program) {
 	for _, dir := range k.dirs {
 		if !m.Exists(dir + k.binary) {
 			continue
@@ -75,11 +76,11 @@ func (m machine) find(k product) (p program, differ string) {
 			p = q
 		}
 		if q.release != p.release {
-			differ = fmt.Sprintf(": %s is %s, %s is %s", m.Shown(p.path), cmp.Or(p.release.text, "unknown"), m.Shown(q.path), cmp.Or(q.release.text, "unknown"))
-			return program{path: p.path}, differ
+			return program{path: p.path, differ: fmt.Sprintf(": %s is %s, %s is %s",
+				m.Shown(p.path), cmp.Or(p.release.text, "unknown"), m.Shown(q.path), cmp.Or(q.release.text, "unknown"))}
 		}
 	}
-	return p, ""
+	return p
 }
 
 // inspect reads what the Go linker wrote into a program (runtime/debug.BuildInfo), else what the package database
