@@ -92,12 +92,9 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 	d, silence := h.ask(ctx, socket)
 	use := c.process(d)
 	p := c.find(h.product)
-	next := p.release // what a restart would run
-	switch {
-	case use.onDisk.known():
-		next = use.onDisk
-	case d != nil && !use.replaced:
-		next = d.release
+	next := use.next
+	if !next.known() {
+		next = p.release
 	}
 	v := c.containerdVerdict(h, use.config, next)
 	if d == nil && p.path == "" && v.missing && !c.Exists(h.socket) && !told {
@@ -208,10 +205,9 @@ func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
 
 // inUse is what a running containerd was started with, as far as it can be seen.
 type inUse struct {
-	config   string  // file on the machine that it was told to read
-	maxCDI   string  // of the program that runs
-	onDisk   release // of the program that a restart would run
-	replaced bool    // the two are not the same
+	config string  // file on the machine that it was told to read
+	maxCDI string  // of the program that runs
+	next   release // of the program that a restart would run
 }
 
 // process finds out what a daemon was started with (proc_pid_cmdline(5), proc_pid_exe(5)), if its process is one that
@@ -221,26 +217,30 @@ func (c *checker) process(d *daemon) (use inUse) {
 	if d == nil || err != nil {
 		return use
 	}
+	unseen := inUse{next: d.release}
 	dir := filepath.Join(proc, strconv.FormatUint(d.pid, 10))
 	namespace, err := os.Readlink(dir + "/ns/pid")
 	if err != nil || namespace != fmt.Sprintf("pid:[%d]", d.pidns) {
-		return use
+		return unseen
 	}
 	cmdline, err := os.ReadFile(dir + "/cmdline")
 	args := strings.Split(string(cmdline), "\x00")
 	if err != nil || !strings.Contains(path.Base(args[0]), "containerd") {
-		return use
+		return unseen
 	}
+	use = unseen
 	if use.config = flagValue(args, "c", "config"); use.config != "" && !path.IsAbs(use.config) {
 		cwd, err := os.Readlink(dir + "/cwd")
 		if err != nil {
-			return inUse{}
+			return unseen
 		}
 		use.config = path.Join(cwd, use.config)
 	}
 	if exe, err := os.Readlink(dir + "/exe"); err == nil {
-		exe, use.replaced = strings.CutSuffix(exe, " (deleted)")
-		use.onDisk = c.inspect(exe, containerdProduct()).release
+		exe, replaced := strings.CutSuffix(exe, " (deleted)")
+		if onDisk := c.inspect(exe, containerdProduct()).release; onDisk.known() || replaced {
+			use.next = onDisk
+		}
 		_, use.maxCDI = readBuild(dir+"/exe", nil)
 	}
 	return use

@@ -42,18 +42,18 @@ const criDisabled = "its CRI is disabled, so that Kubernetes cannot use it; Dock
 
 // edit says how to set a key so that this release heeds it: file, line and, where it is missing, the table.
 func (v *verdict) edit(decides *setting, key, value string) string {
-	table, set := dotted("plugins", v.table), key+" = "+value
+	table, set := header(v.table), key+" = "+value
 	switch {
 	case len(v.files) == 0:
-		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), v.version, table, set)
+		return fmt.Sprintf("write %s:\n    version = %d\n    %s\n    %s", v.at(), v.version, table, set)
 	case decides != nil:
 		return fmt.Sprintf("%sin %s on line %d set %s", v.template(decides.file), decides.place.file, decides.line, set)
 	}
 	f := cmp.Or(v.lastWith(v.table), v.files[0])
 	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
-		return fmt.Sprintf("%sin %s under [%s] (line %d) add: %s", v.template(f), f.Shown(f.path), table, line, set)
+		return fmt.Sprintf("%sin %s under %s (line %d) add: %s", v.template(f), f.Shown(f.path), table, line, set)
 	}
-	return fmt.Sprintf("%sappend to %s:\n    [%s]\n    %s", v.template(f), f.Shown(f.path), table, set)
+	return fmt.Sprintf("%sappend to %s:\n    %s\n    %s", v.template(f), f.Shown(f.path), table, set)
 }
 
 // template says that an edit of a file must be made in the template that it is made from; "" if it may be edited itself.
@@ -91,8 +91,8 @@ func (v *verdict) dropIn() string {
 	}
 	pattern := absolute(main.path, main.Imports[i])
 	name := path.Join(path.Dir(pattern), strings.Replace(path.Base(pattern), "*", "zz-lpuctl", 1))
-	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under [%s].",
-		v.Shown(name), main.at("imports"), version, dotted("plugins", v.table))
+	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under %s.",
+		v.Shown(name), main.at("imports"), version, header(v.table))
 }
 
 // reportLost adds the settings that have no effect, and keys that may have been meant for one.
@@ -124,7 +124,7 @@ func (v *verdict) reportKey(r *Runtime, f *configFile, path []string) {
 			r.add(finding.UnknownKey, f.at(path...), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant))
 		}
 	} else if ours {
-		r.add(finding.SettingLost, f.at(path...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted("plugins", v.table)))
+		r.add(finding.SettingLost, f.at(path...), key+" has no effect in this table", "move it to "+header(v.table))
 	}
 }
 

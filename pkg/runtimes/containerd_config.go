@@ -24,6 +24,14 @@ const (
 
 func tables() []string { return []string{tableV1, tableV2, tableV3} }
 
+// header is the line that a table of CRI's begins with.
+func header(table string) string {
+	if table == tableV1 {
+		return "[plugins.cri]"
+	}
+	return fmt.Sprintf("[plugins.%q]", table)
+}
+
 const (
 	keyEnable = "enable_cdi"
 	keyDirs   = "cdi_spec_dirs"
@@ -154,7 +162,7 @@ func newConfigFile(d *document) (*configFile, error) {
 	}
 	for _, name := range tables() {
 		if f.Plugins[name] != nil && f.plugin(name) == nil {
-			return nil, &tomlError{d.at("plugins", name).line, dotted("plugins", name) + " must be a table"}
+			return nil, &tomlError{d.at("plugins", name).line, header(name) + " must be a table"}
 		}
 	}
 	return f, nil

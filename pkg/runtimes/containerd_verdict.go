@@ -204,7 +204,7 @@ func (v *verdict) disabledCRI() *setting {
 				off = name == v.table
 			}
 			if off {
-				return &setting{place: f.at("disabled_plugins", name), file: f, key: "disabled_plugins", value: name}
+				return &setting{place: f.at("disabled_plugins", name), value: name}
 			}
 		}
 	}
@@ -230,12 +230,13 @@ func (v *verdict) winner(key string) (wins *setting) {
 		}
 	}
 	for _, s := range all {
-		if s.why == "" && s != wins {
+		if s == wins {
+			continue
+		}
+		if s.why == "" {
 			s.why = wins.place.String() + " takes its place"
 		}
-		if s != wins {
-			v.lost = append(v.lost, *s)
-		}
+		v.lost = append(v.lost, *s)
 	}
 	return wins
 }
@@ -245,11 +246,11 @@ func (v *verdict) ineffective(s *setting) (why, fix string) {
 	last, table := v.lastWith(s.table), s.file.plugin(s.table)
 	switch {
 	case !v.reads(s):
-		why = fmt.Sprintf("it has no effect: containerd %s does not read [%s] in a config of version %d", v.release.text, dotted("plugins", s.table), v.version)
-		if v.versionBy.line > 0 && v.versionBy.file != s.place.file {
-			why += fmt.Sprintf(", which %s makes of the whole", v.versionBy)
+		why = fmt.Sprintf("it has no effect: containerd %s does not read %s in a config of version %d", v.release.text, header(s.table), v.version)
+		if v.versionBy.line > 0 {
+			why += fmt.Sprintf(" (%s)", v.versionBy)
 		}
-		return why, fmt.Sprintf("move it to [%s]", dotted("plugins", v.table))
+		return why, "move it to " + header(v.table)
 	case s.key == keyEnable && v.always:
 		return "it has no effect since containerd 2.4, where CDI is always on", ""
 	case v.merging != wholeTables:

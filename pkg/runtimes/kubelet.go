@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -12,11 +13,8 @@ import (
 // of kubelet.config.k8s.io/v1beta1), and the file that says so; "" if nothing is said.
 func (c *checker) kubeletSocket() (socket, by string) {
 	args, by := c.kubeletArgs()
-	socket = flagValue(args, "container-runtime-endpoint")
-	if socket == "" {
-		if by = flagValue(args, "config"); by == "" {
-			by = "/var/lib/kubelet/config.yaml"
-		}
+	if socket = flagValue(args, "container-runtime-endpoint"); socket == "" {
+		by = cmp.Or(flagValue(args, "config"), "/var/lib/kubelet/config.yaml")
 		var config struct {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}

@@ -81,12 +81,12 @@ func (h home) noCRI(ctx context.Context, inside introspection.IntrospectionClien
 	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
 	if err == nil {
 		for _, p := range answer.GetPlugins() {
-			if p.GetInitErr() != nil && !strings.Contains(p.GetInitErr().GetMessage(), "no plugins registered for io.containerd.cri.") {
-				return found(finding.CRIFailed, place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see "+h.log)
+			if why := p.GetInitErr().GetMessage(); why != "" && !strings.Contains(why, "no plugins registered for io.containerd.cri.") {
+				return found(finding.CRIFailed, place{}, fmt.Sprintf("its CRI did not start: %.300q", why), "see "+h.log)
 			}
 		}
 	}
-	return found(finding.CRIDisabled, place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+h.restart())
+	return found(finding.CRIDisabled, place{}, criDisabled, "")
 }
 
 // parseStatus reads the config that CRI tells (containerd, internal/cri/config/config.go). Where enableCDI is not told,
@@ -127,8 +127,6 @@ func (h home) unheard(err error) *finding.Finding {
 		return found(finding.SocketDenied, place{}, "it was not asked: its socket may not be opened", "")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, unix.EAGAIN), status.Code(err) == codes.DeadlineExceeded:
 		return found(finding.SocketNoAnswer, place{}, "what listens on its socket does not answer", "see what hangs: "+h.log)
-	case status.Code(err) == codes.Unimplemented:
-		return found(finding.SocketForeign, place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
 	}
 	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "")
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -85,16 +86,16 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 		}
 		r.SpecDirs = append(r.SpecDirs, dirs...)
 	}
-	fix := fmt.Sprintf("in %s on line %d set cdi_spec_dirs = %s", at.file, at.line, c.withOurs(dirs))
+	edit := at
 	if !stated {
-		fix = fmt.Sprintf("in %s set %s = %s", c.Shown(k.files[min(1, len(k.files)-1)]), dotted(append(k.table, keyDirs)...), c.withOurs(dirs))
+		edit = place{file: c.Shown(k.files[min(1, len(k.files)-1)])}
 	}
 	if !stated && r.CDI != Unknown {
 		at = place{file: cmp.Or(at.file, c.Shown(p.path))}
 	}
 	r.settleByFiles(stated, at)
 	if r.CDI == On {
-		c.mustRead(r, dirs, at, fix+k.then)
+		c.mustRead(r, dirs, at, fmt.Sprintf("in %s set %s = %s%s", edit, strings.Join(append(k.table, keyDirs), "."), c.withOurs(dirs), k.then))
 	}
 	return true
 }
@@ -103,7 +104,7 @@ func (c *checker) check(r *Runtime, k toolkit) bool {
 func (r *Runtime) supports(p program, since string) bool {
 	switch {
 	case !p.release.known():
-		r.add(finding.VersionUnknown, place{}, "its version is not known"+p.differ, "ask it: "+cmp.Or(p.path, r.Name)+" --version")
+		r.add(finding.VersionUnknown, place{}, "its version is not known"+p.differ, "")
 		return false
 	case p.release.before(since):
 		r.CDI = Unsupported
@@ -163,7 +164,7 @@ func (c *checker) docker(_ context.Context, r *Runtime) bool {
 	}
 	r.settleByFiles(at.line > 0 || err != nil, at)
 	if r.CDI == On {
-		c.mustRead(r, r.SpecDirs, d.at("cdi-spec-dirs"), fmt.Sprintf("in %s write \"cdi-spec-dirs\": %s; then systemctl restart docker", d.file, c.withOurs(r.SpecDirs)))
+		c.mustRead(r, r.SpecDirs, d.at("cdi-spec-dirs"), fmt.Sprintf("in %s set \"cdi-spec-dirs\": %s; then systemctl restart docker", d.file, c.withOurs(r.SpecDirs)))
 	}
 	return true
 }
@@ -187,13 +188,12 @@ func (r *Runtime) dockerState(d *daemonJSON, docker release) place {
 	case none:
 		at, why, fix = d.at("cdi-spec-dirs"), "cdi-spec-dirs names no directory", "take out cdi-spec-dirs"
 	case stated:
-		at = d.at("features", "cdi")
-		why, fix = "features.cdi is false", fmt.Sprintf("on line %d write \"cdi\": true", at.line)
+		at, why, fix = d.at("features", "cdi"), "features.cdi is false", `set "cdi": true`
 	case at.line > 0:
-		fix = fmt.Sprintf("on line %d add to features: \"cdi\": true", at.line)
+		fix = `add to features: "cdi": true`
 	}
 	r.CDI = Off
-	r.add(finding.CDIOff, at, "CDI is off: "+why, "in "+at.file+" "+fix+"; then systemctl restart docker")
+	r.add(finding.CDIOff, at, "CDI is off: "+why, "in "+at.String()+" "+fix+"; then systemctl restart docker")
 	return at
 }
 

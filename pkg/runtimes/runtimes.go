@@ -85,44 +85,35 @@ func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine{host.Root(root)}, o}
 	probes := []probe{{"containerd", c.containerd}, {"k3s", c.rancher}, {"cri-o", c.crio}, {"docker", c.docker}, {"podman", c.podman}, {"nerdctl", c.nerdctl}}
-	all := make([]*Runtime, len(probes))
+	found := make([][]Runtime, len(probes))
 	var done sync.WaitGroup
 	for i, p := range probes {
-		done.Go(func() { all[i] = p.run(ctx, o.Timeout) })
+		done.Go(func() { found[i] = p.run(ctx, o.Timeout) })
 	}
 	done.Wait()
-	found := []Runtime{}
-	for _, r := range all {
-		if r != nil {
-			found = append(found, *r)
-		}
-	}
-	return found
+	return append([]Runtime{}, slices.Concat(found...)...)
 }
 
-// run is what a probe finds, nil if the runtime is not there. Reading a file may hang for ever, and then the probe
+// run is what a probe finds, none if the runtime is not there. Reading a file may hang for ever, and then the probe
 // is left behind.
-func (p probe) run(ctx context.Context, limit time.Duration) *Runtime {
+func (p probe) run(ctx context.Context, limit time.Duration) []Runtime {
 	late, cancelLate := context.WithTimeout(ctx, limit+limit/2)
 	defer cancelLate()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer := make(chan *Runtime, 1)
-	go func() {
-		r := newRuntime(p.name)
-		if !p.check(ctx, r) {
-			r = nil
-		}
-		answer <- r
-	}()
+	r, there := newRuntime(p.name), make(chan bool, 1)
+	go func() { there <- p.check(ctx, r) }()
 	select {
-	case r := <-answer:
-		return r
+	case isThere := <-there:
+		if !isThere {
+			return nil
+		}
 	case <-late.Done():
-		r := newRuntime(p.name)
-		r.add(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), "")
-		return r
+		unread := newRuntime(p.name)
+		unread.add(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), "")
+		return []Runtime{*unread}
 	}
+	return []Runtime{*r}
 }
 
 func newRuntime(name string) *Runtime {

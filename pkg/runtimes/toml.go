@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -132,18 +131,6 @@ func (d *document) at(path ...string) place {
 		}
 	}
 	return place{d.Shown(d.path), line}
-}
-
-// dotted writes a key of several parts, each in quotes where it must be.
-func dotted(keys ...string) string {
-	parts := make([]string, len(keys))
-	for i, k := range keys {
-		parts[i] = k
-		if k == "" || strings.Trim(k, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
-			parts[i] = strconv.Quote(k)
-		}
-	}
-	return strings.Join(parts, ".")
 }
 
 // lookup finds a key in a table in any case, the exact one first, as go-toml does for containerd.
