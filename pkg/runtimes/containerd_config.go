@@ -43,14 +43,14 @@ const importsMax = 1000
 // config is a containerd config: the main file and all that it imports, in the order of reading.
 type config struct {
 	machine
-	home    home
-	main    string // path on the machine
-	missing bool   // there is no main file
-	files   []*configFile
-	failure *finding.Finding // why containerd refuses it, or why we cannot read it (a warning)
+	installation installation
+	main         string // path on the machine
+	missing      bool   // there is no main file
+	files        []*configFile
+	failure      *finding.Finding // why containerd refuses it (an error), or why we cannot read it (a warning)
 }
 
-// configFile is one of the files, with what stands at its top.
+// configFile is one of the files, and the settings that concern CRI.
 type configFile struct {
 	*document `toml:"-"`
 
@@ -62,17 +62,17 @@ type configFile struct {
 }
 
 // at is the main file as a whole.
-func (c *config) at() place { return place{file: c.Shown(c.main)} }
+func (c *config) at() location { return location{file: c.Shown(c.main)} }
 
 // imported is a file to read, and where it is imported.
 type imported struct {
 	name string
-	by   place
+	by   location
 }
 
 // loadConfig reads a config as containerd does: breadth first, each file once.
-func (m machine) loadConfig(h home, main string, r release) *config {
-	c := &config{machine: m, home: h, main: main}
+func (m machine) loadConfig(inst installation, main string, r release) *config {
+	c := &config{machine: m, installation: inst, main: main}
 	for pending := []imported{{name: main}}; len(pending) > 0 && c.failure == nil; pending = pending[1:] {
 		next := pending[0]
 		if slices.ContainsFunc(c.files, func(f *configFile) bool { return f.path == next.name }) {
@@ -96,27 +96,27 @@ func (m machine) loadConfig(h home, main string, r release) *config {
 	return c
 }
 
-// refused is a fault for which containerd does not start.
-func refused(at place, message, remedy string) *finding.Finding {
-	return found(finding.ConfigRefused, at, "containerd does not start with this: "+message, remedy)
+// refused is a finding that containerd does not start with its config. Without a remedy it has the table's.
+func refused(at location, message, remedy string) *finding.Finding {
+	return newFinding(finding.ConfigRefused, at, "containerd does not start with this: "+message, remedy)
 }
 
 // fail notes why a file could not be loaded. Only the main file may be missing.
 func (c *config) fail(file imported, err error) {
-	at := errorPlace(c.Shown(file.name), err)
+	at := errorLocation(c.Shown(file.name), err)
 	switch absent := errors.Is(err, fs.ErrNotExist); {
 	case errors.As(err, new(*tomlError)):
 		c.failure = refused(at, err.Error(), "correct it there or just above")
 	case absent && len(c.files) == 0:
 		c.missing = true
 	case absent:
-		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "take it out of imports, or make the file")
+		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "remove it from imports, or make the file")
 	default:
-		c.failure = found(finding.ConfigUnreadable, at, "it cannot be read: "+host.Reason(err).Error(), "")
+		c.failure = newFinding(finding.ConfigUnreadable, at, "it cannot be read: "+host.Reason(err).Error(), "")
 	}
 }
 
-// absolute is where a path leads that is written in a file.
+// absolute is the path that a path in a file means.
 func absolute(file, p string) string {
 	if path.IsAbs(p) {
 		return path.Clean(p)
@@ -153,7 +153,7 @@ func (m machine) loadFile(name string) (*configFile, error) {
 	return newConfigFile(d)
 }
 
-// newConfigFile checks the types of what stands at the top of a file.
+// newConfigFile reads the settings that concern CRI, and checks their types.
 func newConfigFile(d *document) (*configFile, error) {
 	f := &configFile{document: d}
 	if e, ok := errors.AsType[*toml.DecodeError](toml.Unmarshal(d.data, f)); ok {

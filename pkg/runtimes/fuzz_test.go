@@ -51,12 +51,12 @@ func FuzzContainerdConfig(f *testing.F) {
 			return
 		}
 		for _, r := range releases {
-			v := (&config{home: ownContainerd(), main: containerdConfig, files: []*configFile{file}}).judge(r, false)
+			v := (&config{installation: standardContainerd(), main: containerdConfig, files: []*configFile{file}}).evaluate(r, false)
 			runtime := newRuntime("containerd")
 			runtime.fromFiles(v)
-			runtime.explain(nil, v)
-			c.judgeDirs(runtime, nil, v)
-			v.reportLost(runtime)
+			runtime.addCauses(nil, v)
+			c.checkSpecDirs(runtime, nil, v)
+			v.reportIgnored(runtime)
 			for _, f := range runtime.Findings {
 				if f.Line < 0 || f.Line > lines || f.Message == "" || f.Remedy == "" {
 					t.Errorf("containerd %s: %+v", r.text, f)

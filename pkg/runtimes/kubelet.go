@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeletSocket is the socket of the container runtime that the kubelet is told to use (kubelet(1), KubeletConfiguration
-// of kubelet.config.k8s.io/v1beta1), and the file that says so; "" if nothing is said.
+// kubeletSocket is the socket of the container runtime that the kubelet is configured to use (kubelet(1), KubeletConfiguration
+// of kubelet.config.k8s.io/v1beta1), and the file with that setting; "" without one.
 func (c *checker) kubeletSocket() (socket, by string) {
 	args, by := c.kubeletArgs()
 	if socket = flagValue(args, "container-runtime-endpoint"); socket == "" {

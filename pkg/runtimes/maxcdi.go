@@ -8,7 +8,7 @@ import (
 // Consumers are the names that MaxCDI knows.
 func Consumers() []string { return []string{"containerd", "cri-o", "docker", "podman"} }
 
-// MaxCDI is the highest cdiVersion that a release of a consumer loads; "" if it knows no CDI. The error says what is
+// MaxCDI is the highest cdiVersion that a release of a consumer loads; "" if it has no CDI. The error says what is
 // wrong with the consumer or the version.
 func MaxCDI(consumer, version string) (string, error) {
 	if steps()[consumer] == nil || version == "" {
@@ -21,7 +21,7 @@ func MaxCDI(consumer, version string) (string, error) {
 	return r.maxCDI(consumer), nil
 }
 
-// step is from which release on a consumer loads specs up to a cdiVersion.
+// step is a release, and the highest cdiVersion that a consumer loads from that release on.
 type step struct{ since, cdi string }
 
 // steps are the CDI libraries that every release of a line was built with: a library knows cdiVersions up to its own.

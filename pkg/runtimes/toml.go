@@ -18,7 +18,7 @@ type document struct {
 	path  string // on the machine
 	data  []byte
 	tree  map[string]any
-	lines map[string]int // of keys, of the tables on the way to them and of strings in lists, by [lineKey]
+	lines map[string]int // of keys, of tables and of strings in lists, by [lineKey]
 }
 
 // tomlError is what is wrong with a document, and on which line.
@@ -29,12 +29,12 @@ type tomlError struct {
 
 func (e *tomlError) Error() string { return e.message }
 
-// errorPlace is the place of an error of readTOML.
-func errorPlace(file string, err error) place {
+// errorLocation is the location of an error of readTOML.
+func errorLocation(file string, err error) location {
 	if e, ok := errors.AsType[*tomlError](err); ok {
-		return place{file, e.line}
+		return location{file, e.line}
 	}
-	return place{file: file}
+	return location{file: file}
 }
 
 // readTOML reads a file. Its error is a *tomlError, or of the file system.
@@ -76,7 +76,7 @@ func parseTOML(data []byte) (*document, error) {
 	return d, nil
 }
 
-// locator goes through the expressions of a document, from its top to its end.
+// locator finds the line of every key of a document, from its top to its end.
 type locator struct {
 	*document
 	line   int // of offset
@@ -92,7 +92,7 @@ func (l *locator) mark(n *unstable.Node, path []string) {
 	}
 }
 
-// keyValue marks a key, the tables on the way to it and what is in its value.
+// keyValue marks a key, the tables that it implies, and what is in its value.
 func (l *locator) keyValue(e *unstable.Node, base []string) {
 	path := slices.Concat(base, keysOf(e))
 	for n := len(base) + 1; n <= len(path); n++ {
@@ -120,9 +120,9 @@ func keysOf(e *unstable.Node) []string {
 // lineKey joins a path. Config files of containerd may write their own keys in any case.
 func lineKey(path ...string) string { return strings.ToLower(strings.Join(path, "\x00")) }
 
-// at is the place of a path in the file: where it or, if only that is written, what is below it begins. It is the
-// file as a whole if neither is there.
-func (d *document) at(path ...string) place {
+// at is the location of a path in the file. For a table that only its subtables imply it is the first of them; for what
+// is not there, the file as a whole.
+func (d *document) at(path ...string) location {
 	key := lineKey(path...)
 	line := d.lines[key]
 	for k, below := range d.lines {
@@ -130,7 +130,7 @@ func (d *document) at(path ...string) place {
 			line = below
 		}
 	}
-	return place{d.Shown(d.path), line}
+	return location{d.Shown(d.path), line}
 }
 
 // lookup finds a key in a table in any case, the exact one first, as go-toml does for containerd.

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// release is a version, as far as behaviour depends on it. The zero value is an unknown one.
+// release is the version of a program. The zero value is an unknown one.
 type release struct {
 	number [3]int
 	text   string
@@ -44,28 +44,28 @@ func (r release) before(other string) bool {
 	return slices.Compare(r.number[:], o.number[:]) < 0
 }
 
-// program is what can be known of an installed program without running it.
+// program is what is known of an installed program without running it.
 type program struct {
 	path    string // on the machine; "": it is not there
 	release release
 	maxCDI  string // the highest cdiVersion its CDI library loads
-	differ  string // names two of them that are of different releases; the release is unknown then
+	differ  string // names two installed ones of different releases; the release is unknown then
 }
 
-// product is what a program is known by: its file, its Go modules, its Debian packages.
+// product names a program: its file, its Go modules, its Debian packages.
 type product struct {
 	binary   string
-	dirs     []string // where it is looked for
+	dirs     []string // where its file may be
 	modules  []string
 	packages []string
 }
 
-// programDirs are where programs lie.
+// programDirs are the directories of programs.
 func programDirs() []string {
 	return []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"}
 }
 
-// find looks for a program in its directories. Two of different versions leave the version unknown, and are named.
+// find looks for a program in its directories. If two differ in version, the version is unknown.
 func (m machine) find(k product) (p program) {
 	for _, dir := range k.dirs {
 		if !m.Exists(dir + k.binary) {

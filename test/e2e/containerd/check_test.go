@@ -266,7 +266,7 @@ func edit(t *testing.T, remedy string) bool {
 			}
 			return append(lines[:from], strings.Split(text, "\n")...)
 		},
-		`^in (\S+) on line (\d+), take ("[^"]*") out of disabled_plugins$`: func(lines, m []string) []string {
+		`^in (\S+) on line (\d+), remove ("[^"]*") from disabled_plugins$`: func(lines, m []string) []string {
 			line := &lines[number(m[2])-1]
 			*line = regexp.MustCompile(regexp.QuoteMeta(m[3])+`,?\s*`).ReplaceAllString(*line, "")
 			return lines
