@@ -13,94 +13,96 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// home is where a containerd lives, and how it is run.
-type home struct {
+// installation says where one containerd has its socket and files, and how it is started.
+type installation struct {
 	product
 	socket string // on the machine
 	config string // likewise
 	unit   string // of systemd
-	log    string // how to read what it says
-	// distribution makes the config anew from a template whenever it starts; "": nobody does.
+	log    string // how to read its log
+	// distribution is k3s or rke2, which writes the config from a template at every start; "" for any other containerd.
 	distribution string
 }
 
-// Where containerd's socket and config are unless it is told otherwise (containerd, defaults/defaults_linux.go).
+// The defaults of containerd for its socket and its config (containerd, defaults/defaults_linux.go).
 const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	containerdConfig = "/etc/containerd/config.toml"
 )
 
-// ownContainerd is the containerd that stands for itself.
-func ownContainerd() home {
-	return home{
+// standardContainerd is a containerd that no distribution of Kubernetes brought along.
+func standardContainerd() installation {
+	return installation{
 		product: containerdProduct(programDirs()...),
 		socket:  containerdSocket, config: containerdConfig,
 		unit: "containerd", log: "journalctl -u containerd",
 	}
 }
 
-// rancherContainerd is the one that k3s or rke2 brings along (k3s, pkg/agent/containerd; docs.k3s.io/advanced).
-func rancherContainerd(name, unit, programs string) home {
+// rancherContainerd is the containerd of k3s or rke2 (k3s, pkg/agent/containerd; docs.k3s.io/advanced).
+func rancherContainerd(name, unit, programs string) installation {
 	data := "/var/lib/rancher/" + name
-	return home{
+	return installation{
 		product: containerdProduct(data + programs),
 		socket:  "/run/k3s/containerd/containerd.sock", config: data + "/agent/etc/containerd/config.toml",
 		unit: unit, log: data + "/agent/containerd/containerd.log", distribution: name,
 	}
 }
 
-func k3s() home  { return rancherContainerd("k3s", "k3s (on an agent k3s-agent)", "/data/current/bin/") }
-func rke2() home { return rancherContainerd("rke2", "rke2-server (on an agent rke2-agent)", "/bin/") }
+func k3s() installation {
+	return rancherContainerd("k3s", "k3s (on an agent k3s-agent)", "/data/current/bin/")
+}
+func rke2() installation {
+	return rancherContainerd("rke2", "rke2-server (on an agent rke2-agent)", "/bin/")
+}
 
-func (h home) restart() string { return "systemctl restart " + h.unit }
+func (inst installation) restart() string { return "systemctl restart " + inst.unit }
 
 func containerdProduct(dirs ...string) product {
-	return product{"containerd", dirs, []string{"github.com/containerd/containerd/v2", "github.com/containerd/containerd"}, []string{"containerd.io", "containerd"}}
+	modules := []string{"github.com/containerd/containerd/v2", "github.com/containerd/containerd"}
+	return product{"containerd", dirs, modules, []string{"containerd.io", "containerd"}}
 }
 
-// containerd looks at the containerd that the kubelet uses, if that is told, or else the usual one.
+// containerd checks the containerd that the kubelet is configured to use, or else the standard one.
 func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
-	h := ownContainerd()
+	inst := standardContainerd()
 	if c.ContainerdAddress != "" {
-		h.socket = strings.TrimPrefix(c.ContainerdAddress, "unix://")
-		return c.judge(ctx, r, h, h.socket, true)
+		inst.socket = strings.TrimPrefix(c.ContainerdAddress, "unix://")
+		return c.checkContainerd(ctx, r, inst, inst.socket, true)
 	}
 	socket, by := c.kubeletSocket()
-	told := path.Base(socket) == "containerd.sock" && !c.Same(socket, h.socket) && !c.Same(socket, k3s().socket)
-	if told {
-		h.socket = socket
-		r.add(found(finding.KubeletSocket, place{file: by}, "the kubelet uses the containerd at "+socket+", so that one is looked at", "none is needed"))
+	explicit := path.Base(socket) == "containerd.sock" && !c.Same(socket, inst.socket) && !c.Same(socket, k3s().socket)
+	if explicit {
+		inst.socket = socket
+		r.add(finding.KubeletSocket, location{file: by}, "the kubelet uses the containerd at "+socket+", and that one is checked", "")
 	}
-	socket, err := c.Resolve(h.socket)
-	return err == nil && c.judge(ctx, r, h, socket, told)
+	socket, err := c.Resolve(inst.socket)
+	return err == nil && c.checkContainerd(ctx, r, inst, socket, explicit)
 }
 
-// rancher looks at the containerd of k3s or rke2, unless it is told to look at another. Both have the same socket.
+// rancher checks the containerd of k3s or rke2, unless the options name another one. Both have the same socket.
 func (c *checker) rancher(ctx context.Context, r *Runtime) bool {
-	h := k3s()
-	if !c.Exists(h.config) && c.Exists(rke2().config) {
-		h = rke2()
+	inst := k3s()
+	if !c.Exists(inst.config) && c.Exists(rke2().config) {
+		inst = rke2()
 	}
-	r.Name = h.distribution
-	socket, err := c.Resolve(h.socket)
-	return err == nil && c.ContainerdAddress == "" && c.ContainerdConfig == "" && c.judge(ctx, r, h, socket, false)
+	r.Name = inst.distribution
+	socket, err := c.Resolve(inst.socket)
+	return err == nil && c.ContainerdAddress == "" && c.ContainerdConfig == "" && c.checkContainerd(ctx, r, inst, socket, false)
 }
 
-// judge asks a running containerd what holds now, and its files what will after a restart. told says that somebody said
-// that it is there.
-func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, told bool) bool {
-	d, silence := h.ask(ctx, socket)
+// checkContainerd asks the daemon for its state now, and reads from the files its state after a restart. explicit says
+// that an option or the kubelet names this containerd, so that it is reported even if it is not there.
+func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installation, socket string, explicit bool) bool {
+	d, silence := inst.ask(ctx, socket)
 	use := c.process(d)
-	p, differ := c.find(h.product)
-	next := p.release // what a restart would run
-	switch {
-	case use.onDisk.known():
-		next = use.onDisk
-	case d != nil && !use.replaced:
-		next = d.release
+	p := c.find(inst.product)
+	next := use.next // the release that a restart would run
+	if !next.known() {
+		next = p.release
 	}
-	v := c.containerdVerdict(h, use.config, next)
-	if d == nil && p.path == "" && v.missing && !c.Exists(h.socket) && !told {
+	v := c.containerdVerdict(inst, use.config, next)
+	if d == nil && p.path == "" && v.missing && !c.Exists(inst.socket) && !explicit {
 		return false
 	}
 	if d != nil {
@@ -110,141 +112,142 @@ func (c *checker) judge(ctx context.Context, r *Runtime, h home, socket string, 
 		r.fromFiles(v)
 		r.MaxCDIVersion = cmp.Or(p.maxCDI, next.maxCDI("containerd"))
 	}
-	r.explain(d, v)
-	c.judgeDirs(r, d, v)
-	v.reportLost(r)
+	r.addCauses(d, v)
+	c.checkSpecDirs(r, d, v)
+	v.reportIgnored(r)
 	if silence != nil {
 		silence.File = cmp.Or(silence.File, socket)
-		r.add(silence)
+		r.addFinding(silence)
 	}
 	if v.state == Unknown && !next.known() {
-		r.add(found(finding.VersionUnknown, place{}, v.unsure(differ), "run this as root while it runs: it tells its version itself"))
+		r.add(finding.VersionUnknown, location{}, v.acrossReleases(p), "run this as root while containerd runs: the daemon gives its version")
 	}
 	return true
 }
 
-// containerdVerdict judges the config that a restart would read.
-func (c *checker) containerdVerdict(h home, told string, next release) *verdict {
-	m, main, isTold := c.machine, cmp.Or(told, h.config), told != "" || c.ContainerdConfig != ""
+// containerdVerdict evaluates the config that a restart would read. flag is the file that the daemon was started with;
+// "": none is known.
+func (c *checker) containerdVerdict(inst installation, flag string, next release) *verdict {
+	m, main, explicit := c.machine, cmp.Or(flag, inst.config), flag != "" || c.ContainerdConfig != ""
 	if c.ContainerdConfig != "" {
 		m.Root, main = c.Locate(c.ContainerdConfig)
 	}
-	for _, other := range []home{k3s(), rke2()} { // its socket was told
+	for _, other := range []installation{k3s(), rke2()} { // the socket was given, but the config is theirs
 		if main == other.config {
-			h = other
+			inst = other
 		}
 	}
-	return m.loadConfig(h, main, next).judge(next, isTold)
+	return m.loadConfig(inst, main, next).evaluate(next, explicit)
 }
 
-// fromDaemon takes the answer of a running daemon.
+// fromDaemon fills in the answer of a running daemon.
 func (r *Runtime) fromDaemon(d *daemon, v *verdict, socket string) {
 	r.Version, r.CDI, r.SpecDirs = d.release.text, d.state, append(r.SpecDirs, d.dirs...)
 	if d.state == On {
 		r.SpecDirs = orDefault(d.release, r.SpecDirs)
 	}
-	at := v.decides()
+	at := v.origin()
 	if at.line == 0 || v.state != d.state {
-		at = place{file: socket}
+		at = location{file: socket}
 	}
-	r.settle(Live, at, "the running daemon says so", v.state)
+	r.setSource(Live, at, "the running daemon says so", v.state)
 }
 
-// fromFiles takes what the files say, and what holds without them.
+// fromFiles fills in what the files say, or the default of the release.
 func (r *Runtime) fromFiles(v *verdict) {
 	r.Version, r.CDI, r.SpecDirs = v.release.text, v.state, append(r.SpecDirs, v.dirs...)
-	switch at := v.decides(); {
-	case v.state == Unknown:
-		r.settle(Files, at, "no daemon was asked, and its files do not tell", v.state)
-	case at.line > 0 || v.failure != nil:
-		r.settle(Files, at, "no daemon was asked; its files say so", v.state)
-	default:
-		r.settle(Default, at, "no daemon was asked and its files say nothing, so this is what the release does", v.state)
-	}
+	at := v.origin()
+	r.setFileSource(at.line > 0 || v.failure != nil, at)
 }
 
-// explain says why CDI is off, now or after a restart, and what to do about it.
-func (r *Runtime) explain(d *daemon, v *verdict) {
+// addCauses says why CDI is off, now or after a restart, and what to do about it. d is nil if no daemon answered.
+func (r *Runtime) addCauses(d *daemon, v *verdict) {
 	causes := v.causes()
 	for _, f := range causes {
 		if d != nil && d.state == On {
-			f = found(finding.RestartChanges, place{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
+			f = newFinding(finding.RestartChanges, location{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
 		}
-		r.add(f)
+		r.addFinding(f)
 	}
 	if d == nil || d.state == On {
 		return
 	}
-	if f := d.trouble; f != nil && v.criOff == nil {
-		r.add(f)
-		if f.ID == "cri-failed" && v.state == On { // its files do not tell why, and so not whether it would again
+	if f := d.trouble; f != nil && v.disabled == nil {
+		r.addFinding(f)
+		if f.ID == "cri-failed" && v.state == On { // its files do not say why, and so not whether it would again
 			r.AfterRestart = Unknown
 		}
 		return
 	}
 	switch {
 	case v.state == On:
-		r.add(found(finding.RestartNeeded, v.decides(), fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.home.restart()))
+		r.add(finding.RestartNeeded, v.origin(),
+			fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.installation.restart())
 	case len(causes) == 0:
-		r.add(found(finding.ID("cdi-"+d.state), place{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not tell why", d.state),
-			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how"))
+		r.add(finding.ID("cdi-"+d.state), location{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not say why", d.state),
+			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how")
 	}
 }
 
-// judgeDirs holds the directories that containerd reads against where lpuctl writes.
-func (c *checker) judgeDirs(r *Runtime, d *daemon, v *verdict) {
-	at, fix := v.at(), v.home.restart()
+// checkSpecDirs compares the directories that containerd reads with the one that lpuctl writes to.
+func (c *checker) checkSpecDirs(r *Runtime, d *daemon, v *verdict) {
+	at, fix := v.at(), v.installation.restart()
 	if v.specDirs != nil {
-		at = v.specDirs.place
+		at = v.specDirs.location
 	}
-	later := v.state == On && c.readsOurs(v.dirs)
+	later := v.state == On && c.includesSpecDir(v.dirs)
 	if !later {
-		fix = v.edit(v.specDirs, keyDirs, c.withOurs(v.dirs)) + "; then " + v.home.restart()
+		fix = v.edit(v.specDirs, keyDirs, c.addSpecDir(v.dirs)) + "; then " + v.installation.restart()
 	}
-	if r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off) { // these are read once CDI is on
-		c.mustRead(r, v.dirs, at, fix)
+	switch {
+	case r.CDI == On:
+		c.requireSpecDir(r, r.SpecDirs, at, fix)
+	case r.CDI == Off && v.failure == nil && (v.state == On || v.state == Off): // they would be read with CDI on
+		c.requireSpecDir(r, v.dirs, at, fix)
 	}
-	c.checkDirs(r, at, fix)
-	if d != nil && r.CDI == On && v.state == On && !later && c.readsOurs(r.SpecDirs) {
-		r.add(found(finding.RestartChanges, at, fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix))
+	if d != nil && r.CDI == On && v.state == On && !later && c.includesSpecDir(r.SpecDirs) {
+		r.add(finding.RestartChanges, at,
+			fmt.Sprintf("it works now, but after a restart specs would be read from %s only", strings.Join(v.dirs, ", ")), fix)
 	}
 }
 
-// inUse is what a running containerd was started with, as far as it can be seen.
-type inUse struct {
-	config   string  // file on the machine that it was told to read
-	maxCDI   string  // of the program that runs
-	onDisk   release // of the program that a restart would run
-	replaced bool    // the two are not the same
+// processInfo is what is known of the process of a running containerd.
+type processInfo struct {
+	config string  // file on the machine that it was explicit to read
+	maxCDI string  // of the program that runs
+	next   release // of the program that a restart would run
 }
 
-// process finds out what a daemon was started with (proc_pid_cmdline(5), proc_pid_exe(5)), if its process is one that
-// can be seen from here.
-func (c *checker) process(d *daemon) (use inUse) {
+// process reads how a daemon was started (proc_pid_cmdline(5), proc_pid_exe(5)), if its process is in our PID namespace.
+func (c *checker) process(d *daemon) (use processInfo) {
 	proc, err := c.Resolve("/proc")
 	if d == nil || err != nil {
 		return use
 	}
+	unseen := processInfo{next: d.release}
 	dir := filepath.Join(proc, strconv.FormatUint(d.pid, 10))
 	namespace, err := os.Readlink(dir + "/ns/pid")
 	if err != nil || namespace != fmt.Sprintf("pid:[%d]", d.pidns) {
-		return use
+		return unseen
 	}
 	cmdline, err := os.ReadFile(dir + "/cmdline")
 	args := strings.Split(string(cmdline), "\x00")
 	if err != nil || !strings.Contains(path.Base(args[0]), "containerd") {
-		return use
+		return unseen
 	}
+	use = unseen
 	if use.config = flagValue(args, "c", "config"); use.config != "" && !path.IsAbs(use.config) {
 		cwd, err := os.Readlink(dir + "/cwd")
 		if err != nil {
-			return inUse{}
+			return unseen
 		}
 		use.config = path.Join(cwd, use.config)
 	}
 	if exe, err := os.Readlink(dir + "/exe"); err == nil {
-		exe, use.replaced = strings.CutSuffix(exe, " (deleted)")
-		use.onDisk = c.inspect(exe, containerdProduct()).release
+		exe, replaced := strings.CutSuffix(exe, " (deleted)")
+		if onDisk := c.inspect(exe, containerdProduct()).release; onDisk.known() || replaced {
+			use.next = onDisk
+		}
 		_, use.maxCDI = readBuild(dir+"/exe", nil)
 	}
 	return use

@@ -18,164 +18,123 @@ func (v *verdict) causes() []*finding.Finding {
 	case v.failure != nil:
 		return []*finding.Finding{v.failure}
 	case v.state == Unsupported:
-		return []*finding.Finding{found(finding.CDIUnsupported, place{}, fmt.Sprintf("containerd %s knows no CDI: it starts containers without the device, and says nothing", v.release.text),
+		return []*finding.Finding{newFinding(finding.CDIUnsupported, location{},
+			fmt.Sprintf("containerd %s has no CDI: it starts containers without the device and gives no error", v.release.text),
 			"install containerd 1.7 or later")}
 	}
 	var causes []*finding.Finding
-	if s := v.criOff; s != nil {
-		causes = append(causes, found(finding.CRIDisabled, s.place, criDisabled,
-			fmt.Sprintf("in %s on line %d, take %q out of disabled_plugins; then %s", s.file.at().file, s.line, s.value, v.home.restart())))
+	if s := v.disabled; s != nil {
+		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage,
+			fmt.Sprintf("in %s on line %d, remove %q from disabled_plugins; then %s", s.location.file, s.line, s.value, v.installation.restart())))
 	}
-	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.home.restart(), v.dropIn()))
+	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.installation.restart(), v.dropIn()))
 	switch {
 	case v.state != Off:
 	case v.enable != nil && v.enable.value == false:
-		causes = append(causes, found(finding.CDIOff, v.enable.place, "CDI is off: enable_cdi = false stands here", turnOn))
+		causes = append(causes, newFinding(finding.CDIOff, v.enable.location, "CDI is off: enable_cdi = false is set here", turnOn))
 	case v.enable == nil && !v.on:
-		causes = append(causes, found(finding.CDIOff, v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text), turnOn))
+		causes = append(causes, newFinding(finding.CDIOff, v.at(),
+			fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text), turnOn))
 	}
 	return causes
 }
 
-// criDisabled is what that means, for whom.
-const criDisabled = "its CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it"
+// criDisabledMessage says what a disabled CRI means.
+const criDisabledMessage = "its CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it"
 
-// edit says how to set a key so that this release heeds it: file, line and, where it is missing, the table.
-func (v *verdict) edit(decides *setting, key, value string) string {
-	line := key + " = " + value
-	if len(v.files) == 0 {
-		version, table := 3, tableV3
-		if v.merging == wholeTables {
-			version, table = 2, tableV2
-		}
-		return fmt.Sprintf("write %s:\n    version = %d\n    [%s]\n    %s", v.at(), version, dotted([]string{"plugins", table}), line)
+// edit says how to set a key so that this release dirsSince it: file, line and, where it is missing, the table.
+func (v *verdict) edit(current *setting, key, value string) string {
+	table, set := header(v.table), key+" = "+value
+	switch {
+	case len(v.files) == 0:
+		return fmt.Sprintf("write %s:\n    version = %d\n    %s\n    %s", v.at(), v.version, table, set)
+	case current != nil:
+		return fmt.Sprintf("%sin %s on line %d set %s", v.template(current.file), current.location.file, current.line, set)
 	}
 	f := cmp.Or(v.lastWith(v.table), v.files[0])
-	if decides != nil {
-		return v.template(decides.file) + decides.change(line)
+	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
+		return fmt.Sprintf("%sin %s under %s (line %d) add: %s", v.template(f), f.Shown(f.path), table, line, set)
 	}
-	return v.template(f) + f.insert(v.table, line)
+	return fmt.Sprintf("%sappend to %s:\n    %s\n    %s", v.template(f), f.Shown(f.path), table, set)
 }
 
-// template says that an edit of a file must be made in the template that it is made from; "" if it may be edited itself.
+// template says that the main file is written from a template, which is to be edited instead; "" for any other file.
 func (v *verdict) template(f *configFile) string {
-	if v.home.distribution == "" || f != v.files[0] {
+	if v.installation.distribution == "" || f != v.files[0] {
 		return ""
 	}
 	name := "config.toml.tmpl"
 	if v.version > 2 {
 		name = "config-v3.toml.tmpl"
 	}
-	return fmt.Sprintf("%s makes %s anew whenever it starts, from %s beside it if there is one: copy it to that name unless one is there, and edit the template as it says here for the file: ",
-		v.home.distribution, v.at(), name)
+	return fmt.Sprintf("%s writes %s at every start, from the template %s in the same directory if there is one. "+
+		"Without a template, copy the file to that name. Make this edit in the template: ", v.installation.distribution, v.at(), name)
 }
 
-// change says how to replace a setting where it stands.
-func (s *setting) change(line string) string {
-	file, at := s.file.at().file, s.file.spots[spotKey("plugins", s.table, s.key)]
-	if i := strings.LastIndexByte(at.written, '.'); i >= 0 && !at.inline {
-		line = at.written[:i+1] + line
-	}
-	switch {
-	case at.inline:
-		return fmt.Sprintf("in %s on line %d, within the braces, write %s", file, at.line, line)
-	case at.last > at.line:
-		return fmt.Sprintf("in %s change lines %d to %d to: %s", file, at.line, at.last, line)
-	}
-	return fmt.Sprintf("in %s change line %d to: %s", file, at.line, line)
-}
-
-// insert says how to add a line to a table, as that is written in the file, or to add the table.
-func (f *configFile) insert(table, line string) string {
-	file, header := f.at().file, dotted([]string{"plugins", table})
-	at, written := f.spots[spotKey("plugins", table)]
-	switch {
-	case !written:
-		return fmt.Sprintf("append to %s:\n    [%s]\n    %s", file, header, line)
-	case at.header:
-		return fmt.Sprintf("in %s insert after line %d, under [%s]: %s", file, at.line, header, line)
-	case at.braces || at.inline:
-		return fmt.Sprintf("in %s on line %d, within the braces of %s, add %s", file, at.line, at.written, line)
-	}
-	return fmt.Sprintf("in %s insert after line %d: %s.%s", file, at.last, at.written, line)
-}
-
-// dropIn says whether a file of one's own would do as well.
+// dropIn says whether a drop-in file would do the same as the edit.
 func (v *verdict) dropIn() string {
 	if len(v.files) == 0 {
 		return ""
 	}
 	main := v.files[0]
-	i := slices.IndexFunc(main.imports, func(i string) bool { return strings.Contains(i, "*") })
+	i := slices.IndexFunc(main.Imports, func(i string) bool { return strings.Contains(i, "*") })
 	if i < 0 {
 		return fmt.Sprintf("A drop-in would not be read: %s imports no directory of them.", v.at())
 	}
 	version, holder := v.version, v.lastWith(v.table)
 	switch {
-	case v.merging == wholeTables && holder != nil:
-		return fmt.Sprintf("A drop-in with this alone would do harm: containerd %s takes the whole table from the last file that has it, and what stands at %s would be lost.",
-			v.release.text, holder.at("plugins", v.table))
+	case v.merging == byTable && holder != nil:
+		return fmt.Sprintf("A drop-in with this line alone would do harm: containerd %s takes the whole table from the last file that has it, "+
+			"and the one at %s would be lost.", v.release.text, holder.at("plugins", v.table))
 	case v.enable != nil && v.enable.file != main:
-		return fmt.Sprintf("A drop-in would do only if it is read after %s.", v.enable.file.at())
-	case v.merging == migrated: // 2.3 before 2.3.5 wants no version above the first that is stated
-		version = 0
-		for _, f := range v.files {
-			version = cmp.Or(version, f.version)
-		}
-		version = cmp.Or(version, 3)
+		return fmt.Sprintf("A drop-in would do only if it is read after %s.", v.enable.location.file)
+	case v.merging == migrated: // 2.3 before 2.3.5 refuses a version above that of the main file
+		version = cmp.Or(main.Version, 3)
 	}
-	pattern := absolute(main.path, main.imports[i])
+	pattern := absolute(main.path, main.Imports[i])
 	name := path.Join(path.Dir(pattern), strings.Replace(path.Base(pattern), "*", "zz-lpuctl", 1))
-	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under [%s].",
-		v.Shown(name), main.at("imports"), version, dotted([]string{"plugins", v.table}))
+	return fmt.Sprintf("A drop-in %s would do as well, for %s imports it: version = %d, and the line under %s.",
+		v.Shown(name), main.at("imports"), version, header(v.table))
 }
 
-// reportLost adds the settings that have no effect, and keys that may have been meant for one.
-func (v *verdict) reportLost(r *Runtime) {
+// reportIgnored adds the settings that have no effect, and keys that look like a misspelt setting.
+func (v *verdict) reportIgnored(r *Runtime) {
 	if v.failure != nil || !v.supported || !v.release.known() {
 		return
 	}
-	for _, s := range v.lost {
-		f := found(finding.SettingLost, s.place, fmt.Sprintf("%s = %v: %s", s.key, s.value, s.why), s.fix)
-		if s.replaced {
-			f.Severity = finding.Note
+	for _, s := range v.ignored {
+		f := newFinding(finding.SettingLost, s.location, fmt.Sprintf("%s = %v: %s", s.key, s.value, s.why), s.fix)
+		if s.fix == "" {
+			f.Severity, f.Remedy = finding.Note, "none is needed"
 		}
-		r.add(f)
+		r.addFinding(f)
 	}
 	for _, f := range v.files {
-		f.reportMisspelt(r)
-		v.reportMisplaced(r, f)
-	}
-}
-
-func (f *configFile) reportMisspelt(r *Runtime) {
-	for _, table := range []string{tableV1, tableV2, tableV3} {
-		for _, key := range slices.Sorted(maps.Keys(f.plugin(table))) {
-			meant := nearest.Word(key, []string{keyEnable, keyDirs})
-			if strings.Contains(key, "cdi") && meant != "" && !strings.EqualFold(key, meant) {
-				r.add(found(finding.UnknownKey, f.at("plugins", table, key), fmt.Sprintf("containerd knows no %q here", key), fmt.Sprintf("did you mean %s?", meant)))
-			}
+		for _, path := range slices.Sorted(maps.Keys(f.lines)) {
+			v.reportKey(r, f, strings.Split(path, "\x00"))
 		}
 	}
 }
 
-// reportMisplaced adds the settings in tables that are not CRI's.
-func (v *verdict) reportMisplaced(r *Runtime, f *configFile) {
-	for _, path := range slices.Sorted(maps.Keys(f.spots)) {
-		keys := strings.Split(path, "\x00")
-		key := keys[len(keys)-1]
-		inPlace := len(keys) == 3 && keys[0] == "plugins" && slices.Contains([]string{tableV1, tableV2, tableV3}, keys[1])
-		if !inPlace && (key == keyDirs || key == keyEnable && !v.always) {
-			r.add(found(finding.SettingLost, f.at(keys...), key+" has no effect in this table", fmt.Sprintf("move it to [%s]", dotted([]string{"plugins", v.table}))))
+// reportKey adds a key that is misspelt, or that is set outside of CRI's tables.
+func (v *verdict) reportKey(r *Runtime, f *configFile, path []string) {
+	key := path[len(path)-1]
+	isSetting := key == keyDirs || key == keyEnable && !v.always
+	if len(path) == 3 && path[0] == "plugins" && slices.Contains(tables(), path[1]) {
+		meant := nearest.Word(key, []string{keyEnable, keyDirs})
+		if strings.Contains(key, "cdi") && meant != "" && key != meant {
+			r.add(finding.UnknownKey, f.at(path...), fmt.Sprintf("containerd has no setting %q here", key), fmt.Sprintf("did you mean %s?", meant))
 		}
+	} else if isSetting {
+		r.add(finding.SettingLost, f.at(path...), key+" has no effect in this table", "move it to "+header(v.table))
 	}
 }
 
-// unsure says what the files mean to each release line, for when it is not known which one it is.
-func (v *verdict) unsure(differ string) string {
+// acrossReleases says what the files mean to each release line, for a release that is not known.
+func (v *verdict) acrossReleases(p program) string {
 	var means []string
 	for _, known := range []string{"1.6", "1.7", "2.0", "2.3.5", "2.4"} {
-		means = append(means, fmt.Sprintf("%s in %s", v.judge(parseRelease(known), false).state, known))
+		means = append(means, fmt.Sprintf("%s in %s", v.evaluate(parseRelease(known), false).state, known))
 	}
-	return fmt.Sprintf("its version is not known%s; by its files CDI would be %s", differ, strings.Join(means, ", "))
+	return fmt.Sprintf("its version is not known%s; by its files CDI would be %s", p.differ, strings.Join(means, ", "))
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pelletier/go-toml/v2"
+
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -20,6 +22,16 @@ const (
 	tableV3 = "io.containerd.cri.v1.runtime"
 )
 
+func tables() []string { return []string{tableV1, tableV2, tableV3} }
+
+// header is the line that a table of CRI's begins with.
+func header(table string) string {
+	if table == tableV1 {
+		return "[plugins.cri]"
+	}
+	return fmt.Sprintf("[plugins.%q]", table)
+}
+
 const (
 	keyEnable = "enable_cdi"
 	keyDirs   = "cdi_spec_dirs"
@@ -31,33 +43,36 @@ const importsMax = 1000
 // config is a containerd config: the main file and all that it imports, in the order of reading.
 type config struct {
 	machine
-	home    home
-	main    string // path on the machine
-	missing bool   // there is no main file
-	files   []*configFile
-	failure *finding.Finding // why containerd refuses it, or why we cannot read it (a warning)
+	installation installation
+	main         string // path on the machine
+	missing      bool   // there is no main file
+	files        []*configFile
+	failure      *finding.Finding // why containerd refuses it (an error), or why we cannot read it (a warning)
 }
 
-// configFile is one of the files, with what stands at its top.
+// configFile is one of the files, and the settings that concern CRI.
 type configFile struct {
-	*document
-	version                     int64
-	imports, disabled, required []string
-	plugins                     map[string]any
+	*document `toml:"-"`
+
+	Version  int64          `toml:"version"`
+	Imports  []string       `toml:"imports"`
+	Disabled []string       `toml:"disabled_plugins"`
+	Required []string       `toml:"required_plugins"`
+	Plugins  map[string]any `toml:"plugins"`
 }
 
 // at is the main file as a whole.
-func (c *config) at() place { return place{file: c.Shown(c.main)} }
+func (c *config) at() location { return location{file: c.Shown(c.main)} }
 
 // imported is a file to read, and where it is imported.
 type imported struct {
 	name string
-	by   place
+	by   location
 }
 
 // loadConfig reads a config as containerd does: breadth first, each file once.
-func (m machine) loadConfig(h home, main string, r release) *config {
-	c := &config{machine: m, home: h, main: main}
+func (m machine) loadConfig(inst installation, main string, r release) *config {
+	c := &config{machine: m, installation: inst, main: main}
 	for pending := []imported{{name: main}}; len(pending) > 0 && c.failure == nil; pending = pending[1:] {
 		next := pending[0]
 		if slices.ContainsFunc(c.files, func(f *configFile) bool { return f.path == next.name }) {
@@ -74,34 +89,34 @@ func (m machine) loadConfig(h home, main string, r release) *config {
 			err = fmt.Errorf("more than %d files are imported", importsMax)
 		}
 		if err != nil {
-			c.failure = refused(f.at("imports"), err.Error(), "correct the imports")
+			c.failure = refused(f.at("imports"), err.Error(), "")
 		}
 		pending = append(pending, more...)
 	}
 	return c
 }
 
-// refused is a fault for which containerd does not start.
-func refused(at place, message, remedy string) *finding.Finding {
-	return found(finding.ConfigRefused, at, "containerd does not start with this: "+message, remedy)
+// refused is a finding that containerd does not start with its config. Without a remedy it has the table's.
+func refused(at location, message, remedy string) *finding.Finding {
+	return newFinding(finding.ConfigRefused, at, "containerd does not start with this: "+message, remedy)
 }
 
 // fail notes why a file could not be loaded. Only the main file may be missing.
 func (c *config) fail(file imported, err error) {
-	at := faultyAt(c.Shown(file.name), err)
+	at := errorLocation(c.Shown(file.name), err)
 	switch absent := errors.Is(err, fs.ErrNotExist); {
-	case errors.As(err, new(*syntaxError)):
+	case errors.As(err, new(*tomlError)):
 		c.failure = refused(at, err.Error(), "correct it there or just above")
 	case absent && len(c.files) == 0:
 		c.missing = true
 	case absent:
-		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "take it out of imports, or make the file")
+		c.failure = refused(file.by, "there is no "+at.file+", which is imported here", "remove it from imports, or make the file")
 	default:
-		c.failure = found(finding.ConfigUnreadable, at, "it cannot be read: "+host.Reason(err).Error(), "run as root; make it a readable file")
+		c.failure = newFinding(finding.ConfigUnreadable, at, "it cannot be read: "+host.Reason(err).Error(), "")
 	}
 }
 
-// absolute is where a path leads that is written in a file.
+// absolute is the path that a path in a file means.
 func absolute(file, p string) string {
 	if path.IsAbs(p) {
 		return path.Clean(p)
@@ -112,10 +127,10 @@ func absolute(file, p string) string {
 // imports is what a file imports. Only * makes a pattern. Before 1.7.17 a pattern was relative to where containerd was
 // started, which is / for a service.
 func (m machine) imports(f *configFile, r release) (files []imported, err error) {
-	for _, i := range f.imports {
+	for _, i := range f.Imports {
 		matches := []string{absolute(f.path, i)}
 		if strings.Contains(i, "*") {
-			if r.known() && r.before(1, 7, 17) {
+			if r.known() && r.before("1.7.17") {
 				matches[0] = absolute("/", i)
 			}
 			if matches, err = m.Glob(matches[0]); err != nil {
@@ -138,26 +153,16 @@ func (m machine) loadFile(name string) (*configFile, error) {
 	return newConfigFile(d)
 }
 
-// newConfigFile checks the types of what stands at the top of a file.
-func newConfigFile(d *document) (f *configFile, err error) {
-	f = &configFile{document: d}
-	for i, into := range []*[]string{&f.imports, &f.disabled, &f.required} {
-		key := []string{"imports", "disabled_plugins", "required_plugins"}[i]
-		if *into, err = list(lookup(d.tree, key)); err != nil {
-			return nil, &syntaxError{d.at(key).line, key + " " + err.Error()}
-		}
+// newConfigFile reads the settings that concern CRI, and checks their types.
+func newConfigFile(d *document) (*configFile, error) {
+	f := &configFile{document: d}
+	if e, ok := errors.AsType[*toml.DecodeError](toml.Unmarshal(d.data, f)); ok {
+		line, _ := e.Position()
+		return nil, &tomlError{line, strings.Join(e.Key(), ".") + " has a value of the wrong type"}
 	}
-	version, isNumber := lookup(d.tree, "version").(int64)
-	if f.version = version; !isNumber && lookup(d.tree, "version") != nil {
-		return nil, &syntaxError{d.at("version").line, "version must be a whole number"}
-	}
-	var isTable bool
-	if f.plugins, isTable = lookup(d.tree, "plugins").(map[string]any); !isTable && lookup(d.tree, "plugins") != nil {
-		return nil, &syntaxError{d.at("plugins").line, "plugins must be a table"}
-	}
-	for _, name := range []string{tableV1, tableV2, tableV3} {
-		if f.plugins[name] != nil && f.plugin(name) == nil {
-			return nil, &syntaxError{d.at("plugins", name).line, dotted([]string{"plugins", name}) + " must be a table"}
+	for _, name := range tables() {
+		if f.Plugins[name] != nil && f.plugin(name) == nil {
+			return nil, &tomlError{d.at("plugins", name).line, header(name) + " must be a table"}
 		}
 	}
 	return f, nil
@@ -165,6 +170,6 @@ func newConfigFile(d *document) (f *configFile, err error) {
 
 // plugin is a plugin's table; nil if the file has none.
 func (f *configFile) plugin(name string) map[string]any {
-	t, _ := f.plugins[name].(map[string]any)
+	t, _ := f.Plugins[name].(map[string]any)
 	return t
 }

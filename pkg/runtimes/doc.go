@@ -1,4 +1,4 @@
-// Package runtimes says whether the container runtimes of a machine hand out CDI devices (Container Device
-// Interface) and read the directory that lpuctl writes to. [Check] asks a running containerd, and reads the
-// files and versions of what does not answer. It runs nothing and changes nothing.
+// Package runtimes says whether the container runtimes of a machine give CDI devices (Container Device Interface) to
+// containers, and whether they read the directory that lpuctl writes specs to. [Check] asks a running containerd. For
+// every other runtime it reads config files and installed versions. It starts no program and changes no file.
 package runtimes

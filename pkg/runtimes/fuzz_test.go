@@ -41,9 +41,9 @@ func FuzzContainerdConfig(f *testing.F) {
 			return
 		}
 		lines := strings.Count(string(data), "\n") + 1
-		for path, s := range d.spots {
-			if s.line < 1 || s.last < s.line || s.last > lines {
-				t.Fatalf("%q stands on lines %d to %d of %d", path, s.line, s.last, lines)
+		for path, line := range d.lines {
+			if line < 1 || line > lines {
+				t.Fatalf("%q is on line %d of %d", path, line, lines)
 			}
 		}
 		file, err := newConfigFile(d)
@@ -51,12 +51,12 @@ func FuzzContainerdConfig(f *testing.F) {
 			return
 		}
 		for _, r := range releases {
-			v := (&config{home: ownContainerd(), main: containerdConfig, files: []*configFile{file}}).judge(r, false)
+			v := (&config{installation: standardContainerd(), main: containerdConfig, files: []*configFile{file}}).evaluate(r, false)
 			runtime := newRuntime("containerd")
 			runtime.fromFiles(v)
-			runtime.explain(nil, v)
-			c.judgeDirs(runtime, nil, v)
-			v.reportLost(runtime)
+			runtime.addCauses(nil, v)
+			c.checkSpecDirs(runtime, nil, v)
+			v.reportIgnored(runtime)
 			for _, f := range runtime.Findings {
 				if f.Line < 0 || f.Line > lines || f.Message == "" || f.Remedy == "" {
 					t.Errorf("containerd %s: %+v", r.text, f)

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -8,15 +9,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeletSocket is the socket of the container runtime that the kubelet is told to use (kubelet(1), KubeletConfiguration
-// of kubelet.config.k8s.io/v1beta1), and the file that says so; "" if nothing is said.
+// kubeletSocket is the socket of the container runtime that the kubelet is configured to use (kubelet(1), KubeletConfiguration
+// of kubelet.config.k8s.io/v1beta1), and the file with that setting; "" without one.
 func (c *checker) kubeletSocket() (socket, by string) {
 	args, by := c.kubeletArgs()
-	socket = flagValue(args, "container-runtime-endpoint")
-	if socket == "" {
-		if by = flagValue(args, "config"); by == "" {
-			by = "/var/lib/kubelet/config.yaml"
-		}
+	if socket = flagValue(args, "container-runtime-endpoint"); socket == "" {
+		by = cmp.Or(flagValue(args, "config"), "/var/lib/kubelet/config.yaml")
 		var config struct {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}

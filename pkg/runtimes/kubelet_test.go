@@ -80,9 +80,9 @@ func TestRancher(t *testing.T) {
 		says                 []string
 	}{
 		"k3s": {"k3s", v2, &fakeContainerd{version: "v1.7.23-k3s2", config: `{"enableCDI":false}`}, "off off",
-			[]string{"from config.toml.tmpl beside it", "insert after line 4, under", "then systemctl restart k3s (on an agent k3s-agent)"}},
+			[]string{"from the template config.toml.tmpl in the same directory", "(line 4) add: enable_cdi = true", "then systemctl restart k3s (on an agent k3s-agent)"}},
 		"rke2": {"rke2", v3, &fakeContainerd{version: "v2.0.5-k3s1", config: `{"enableCDI":false}`}, "off off",
-			[]string{"from config-v3.toml.tmpl beside it", "change line 5 to: enable_cdi = true", "systemctl restart rke2-server", "config-v3.toml.d/zz-lpuctl.toml would do as well"}},
+			[]string{"from the template config-v3.toml.tmpl in the same directory", "on line 5 set enable_cdi = true", "systemctl restart rke2-server", "config-v3.toml.d/zz-lpuctl.toml would do as well"}},
 		"on":               {"k3s", v2, &fakeContainerd{version: "v2.1.4-k3s1", config: answersOn}, "on on", nil},
 		"without a config": {"k3s", "", &fakeContainerd{version: "v2.1.4-k3s1", config: answersOn}, "on on", nil},
 		"does not run":     {"k3s", v2, nil, "unknown unknown", []string{"off in 1.7, on in 2.0"}},

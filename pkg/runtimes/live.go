@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 
 	introspection "github.com/containerd/containerd/api/services/introspection/v1"
 	versions "github.com/containerd/containerd/api/services/version/v1"
-	"github.com/containerd/containerd/v2/pkg/dialer"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -35,38 +33,30 @@ type daemon struct {
 	trouble    *finding.Finding // why the state is unknown, or CRI and with it CDI off
 }
 
-// ask asks the containerd behind a socket, or says why there is no answer.
-func (h home) ask(ctx context.Context, socket string) (*daemon, *finding.Finding) {
-	if _, err := os.Stat(socket); err != nil { // the dialer would wait for it to appear
-		return nil, h.unheard(err)
+// ask queries the containerd behind a socket. Without an answer the finding says why.
+func (inst installation) ask(ctx context.Context, socket string) (*daemon, *finding.Finding) {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	raw, err := dialer.ContextDialer(ctx, dialer.DialAddress(socket))
+	first, err := dial(ctx, "") // the error of a dial is more precise than that of a call
 	if err != nil {
-		return nil, h.unheard(err)
+		return nil, inst.noAnswer(err)
 	}
-	once := make(chan net.Conn, 1)
-	once <- raw
-	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			default:
-				return nil, errors.New("the connection was closed")
-			}
-		}))
+	_ = first.Close()
+	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, h.unheard(err)
+		return nil, inst.noAnswer(err)
 	}
-	defer func() { _ = errors.Join(conn.Close(), raw.Close()) }()
-	return h.interview(ctx, conn)
+	defer func() { _ = conn.Close() }()
+	return inst.query(ctx, conn)
 }
 
-// interview asks who is there, and CRI for its config.
-func (h home) interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *finding.Finding) {
+// query asks for the version, the process and the config of CRI.
+func (inst installation) query(ctx context.Context, conn *grpc.ClientConn) (*daemon, *finding.Finding) {
 	version, err := versions.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})
 	if err != nil {
-		return nil, h.unheard(err)
+		return nil, inst.noAnswer(err)
 	}
 	d := &daemon{release: parseRelease(version.GetVersion()), state: Unknown}
 	inside := introspection.NewIntrospectionClient(conn)
@@ -76,32 +66,33 @@ func (h home) interview(ctx context.Context, conn *grpc.ClientConn) (*daemon, *f
 	answer, err := cri.NewRuntimeServiceClient(conn).Status(ctx, &cri.StatusRequest{Verbose: true})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		d.state, d.trouble = Off, h.noCRI(ctx, inside)
+		d.state, d.trouble = Off, inst.noCRI(ctx, inside)
 	case err != nil:
-		d.trouble = found(finding.CRISilent, place{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()), "ask again when it has started; else see "+h.log)
+		d.trouble = newFinding(finding.CRISilent, location{}, fmt.Sprintf("its CRI does not answer: %.300q", status.Convert(err).Message()),
+			"ask again when it has started; else see "+inst.log)
 	default:
 		if d.state, d.dirs = parseStatus(answer.GetInfo()["config"]); d.state == Unknown {
-			d.trouble = found(finding.CRISilent, place{}, "its CRI does not tell its config", "see containerd config dump")
+			d.trouble = newFinding(finding.CRISilent, location{}, "its CRI does not return its config", "see containerd config dump")
 		}
 	}
 	return d, nil
 }
 
-// noCRI tells CRI that is disabled, or without a plugin that is, from CRI that failed to start.
-func (h home) noCRI(ctx context.Context, inside introspection.IntrospectionClient) *finding.Finding {
+// noCRI tells a disabled CRI, or one whose plugins are disabled, from one that failed to start.
+func (inst installation) noCRI(ctx context.Context, inside introspection.IntrospectionClient) *finding.Finding {
 	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
 	if err == nil {
 		for _, p := range answer.GetPlugins() {
-			if p.GetInitErr() != nil && !strings.Contains(p.GetInitErr().GetMessage(), "no plugins registered for io.containerd.cri.") {
-				return found(finding.CRIFailed, place{}, fmt.Sprintf("its CRI did not start: %.300q", p.GetInitErr().GetMessage()), "see "+h.log)
+			if why := p.GetInitErr().GetMessage(); why != "" && !strings.Contains(why, "no plugins registered for io.containerd.cri.") {
+				return newFinding(finding.CRIFailed, location{}, fmt.Sprintf("its CRI did not start: %.300q", why), "see "+inst.log)
 			}
 		}
 	}
-	return found(finding.CRIDisabled, place{}, criDisabled, "take it out of disabled_plugins, if it is still there; then "+h.restart())
+	return newFinding(finding.CRIDisabled, location{}, criDisabledMessage, "")
 }
 
-// parseStatus reads the config that CRI tells (containerd, internal/cri/config/config.go). Where enableCDI is not told,
-// CDI is always on, or not known at all, and then there are no directories either.
+// parseStatus reads the config in an answer of CRI (containerd, internal/cri/config/config.go). Without enableCDI, CDI is
+// always on if there are directories for specs, and unsupported if there are none.
 func parseStatus(text string) (State, []string) {
 	var config map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &config) != nil || config == nil {
@@ -113,7 +104,7 @@ func parseStatus(text string) (State, []string) {
 		return Unknown, nil
 	}
 	for i := range dirs {
-		dirs[i] = strings.Trim(strconv.Quote(dirs[i]), `"`) // a socket may tell anything
+		dirs[i] = strings.Trim(strconv.Quote(dirs[i]), `"`) // the answer is not trusted
 	}
 	switch enable := string(config["enableCDI"]); {
 	case enable == "true", hasDirs && (enable == "" || enable == "null"):
@@ -126,22 +117,19 @@ func parseStatus(text string) (State, []string) {
 	return Unknown, nil
 }
 
-// unheard says in words why there was no answer.
-func (h home) unheard(err error) *finding.Finding {
-	start := "systemctl start " + h.unit
-	var timeout interface{ Timeout() bool }
+// noAnswer says in words why there was no answer.
+func (inst installation) noAnswer(err error) *finding.Finding {
+	start := "systemctl start " + inst.unit
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return found(finding.SocketMissing, place{}, "it does not run: its socket is not there", start+", if it is meant to run")
+		return newFinding(finding.SocketMissing, location{}, "it does not run: its socket does not exist", start+", if it is meant to run")
 	case errors.Is(err, unix.ECONNREFUSED):
-		return found(finding.SocketRefused, place{}, "it does not run: nobody listens on its socket", start)
+		return newFinding(finding.SocketRefused, location{}, "it does not run: no process listens on its socket", start)
 	case errors.Is(err, fs.ErrPermission):
-		return found(finding.SocketDenied, place{}, "it was not asked: its socket may not be opened", "run as root to ask it")
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN), strings.HasSuffix(err.Error(), ": timeout"),
-		status.Code(err) == codes.DeadlineExceeded:
-		return found(finding.SocketNoAnswer, place{}, "what listens on its socket does not answer", "see what hangs: "+h.log)
-	case status.Code(err) == codes.Unimplemented:
-		return found(finding.SocketForeign, place{}, "what answers on its socket is not containerd", "give its socket by --containerd-address")
+		return newFinding(finding.SocketDenied, location{}, "it was not asked: no permission to open its socket", "")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, unix.EAGAIN), status.Code(err) == codes.DeadlineExceeded:
+		return newFinding(finding.SocketNoAnswer, location{}, "what listens on its socket does not answer", "see what hangs: "+inst.log)
 	}
-	return found(finding.SocketForeign, place{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "see who listens there: ss -xlp")
+	message := fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err))
+	return newFinding(finding.SocketForeign, location{}, message, "")
 }

@@ -256,7 +256,7 @@ func TestSilentSockets(t *testing.T) {
 
 // A directory that cannot be listed or a socket that may not be opened is no answer, and no failure.
 func TestDeniedSocket(t *testing.T) {
-	f := ownContainerd().unheard(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)})
+	f := standardContainerd().noAnswer(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EACCES)})
 	if f.ID != "socket-denied" {
 		t.Errorf("got %+v", f)
 	}

@@ -8,7 +8,7 @@ import (
 // Consumers are the names that MaxCDI knows.
 func Consumers() []string { return []string{"containerd", "cri-o", "docker", "podman"} }
 
-// MaxCDI is the highest cdiVersion that a release of a consumer loads; "" if it knows no CDI. The error says what is
+// MaxCDI is the highest cdiVersion that a release of a consumer loads; "" if it has no CDI. The error says what is
 // wrong with the consumer or the version.
 func MaxCDI(consumer, version string) (string, error) {
 	if steps()[consumer] == nil || version == "" {
@@ -21,27 +21,24 @@ func MaxCDI(consumer, version string) (string, error) {
 	return r.maxCDI(consumer), nil
 }
 
-// step is from which release on a consumer loads specs up to a cdiVersion.
-type step struct {
-	since [3]int
-	cdi   string
-}
+// step is a release, and the highest cdiVersion that a consumer loads from that release on.
+type step struct{ since, cdi string }
 
 // steps are the CDI libraries that every release of a line was built with: a library knows cdiVersions up to its own.
 // podman 4.3.1, containerd 1.7.35, 2.2.9 and 2.4.2 were measured, the others are read from their go.mod.
 func steps() map[string][]step {
 	return map[string][]step{
-		"containerd": {{[3]int{1, 7, 0}, "0.5.0"}, {[3]int{1, 7, 12}, "0.6.0"}, {[3]int{1, 7, 16}, "0.7.0"}, {[3]int{1, 7, 27}, "0.8.0"}, {[3]int{2, 1, 0}, "1.0.0"}, {[3]int{2, 2, 1}, "1.1.0"}},
-		"podman":     {{[3]int{4, 1, 0}, "0.5.0"}, {[3]int{4, 9, 0}, "0.6.0"}, {[3]int{5, 4, 0}, "0.8.0"}, {[3]int{5, 8, 0}, "1.0.0"}},
-		"docker":     {{[3]int{25, 0, 0}, "0.6.0"}, {[3]int{28, 0, 0}, "0.8.0"}, {[3]int{28, 2, 0}, "1.0.0"}},
-		"cri-o":      {{[3]int{1, 28, 0}, "0.6.0"}, {[3]int{1, 30, 0}, "0.7.0"}, {[3]int{1, 32, 0}, "0.8.0"}, {[3]int{1, 34, 0}, "1.0.0"}},
+		"containerd": {{"1.7.0", "0.5.0"}, {"1.7.12", "0.6.0"}, {"1.7.16", "0.7.0"}, {"1.7.27", "0.8.0"}, {"2.1.0", "1.0.0"}, {"2.2.1", "1.1.0"}},
+		"podman":     {{"4.1.0", "0.5.0"}, {"4.9.0", "0.6.0"}, {"5.4.0", "0.8.0"}, {"5.8.0", "1.0.0"}},
+		"docker":     {{"25.0.0", "0.6.0"}, {"28.0.0", "0.8.0"}, {"28.2.0", "1.0.0"}},
+		"cri-o":      {{"1.28.0", "0.6.0"}, {"1.30.0", "0.7.0"}, {"1.32.0", "0.8.0"}, {"1.34.0", "1.0.0"}},
 	}
 }
 
 // maxCDI is the highest cdiVersion that the release of a consumer loads.
 func (r release) maxCDI(consumer string) (highest string) {
 	for _, s := range steps()[consumer] {
-		if !r.before(s.since[:]...) {
+		if !r.before(s.since) {
 			highest = s.cdi
 		}
 	}

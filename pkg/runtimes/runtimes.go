@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -17,36 +17,36 @@ import (
 // State is what a runtime does with CDI devices.
 type State string
 
-// The states. Unknown is never a guess: the answer cannot be had from here.
+// The states. Unknown means that the answer is not available; it is never a guess.
 const (
 	On          State = "on"
 	Off         State = "off"         // containers start without the device, or not at all
-	Unsupported State = "unsupported" // it is too old to know CDI
+	Unsupported State = "unsupported" // the release is too old to have CDI
 	Unknown     State = "unknown"
 )
 
-// Source is who answered.
+// Source is where an answer is from.
 type Source string
 
-// The sources. Default is what the release does where no file says anything.
+// The sources.
 const (
-	Live    Source = "live"
-	Files   Source = "files"
-	Default Source = "default"
+	Live    Source = "live"    // the running daemon
+	Files   Source = "files"   // the config files
+	Default Source = "default" // the default of the release: no file sets anything
 )
 
 // DefaultTimeout is how long a runtime has to answer; a healthy one takes milliseconds.
 const DefaultTimeout = 3 * time.Second
 
-// Runtime is one container runtime of a machine, and what becomes of a CDI device that it is asked for.
+// Runtime is one container runtime of a machine, and what it does with CDI devices.
 type Runtime struct {
 	Name          string       `json:"name"`
 	Version       string       `json:"version,omitempty"`
 	CDI           State        `json:"cdi"`
-	SpecDirs      []string     `json:"specDirs"`                // where it looks for specs, the highest priority last
+	SpecDirs      []string     `json:"specDirs"`                // the directories that it reads specs from, the highest priority last
 	MaxCDIVersion string       `json:"maxCdiVersion,omitempty"` // the highest cdiVersion it loads
 	Source        Source       `json:"source"`
-	AfterRestart  State        `json:"afterRestart"` // what its files say, which a restart brings into force
+	AfterRestart  State        `json:"afterRestart"` // by its files, which a restart makes effective
 	Findings      finding.List `json:"findings"`
 }
 
@@ -73,120 +73,127 @@ type checker struct {
 	Options
 }
 
+// probe checks one runtime. The result of check is false if the runtime is not installed.
+type probe struct {
+	name  string
+	check func(context.Context, *Runtime) bool
+}
+
 // Check returns what is installed of containerd, that of k3s or rke2, CRI-O, Docker, podman and nerdctl on the machine
 // under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine{host.Root(root)}, o}
-	names := []string{"containerd", "k3s", "cri-o", "docker", "podman", "nerdctl"}
-	probes := []func(context.Context, *Runtime) bool{c.containerd, c.rancher, c.crio, c.docker, c.podman, c.nerdctl}
-	answers := make([]chan *Runtime, len(probes))
-	for i, probe := range probes {
-		answers[i] = make(chan *Runtime, 1)
-		go func() { answers[i] <- within(ctx, o.Timeout, names[i], probe) }()
+	probes := []probe{
+		{"containerd", c.containerd}, {"k3s", c.rancher},
+		{"cri-o", c.crio}, {"docker", c.docker}, {"podman", c.podman}, {"nerdctl", c.nerdctl},
 	}
-	found := []Runtime{}
-	for _, answer := range answers {
-		if r := <-answer; r != nil {
-			found = append(found, *r)
-		}
+	found := make([][]Runtime, len(probes))
+	var done sync.WaitGroup
+	for i, p := range probes {
+		done.Go(func() { found[i] = p.run(ctx, o.Timeout) })
 	}
-	return found
+	done.Wait()
+	return append([]Runtime{}, slices.Concat(found...)...)
 }
 
-// within is what a probe finds, nil if the runtime is not there. Reading a file may hang for ever, and then the probe
-// is left behind.
-func within(ctx context.Context, limit time.Duration, name string, probe func(context.Context, *Runtime) bool) *Runtime {
+// run returns the runtime, or nothing if it is not installed. Reading a file may hang for ever: such a probe is abandoned.
+func (p probe) run(ctx context.Context, limit time.Duration) []Runtime {
 	late, cancelLate := context.WithTimeout(ctx, limit+limit/2)
 	defer cancelLate()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, done := newRuntime(name), make(chan bool, 1)
-	go func() { done <- probe(ctx, r) }()
+	r, there := newRuntime(p.name), make(chan bool, 1)
+	go func() { there <- p.check(ctx, r) }()
 	select {
-	case isThere := <-done:
+	case isThere := <-there:
 		if !isThere {
 			return nil
 		}
-		return r
 	case <-late.Done():
-		unread := newRuntime(name)
-		unread.add(found(finding.NoAnswer, place{}, fmt.Sprintf("its files cannot be read within %v", limit), "look for a file system that hangs (dmesg, mount)"))
-		return unread
+		unread := newRuntime(p.name)
+		unread.add(finding.NoAnswer, location{}, fmt.Sprintf("its files cannot be read within %v", limit), "")
+		return []Runtime{*unread}
 	}
+	return []Runtime{*r}
 }
 
 func newRuntime(name string) *Runtime {
 	return &Runtime{Name: name, CDI: Unknown, AfterRestart: Unknown, Source: Default, SpecDirs: []string{}, Findings: finding.List{}}
 }
 
-// place is where something is written: a file, and a line if one can be told. The zero value is nowhere.
-type place struct {
+// location is a file, and a line in it if one is known. The zero value is no location.
+type location struct {
 	file string
 	line int
 }
 
-func (p place) String() string {
+func (p location) String() string {
 	if p.line == 0 {
 		return p.file
 	}
 	return fmt.Sprintf("%s:%d", p.file, p.line)
 }
 
-// found is a finding about a runtime that [Runtime.add] will name.
-func found(id finding.ID, at place, message, remedy string) *finding.Finding {
+// newFinding makes a finding whose subject [Runtime.addFinding] fills in.
+func newFinding(id finding.ID, at location, message, remedy string) *finding.Finding {
 	f := finding.New(id, "", message, remedy)
 	return f.At(at.file, at.line)
 }
 
-func (r *Runtime) add(f *finding.Finding) {
+// add adds a finding as [finding.List.Add] does.
+func (r *Runtime) add(id finding.ID, at location, message, remedy string) {
+	r.addFinding(newFinding(id, at, message, remedy))
+}
+
+func (r *Runtime) addFinding(f *finding.Finding) {
 	f.Subject = r.Name
 	r.Findings = append(r.Findings, *f)
 }
 
-// settle fills in who answered, and what a restart would bring.
-func (r *Runtime) settle(s Source, at place, message string, afterRestart State) {
+// setSource fills in where the answer is from, and the state after a restart.
+func (r *Runtime) setSource(s Source, at location, message string, afterRestart State) {
 	r.Source, r.AfterRestart = s, afterRestart
 	if afterRestart == Unsupported {
 		r.AfterRestart = Off
 	}
-	r.add(found(finding.CDISource, at, message, ""))
+	r.add(finding.CDISource, at, message, "")
 }
 
-// checkDirs holds the directories that a runtime reads against the one that lpuctl writes to.
-func (c *checker) checkDirs(r *Runtime, at place, fix string) {
-	if r.CDI == On {
-		c.mustRead(r, r.SpecDirs, at, fix)
+// setFileSource is setSource if no daemon answered. stated says that a file sets the state, not the default of the release.
+func (r *Runtime) setFileSource(stated bool, at location) {
+	switch {
+	case r.CDI == Unknown:
+		r.setSource(Files, at, "no daemon was asked, and its files do not say", r.CDI)
+	case stated:
+		r.setSource(Files, at, "no daemon was asked; its files say so", r.CDI)
+	default:
+		r.setSource(Default, at, "no daemon was asked and its files say nothing, so this is the default of the release", r.CDI)
 	}
 }
 
-// mustRead adds a fault if lpuctl's directory is not among those that a runtime reads, or would with CDI on.
-func (c *checker) mustRead(r *Runtime, dirs []string, at place, fix string) {
-	if c.readsOurs(dirs) {
+// requireSpecDir adds an error if lpuctl's directory is not among those that a runtime reads, or would read with CDI on.
+func (c *checker) requireSpecDir(r *Runtime, dirs []string, at location, fix string) {
+	if c.includesSpecDir(dirs) {
 		return
 	}
-	message := map[bool]string{true: "CDI is on, but no directory is read for specs", false: "with CDI on no directory would be read for specs"}[r.CDI == On]
+	message := "no directory is read for specs"
 	if len(dirs) > 0 {
 		message = fmt.Sprintf("specs are read from %s only, and lpuctl writes to %s", strings.Join(dirs, ", "), c.SpecDir)
+		if last := dirs[len(dirs)-1]; path.IsAbs(last) {
+			fix += "; or lpuctl cdi refresh --spec-dir " + last
+		}
 	}
-	if i := len(dirs) - 1; i >= 0 && path.IsAbs(dirs[i]) {
-		fix += "; or lpuctl cdi refresh --spec-dir " + dirs[i]
-	}
-	r.add(found(finding.SpecDirNotRead, at, message, fix))
+	r.add(finding.SpecDirNotRead, at, message, fix)
 }
 
-// readsOurs tells whether lpuctl's directory is among some.
-func (c *checker) readsOurs(dirs []string) bool {
+// includesSpecDir tells whether lpuctl's directory is one of dirs.
+func (c *checker) includesSpecDir(dirs []string) bool {
 	return c.SpecDir == "" || slices.ContainsFunc(dirs, func(dir string) bool { return c.Same(dir, c.SpecDir) })
 }
 
-// withOurs writes directories with lpuctl's among them as a list in TOML, which JSON reads alike.
-func (c *checker) withOurs(dirs []string) string {
-	var parts []string
-	for _, dir := range append(slices.Clone(dirs), c.SpecDir) {
-		if q := strconv.Quote(dir); !slices.Contains(parts, q) {
-			parts = append(parts, q)
-		}
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
+// addSpecDir writes dirs and lpuctl's directory as a list in TOML, which is JSON as well.
+func (c *checker) addSpecDir(dirs []string) string {
+	all := slices.Compact(append(slices.Clone(dirs), c.SpecDir))
+	return strings.ReplaceAll(fmt.Sprintf("%q", all), `" "`, `", "`)
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// release is a version, as far as behaviour depends on it. The zero value is an unknown one.
+// release is the version of a program. The zero value is an unknown one.
 type release struct {
 	number [3]int
 	text   string
@@ -38,46 +38,49 @@ func parseRelease(text string) release {
 
 func (r release) known() bool { return r.text != "" }
 
-func (r release) before(number ...int) bool { return slices.Compare(r.number[:], number) < 0 }
+// before tells whether a release is older than another, such as "1.7". An unknown release is older than every other.
+func (r release) before(other string) bool {
+	o := parseRelease(other)
+	return slices.Compare(r.number[:], o.number[:]) < 0
+}
 
-// program is what can be known of an installed program without running it.
+// program is what is known of an installed program without running it.
 type program struct {
 	path    string // on the machine; "": it is not there
 	release release
 	maxCDI  string // the highest cdiVersion its CDI library loads
+	differ  string // names two installed ones of different releases; the release is unknown then
 }
 
-// product is what a program is known by: its file, its Go modules, its Debian packages.
+// product names a program: its file, its Go modules, its Debian packages.
 type product struct {
 	binary   string
-	dirs     []string // where it is looked for
+	dirs     []string // where its file may be
 	modules  []string
 	packages []string
 }
 
-// programDirs are where programs lie.
+// programDirs are the directories of programs.
 func programDirs() []string {
 	return []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"}
 }
 
-// find looks for a program in its directories. Two of different versions leave the version unknown, and are named.
-func (m machine) find(k product) (p program, differ string) {
+// find looks for a program in its directories. If two differ in version, the version is unknown.
+func (m machine) find(k product) (p program) {
 	for _, dir := range k.dirs {
 		if !m.Exists(dir + k.binary) {
 			continue
 		}
 		q := m.inspect(dir+k.binary, k)
-		if p.path != "" && q.release != p.release {
-			differ = fmt.Sprintf(": %s is %s, %s is %s", m.Shown(p.path), cmp.Or(p.release.text, "unknown"), m.Shown(q.path), cmp.Or(q.release.text, "unknown"))
-		}
 		if p.path == "" {
 			p = q
 		}
+		if q.release != p.release {
+			return program{path: p.path, differ: fmt.Sprintf(": %s is %s, %s is %s",
+				m.Shown(p.path), cmp.Or(p.release.text, "unknown"), m.Shown(q.path), cmp.Or(q.release.text, "unknown"))}
+		}
 	}
-	if differ != "" {
-		p.release, p.maxCDI = release{}, ""
-	}
-	return p, differ
+	return p
 }
 
 // inspect reads what the Go linker wrote into a program (runtime/debug.BuildInfo), else what the package database
@@ -114,7 +117,7 @@ func readBuild(file string, modules []string) (r release, maxCDI string) {
 			maxCDI = fmt.Sprintf("%d.%d.0", library.number[0], library.number[1])
 		}
 	}
-	if r.before(0, 1) { // (devel), or a commit that no tag leads to
+	if r.before("0.1") { // (devel), or a commit that no tag leads to
 		r = linked(info.Settings)
 	}
 	return r, maxCDI
@@ -122,15 +125,12 @@ func readBuild(file string, modules []string) (r release, maxCDI string) {
 
 // linked finds -X .../version.Version=v1.2.3 among the linker's flags, which are kept unless -trimpath was given.
 func linked(settings []debug.BuildSetting) release {
-	i := slices.IndexFunc(settings, func(s debug.BuildSetting) bool { return s.Key == "-ldflags" })
-	if i < 0 {
-		return release{}
+	for _, s := range settings {
+		if m := linkedVersion.FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
+			return parseRelease(m[1])
+		}
 	}
-	m := linkedVersion.FindStringSubmatch(settings[i].Value)
-	if m == nil {
-		return release{}
-	}
-	return parseRelease(m[1])
+	return release{}
 }
 
 // packaged is the version of the first of some packages that is installed (dpkg-query(1), /var/lib/dpkg/status).

@@ -250,24 +250,25 @@ func edit(t *testing.T, remedy string) bool {
 		return n
 	}
 	for pattern, change := range map[string]func(lines, m []string) []string{
-		`^(?s)(?:append to|write) (\S+):\n(.*)$`:                       func(lines, m []string) []string { return append(lines, m[2]) },
-		`^in (\S+) insert after line (\d+)(?:, under \[.*?\])?: (.*)$`: func(lines, m []string) []string { return slices.Insert(lines, number(m[2]), m[3]) },
-		`^in (\S+) change lines? (\d+)(?: to (\d+))? to: (.*)$`: func(lines, m []string) []string {
-			return slices.Replace(lines, number(m[2])-1, max(number(m[2]), number(m[3])), m[4])
+		`^(?s)(?:append to|write) (\S+):\n(.*)$`: func(lines, m []string) []string { return append(lines, m[2]) },
+		`^in (\S+) under \[.*\] \(line (\d+)\) add: (.*)$`: func(lines, m []string) []string {
+			if line := &lines[number(m[2])-1]; strings.Contains(*line, "{") {
+				*line = strings.Replace(*line, "}", ", "+m[3]+"}", 1)
+				return lines
+			}
+			return slices.Insert(lines, number(m[2]), m[3])
 		},
-		`^in (\S+) on line (\d+), take ("[^"]*") out of disabled_plugins$`: func(lines, m []string) []string {
+		`^in (\S+) on line (\d+) set ((\S+) = .*)$`: func(lines, m []string) []string {
+			from := number(m[2]) - 1
+			text := strings.Join(lines[from:], "\n") // a list may go on for some lines
+			if old := regexp.MustCompile(`(?i)\b` + m[4] + `\s*=\s*(true|false|\[[^]]*\])`).FindString(text); old != "" {
+				text = strings.Replace(text, old, m[3], 1)
+			}
+			return append(lines[:from], strings.Split(text, "\n")...)
+		},
+		`^in (\S+) on line (\d+), remove ("[^"]*") from disabled_plugins$`: func(lines, m []string) []string {
 			line := &lines[number(m[2])-1]
 			*line = regexp.MustCompile(regexp.QuoteMeta(m[3])+`,?\s*`).ReplaceAllString(*line, "")
-			return lines
-		},
-		`^in (\S+) on line (\d+), within the braces, write ((\S+) = .*)$`: func(lines, m []string) []string {
-			line := &lines[number(m[2])-1]
-			*line = regexp.MustCompile(`\b`+m[4]+`\s*=\s*(true|false|\[[^]]*\])`).ReplaceAllString(*line, m[3])
-			return lines
-		},
-		`^in (\S+) on line (\d+), within the braces of \S+, add (.*)$`: func(lines, m []string) []string {
-			line := &lines[number(m[2])-1]
-			*line = strings.Replace(*line, "}", ", "+m[3]+"}", 1)
 			return lines
 		},
 	} {
