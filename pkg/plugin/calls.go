@@ -92,10 +92,14 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
-	refused := s.options.RequireConnected && r.AllocationSize > 1 && (d.Connected == nil || !*d.Connected)
+	var connected any // nil without a ring table: a text log would show the address of d.Connected
+	if d.Connected != nil {
+		connected = *d.Connected
+	}
+	refused := s.options.RequireConnected && r.AllocationSize > 1 && connected != true
 	attributes := []any{
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
-		"connected", d.Connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
+		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
 	}
 	if len(passedOver) > 0 {
 		attributes = append(attributes, "unknown", passedOver)

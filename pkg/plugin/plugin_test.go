@@ -627,6 +627,18 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
+// TestTextLogShowsWhetherConnected: in the text format a pointer would be shown as an address.
+func TestTextLogShowsWhetherConnected(t *testing.T) {
+	for profile, want := range map[string]string{"orion": " connected=true ", "lpu": " connected=<nil> "} {
+		r := newRig(t, simulate.Node{Profile: profile, LPUs: 8}, nil)
+		r.plugin.log = slog.New(slog.NewTextHandler(r.log, nil))
+		inv := r.scan()
+		if _, err := r.prefer(2, nil, ID(&inv.LPUs[0]), ID(&inv.LPUs[1])); err != nil || !strings.Contains(r.log.String(), want) {
+			t.Errorf("%s: %v, the log is %s", profile, err, r.log)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"hyperaccel.ai/lpu": true, "example.com/LPU_x.1": true, "lpu": false, "": false, "kubernetes.io/lpu": false, "x.kubernetes.io/lpu": false,
