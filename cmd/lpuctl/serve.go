@@ -185,25 +185,19 @@ func (s *servant) run(ctx context.Context, c ServeConfig, options plugin.Options
 // look tells the plugin of the machine, and systemd that it does.
 func (s *servant) look(ctx context.Context, w watching) {
 	interval, _ := time.ParseDuration(w.interval) // checked before
-	started, told := false, ""
-	discovery.Watch(ctx, string(s.app.root), w.options, interval,
-		func(inv *discovery.Inventory, took time.Duration) {
-			s.plugin.Scanned(took, nil)
-			s.plugin.Update(ctx, inv)
-			told = ""
-			if !started { // the kubelet may be away for long: that is no failure to start
-				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-			}
-			started = true
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		},
-		func(err error, took time.Duration) {
-			s.plugin.Scanned(took, err)
-			if err.Error() != told {
-				s.app.log.Error("the machine cannot be read", "error", err)
-			}
-			told = err.Error()
-		})
+	started := false
+	discovery.Watch(ctx, string(s.app.root), w.options, interval, func(inv *discovery.Inventory, took time.Duration, err error) {
+		s.plugin.Node.Scanned(took, err)
+		if err != nil {
+			return
+		}
+		s.plugin.Update(ctx, inv)
+		if !started { // the kubelet may be away for long: that is no failure to start
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		}
+		started = true
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+	})
 }
 
 // keep ends serve when a directory that it writes to is out of reach. It must always be able to write to the kubelet's; to

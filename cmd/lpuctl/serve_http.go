@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -45,9 +46,9 @@ func handler(server *plugin.Server) http.Handler {
 	v := readVersion()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Ready()) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Plugin.Alive()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Plugin.Node.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", plugin.MetricsType)
+		w.Header().Set("Content-Type", node.MetricsType)
 		_ = server.WriteMetrics(w, "version", v.Version, "goversion", v.Go) // who asked may be gone
 	})
 	return mux

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
@@ -74,7 +75,7 @@ func TestListen(t *testing.T) {
 		if answer.StatusCode != want {
 			t.Errorf("%s: %s", path, answer.Status)
 		}
-		if path == "/metrics" && answer.Header.Get("Content-Type") != plugin.MetricsType {
+		if path == "/metrics" && answer.Header.Get("Content-Type") != node.MetricsType {
 			t.Errorf("%s: %v", path, answer.Header)
 		}
 		_ = answer.Body.Close()

@@ -16,10 +16,9 @@ import (
 const settle = 20 * time.Millisecond
 
 // Watch scans the machine under root every interval, and soon after its device nodes change, until ctx ends. Each
-// inventory is handed to deliver: not what changed but what is, with the health of each LPU smoothed (see steady), so that
-// deliver may well miss one. A scan that fails is handed to failed. Both are told how long it took. A card that an earlier
-// scan saw stays in the inventory and keeps its index when it is gone.
-func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration), failed func(error, time.Duration)) {
+// scan is handed to deliver, with how long it took: its inventory, with the health of each LPU smoothed (see steady), or
+// the error. A card that an earlier scan saw stays in the inventory and keeps its index when it is gone.
+func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration, error)) {
 	options.readers = &readers{}
 	health := steady{}
 	var changes <-chan fsnotify.Event // a convenience: without it a change is seen at the next interval
@@ -32,12 +31,10 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 		started := time.Now()
 		inv, err := Scan(ctx, root, options)
 		took := time.Since(started)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			failed(err, took)
-		default:
+		}
+		if err == nil {
 			health.smooth(inv, time.Now())
 			options.known = make(map[Address]string, len(inv.LPUs))
 			for i := range inv.LPUs {
@@ -46,8 +43,8 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 			if changes != nil {
 				followNodes(watcher, root, inv)
 			}
-			deliver(inv, took)
 		}
+		deliver(inv, took, err)
 		if !wait(ctx, changes, interval) {
 			return
 		}

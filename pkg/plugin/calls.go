@@ -45,7 +45,7 @@ func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 // lpus are the LPUs with these ids, by position, each once; unknown are the ids that there are none for.
 func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 	for _, id := range ids {
-		if i, ok := s.byID[id]; !ok {
+		if i, ok := s.node.Cards[id]; !ok {
 			unknown = append(unknown, id)
 		} else if !slices.Contains(cards, i) {
 			cards = append(cards, i)
@@ -112,7 +112,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	p.log.InfoContext(ctx, DecisionMessage, attributes...)
 	ids := make([]string, len(d.Chosen))
 	for i, card := range d.Chosen {
-		ids[i] = ID(&s.inv.LPUs[card])
+		ids[i] = cdi.AddressName(s.inv.LPUs[card].Address)
 	}
 	return ids, nil
 }
@@ -155,23 +155,14 @@ func (s *state) usable(ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := s.fresh(stale); err != nil {
+	if err := s.node.Fresh(); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
 	}
-	listed := map[string]string{}
-	for _, d := range s.devices {
-		listed[d.ID] = d.Health
-	}
-	for _, i := range cards {
-		l := &s.inv.LPUs[i]
-		if l.Usable && listed[ID(l)] == api.Healthy {
-			continue
+	for _, d := range s.node.Devices {
+		i, present := s.node.Cards[d.ID]
+		if present && slices.Contains(cards, i) && !(d.Healthy && s.inv.LPUs[i].Usable) {
+			return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
 		}
-		why := "it is not well"
-		if reasons := s.reasons(ID(l)); len(reasons) > 0 {
-			why = reasons[0].Message
-		}
-		return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", l.Name, ID(l), why)
 	}
 	return cards, nil
 }

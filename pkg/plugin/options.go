@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // DefaultResource is the extended resource that pods ask for.
@@ -23,6 +24,14 @@ type Options struct {
 	// PreStart makes the kubelet ask before each start of a container, its restarts included, whether its LPUs are
 	// still there and usable.
 	PreStart bool
+}
+
+// spec is the CDI spec that the node must keep.
+func (o *Options) spec() node.Spec {
+	if o.Strategy != CDI {
+		return node.Spec{}
+	}
+	return node.Spec{File: o.Spec, Options: cdi.Options{Kind: o.Kind, Annotations: o.Annotations}}
 }
 
 // Strategy is how a container gets its LPUs.

@@ -84,7 +84,13 @@ func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration) { r.plugin.Update(ctx, inv) }, func(err error, _ time.Duration) { r.t.Error(err) })
+		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration, err error) {
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			r.plugin.Update(ctx, inv)
+		})
 	})
 	r.t.Cleanup(func() {
 		cancel()
@@ -180,15 +186,15 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 			if !strings.Contains(r.log.String(), `"reason":"the CDI spec does not define it"`) {
 				t.Errorf("the log does not say why the LPUs are unhealthy: %s", r.log)
 			}
-			if err := r.plugin.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
+			if err := r.plugin.Node.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
 				t.Errorf("ready: %v, log: %s", err, r.log)
 			}
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
 			}
 			r.scan()
-			if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Ready() != nil {
-				t.Errorf("after the fault: %v, %v", err, r.plugin.Ready())
+			if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Node.Ready() != nil {
+				t.Errorf("after the fault: %v, %v", err, r.plugin.Node.Ready())
 			}
 		})
 	}
@@ -242,8 +248,8 @@ func TestInvariant2Cancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	r.plugin.Update(ctx, inv)
-	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
-		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Ready(), r.log)
+	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Node.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
+		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Node.Ready(), r.log)
 	}
 }
 
@@ -284,7 +290,7 @@ func TestInvariant9IDsAreThoseOfTheSlot(t *testing.T) {
 	r := orion(t)
 	inv := r.scan()
 	for i := range inv.LPUs {
-		if id := ID(&inv.LPUs[i]); id != orionIDs[i] || len(id) > 63 {
+		if id := cdi.AddressName(inv.LPUs[i].Address); id != orionIDs[i] || len(id) > 63 {
 			t.Errorf("LPU %d is %s", i, id)
 		}
 	}
@@ -492,17 +498,17 @@ func TestInvariant16Allocate(t *testing.T) {
 	}
 	old := *inv
 	r.plugin.mu.Lock()
-	r.plugin.state.at = time.Now().Add(-time.Hour)
+	r.plugin.state.node.ReadAt = time.Now().Add(-time.Hour)
 	r.plugin.mu.Unlock()
 	if _, err := r.allocate(ids(0)...); err == nil {
 		t.Error("handed out an LPU that nobody has looked at for an hour")
 	}
-	if r.plugin.Alive() == nil || r.plugin.Ready() == nil {
+	if r.plugin.Node.Alive() == nil || r.plugin.Node.Ready() == nil {
 		t.Error("nobody has looked at the machine for an hour, and all is said to be well")
 	}
 	r.plugin.Update(t.Context(), &old)
-	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Alive() != nil {
-		t.Error(err, r.plugin.Alive())
+	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Node.Alive() != nil {
+		t.Error(err, r.plugin.Node.Alive())
 	}
 }
 
@@ -633,7 +639,7 @@ func TestTextLogShowsWhetherConnected(t *testing.T) {
 		r := newRig(t, simulate.Node{Profile: profile, LPUs: 8}, nil)
 		r.plugin.log = slog.New(slog.NewTextHandler(r.log, nil))
 		inv := r.scan()
-		if _, err := r.prefer(2, nil, ID(&inv.LPUs[0]), ID(&inv.LPUs[1])); err != nil || !strings.Contains(r.log.String(), want) {
+		if _, err := r.prefer(2, nil, cdi.AddressName(inv.LPUs[0].Address), cdi.AddressName(inv.LPUs[1].Address)); err != nil || !strings.Contains(r.log.String(), want) {
 			t.Errorf("%s: %v, the log is %s", profile, err, r.log)
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Server) doing() string {
 
 // Ready tells whether the kubelet has the list of LPUs, or another instance serves it: nil, or why not.
 func (s *Server) Ready() error {
-	if err := s.Plugin.Ready(); err != nil {
+	if err := s.Plugin.Node.Ready(); err != nil {
 		return err
 	}
 	if phase := s.doing(); phase != phaseRegistered && phase != phaseStandby {
