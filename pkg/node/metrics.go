@@ -3,24 +3,91 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// MetricsType is the media type of an [Exposition].
+// MetricsType is the media type of what [WriteMetrics] writes.
 const MetricsType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Scanned counts a scan of the machine and how long it took; err is why it failed, and is logged once. Only the goroutine
-// that scans may call it.
+// Metric is a metric of Prometheus: a name and a sample for each set of labels. Labels are names and values in turn.
+type Metric struct {
+	name, kind, help string
+
+	mu      sync.Mutex
+	samples map[string]float64 // by what follows the name: a suffix, labels
+}
+
+// NewMetric makes a metric of a kind: a counter only goes up, a gauge goes up and down.
+func NewMetric(kind, name, help string) *Metric {
+	return &Metric{name: name, kind: kind, help: help, samples: map[string]float64{}}
+}
+
+// Add adds n to a sample. Adding 0 makes a sample that starts there.
+func (m *Metric) Add(n float64, labels ...string) { m.add(n, labelText(labels)) }
+
+// SetBool sets a sample to 1 or 0.
+func (m *Metric) SetBool(value bool, labels ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := labelText(labels)
+	m.samples[key] = 0
+	if value {
+		m.samples[key] = 1
+	}
+}
+
+func (m *Metric) add(n float64, key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.samples[key] += n
+}
+
+// WriteMetrics writes metrics in Prometheus' text format
+// (https://prometheus.io/docs/instrumenting/exposition_formats).
+func WriteMetrics(w io.Writer, metrics ...*Metric) error {
+	var text bytes.Buffer // so that a reader who is slow holds no lock
+	for _, m := range metrics {
+		m.write(&text)
+	}
+	_, err := text.WriteTo(w)
+	return err
+}
+
+func (m *Metric) write(w io.Writer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.samples) > 0 {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.samples)) {
+		fmt.Fprintf(w, "%s%s %s\n", m.name, key, strconv.FormatFloat(m.samples[key], 'f', -1, 64))
+	}
+}
+
+// labelText writes labels as {name="value",...}, and none as nothing.
+func labelText(labels []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+	var list []string
+	for pair := range slices.Chunk(labels, 2) {
+		list = append(list, pair[0]+`="`+escape.Replace(strings.ToValidUTF8(pair[1], "\uFFFD"))+`"`)
+	}
+	if list == nil {
+		return ""
+	}
+	return "{" + strings.Join(list, ",") + "}"
+}
+
+// Scanned counts a scan of the machine, which took some time; err is why it failed, and is logged when it changes. Only the
+// goroutine that scans may call it.
 func (n *Node) Scanned(took time.Duration, err error) {
-	n.scans.Add(1)
-	n.scanSeconds.Add(took.Seconds())
+	n.scans.add(1, "_count")
+	n.scans.add(took.Seconds(), "_sum")
 	if err == nil {
 		n.scanError = ""
 		return
@@ -32,106 +99,22 @@ func (n *Node) Scanned(took time.Duration, err error) {
 	n.scanError = err.Error()
 }
 
-// WriteMetrics writes the metrics of the node and of the program; build are label names and values that identify the build.
-func (n *Node) WriteMetrics(e *Exposition, build ...string) {
-	e.Gauge("lpuctl_build_info", "Which lpuctl this is; always 1.")
-	e.Bool(true, build...)
+// Metrics are those of the node and of the program; build are labels that identify the build.
+func (n *Node) Metrics(build ...string) []*Metric {
+	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
+	buildInfo.SetBool(true, build...)
+	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the kubelet is told that the LPU is healthy.")
+	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
+	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
 	s := n.latest.Load()
-	if s.Inventory != nil {
-		e.devices(s.Devices)
-		e.Gauge("lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
-		e.sample("", "", float64(s.ReadAt.UnixMilli())/1000)
-	}
-	e.family("lpuctl_scan_duration_seconds", "summary", "How long it took to read the machine.")
-	e.samples("_sum", &n.scanSeconds)
-	e.samples("_count", &n.scans)
-	e.Counter("lpuctl_scan_failures_total", "How often the machine could not be read.", &n.scanFailures)
-}
-
-func (e *Exposition) devices(devices []Device) {
-	e.Gauge("lpuctl_lpu_healthy", "Whether the kubelet is told that the LPU is healthy.")
-	for _, d := range devices {
-		e.Bool(d.Healthy, "lpu", d.Name, "device", d.ID)
-	}
-	e.Gauge("lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
-	for _, d := range devices {
-		seen := map[finding.ID]bool{}
+	for _, d := range s.Devices {
+		healthy.SetBool(d.Healthy, "lpu", d.Name, "device", d.ID)
 		for _, r := range d.Reasons {
-			if !seen[r.ID] { // one id may stand for several nodes or mounts, and a label set may occur once only
-				e.Bool(true, "lpu", d.Name, "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity))
-			}
-			seen[r.ID] = true
+			reason.SetBool(true, "lpu", d.Name, "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity))
 		}
 	}
-}
-
-// Exposition is a text of metrics in Prometheus' format (https://prometheus.io/docs/instrumenting/exposition_formats). The
-// samples that are written belong to the metric that was begun last.
-type Exposition struct {
-	bytes.Buffer
-	name string // of that metric
-}
-
-// Gauge begins a metric that can go up and down.
-func (e *Exposition) Gauge(name, help string) { e.family(name, "gauge", help) }
-
-// Counter writes a metric that only goes up.
-func (e *Exposition) Counter(name, help string, c *Counter) {
-	e.family(name, "counter", help)
-	e.samples("", c)
-}
-
-// Bool writes a sample that is 1 or 0. Labels are names and values in turn.
-func (e *Exposition) Bool(value bool, labels ...string) {
-	number := 0.0
-	if value {
-		number = 1
+	if s.Inventory != nil {
+		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
 	}
-	e.sample("", labelText(labels), number)
-}
-
-func (e *Exposition) family(name, kind, help string) {
-	e.name = name
-	fmt.Fprintf(e, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-}
-
-func (e *Exposition) samples(suffix string, c *Counter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, labels := range slices.Sorted(maps.Keys(c.values)) {
-		e.sample(suffix, labels, c.values[labels])
-	}
-}
-
-func (e *Exposition) sample(suffix, labels string, value float64) {
-	fmt.Fprintf(e, "%s%s%s %s\n", e.name, suffix, labels, strconv.FormatFloat(value, 'f', -1, 64))
-}
-
-// Counter counts, for each set of labels by itself. The zero value has no samples.
-type Counter struct {
-	mu     sync.Mutex
-	values map[string]float64 // by labelText
-}
-
-// Add counts up by n, which may be 0 so that there is a sample. Labels are names and values in turn.
-func (c *Counter) Add(n float64, labels ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.values == nil {
-		c.values = map[string]float64{}
-	}
-	c.values[labelText(labels)] += n
-}
-
-// labelText writes names and values as {name="value",...}; none as "".
-func labelText(labels []string) string {
-	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-	var list []string
-	for pair := range slices.Chunk(labels, 2) {
-		list = append(list, pair[0]+`="`+escape.Replace(strings.ToValidUTF8(pair[1], "\uFFFD"))+`"`)
-	}
-	if list == nil {
-		return ""
-	}
-	return "{" + strings.Join(list, ",") + "}"
+	return []*Metric{buildInfo, healthy, reason, lastScan, n.scans, n.scanFailures}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// maxAge is how old a snapshot may be when LPUs are handed out. The machine is read every second.
-const maxAge = 30 * time.Second
+// MaxAge is how old a snapshot may be when LPUs are handed out by it. The machine is read every second.
+const MaxAge = 30 * time.Second
 
 // Node keeps the latest snapshot of a node. Its methods may be called at the same time, but for Update and Reload, of
 // which one may run at a time.
@@ -25,9 +25,8 @@ type Node struct {
 	spec   Spec
 	latest atomic.Pointer[Snapshot]
 
-	scans, scanSeconds, scanFailures Counter
-
-	scanError string // the one that was logged last; "" after a scan that succeeded
+	scans, scanFailures *Metric
+	scanError           string // the one that was logged last; "" after a scan that succeeded
 }
 
 // Snapshot is what is known of a node at one moment. It does not change.
@@ -52,38 +51,25 @@ type Device struct {
 
 // New makes a node of which nothing is known yet. It keeps the spec up to date.
 func New(spec Spec, log *slog.Logger) *Node {
-	n := &Node{log: log, spec: spec}
-	n.latest.Store(&Snapshot{})
-	for _, c := range []*Counter{&n.scans, &n.scanSeconds, &n.scanFailures} {
-		c.Add(0)
+	n := &Node{
+		log: log, spec: spec,
+		scans:        NewMetric("summary", "lpuctl_scan_duration_seconds", "How long it took to read the machine."),
+		scanFailures: NewMetric("counter", "lpuctl_scan_failures_total", "How often the machine could not be read."),
 	}
+	n.latest.Store(&Snapshot{})
+	n.scanFailures.Add(0)
 	return n
 }
 
-// Update makes a snapshot of an inventory that was read just now. It writes the CDI spec if that is needed, and so
+// Update makes a snapshot of an inventory that was read at a time. It writes the CDI spec if that is needed, and so
 // may wait for a lock. It returns nil, and keeps the latest snapshot, if ctx ends before it is done.
 //
 // An LPU that was in an earlier snapshot stays as an unhealthy device when it is gone. One whose health is unknown stays
 // as healthy as it was, and is unhealthy if it is new.
-func (n *Node) Update(ctx context.Context, inv *discovery.Inventory) *Snapshot {
-	return n.update(ctx, inv, time.Now())
-}
-
-// Reload changes which spec is kept and makes the latest snapshot anew. It returns nil where Update would, and if there is
-// no snapshot yet.
-func (n *Node) Reload(ctx context.Context, spec Spec) *Snapshot {
-	n.spec = spec
-	s := n.latest.Load()
-	if s.Inventory == nil {
-		return nil
-	}
-	return n.update(ctx, s.Inventory, s.ReadAt)
-}
-
-func (n *Node) update(ctx context.Context, inv *discovery.Inventory, readAt time.Time) *Snapshot {
+func (n *Node) Update(ctx context.Context, inv *discovery.Inventory, readAt time.Time) *Snapshot {
 	before := n.latest.Load()
 	s := &Snapshot{ReadAt: readAt, Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}}
-	s.spec = n.ensureSpec(ctx, inv, before.spec)
+	s.spec = n.ensureSpec(ctx, inv, before)
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it
 		return nil
 	}
@@ -96,6 +82,17 @@ func (n *Node) update(ctx context.Context, inv *discovery.Inventory, readAt time
 	n.logHealth(s, was)
 	n.latest.Store(s)
 	return s
+}
+
+// Reload changes which spec is kept and makes the latest snapshot anew. It returns nil where Update would, and if there is
+// no snapshot yet.
+func (n *Node) Reload(ctx context.Context, spec Spec) *Snapshot {
+	n.spec = spec
+	s := n.latest.Load()
+	if s.Inventory == nil {
+		return nil
+	}
+	return n.Update(ctx, s.Inventory, s.ReadAt)
 }
 
 // addPresent adds the LPUs of the inventory; was is the health of the devices before. The order is that of the ring, because
@@ -155,10 +152,8 @@ func (d *Device) Reason() string {
 	return ""
 }
 
-// Fresh returns an error if the snapshot is too old to hand out LPUs by it.
-func (s *Snapshot) Fresh() error { return s.youngerThan(maxAge) }
-
-func (s *Snapshot) youngerThan(limit time.Duration) error {
+// Fresh returns an error if the snapshot is older than limit.
+func (s *Snapshot) Fresh(limit time.Duration) error {
 	if age := time.Since(s.ReadAt); age > limit {
 		return fmt.Errorf("the machine was read %v ago for the last time", age.Round(time.Second))
 	}
@@ -171,7 +166,7 @@ func (n *Node) Ready() error {
 	if s.Inventory == nil {
 		return errors.New("the machine has not been read yet")
 	}
-	if err := s.Fresh(); err != nil {
+	if err := s.Fresh(MaxAge); err != nil {
 		return err
 	}
 	return s.spec.err
@@ -183,5 +178,5 @@ func (n *Node) Alive() error {
 	if s.Inventory == nil {
 		return nil
 	}
-	return s.youngerThan(2 * maxAge)
+	return s.Fresh(2 * MaxAge)
 }

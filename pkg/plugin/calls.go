@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // GetDevicePluginOptions says which optional calls the kubelet should make. What the Register call says of that is
@@ -45,14 +47,14 @@ func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 // lpus are the LPUs with these ids, by position, each once; unknown are the ids that there are none for.
 func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 	for _, id := range ids {
-		if i, ok := s.node.Cards[id]; !ok {
-			unknown = append(unknown, id)
-		} else if !slices.Contains(cards, i) {
+		if i, ok := s.node.Cards[id]; ok {
 			cards = append(cards, i)
+		} else {
+			unknown = append(unknown, id)
 		}
 	}
 	slices.Sort(cards)
-	return cards, unknown
+	return slices.Compact(cards), unknown
 }
 
 // known is the state, or an error as long as there is none.
@@ -92,11 +94,20 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
-	var connected any // nil without a ring table: a text log would show the address of d.Connected
-	if d.Connected != nil {
-		connected = *d.Connected
+	outcome, connected := "unknown", any(nil) // the value, because a text log shows the address of d.Connected
+	switch {
+	case d.Connected == nil: // there is no ring table
+	case *d.Connected:
+		outcome, connected = "connected", true
+	default:
+		outcome, connected = "unconnected", false
 	}
 	refused := s.options.RequireConnected && r.AllocationSize > 1 && connected != true
+	if refused {
+		outcome = "refused"
+	}
+	size := strconv.Itoa(int(r.AllocationSize)) // a label, because one LPU by itself is always connected
+	p.metrics.preferences.Add(1, "size", size, "outcome", outcome)
 	attributes := []any{
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
 		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
@@ -104,7 +115,6 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if len(passedOver) > 0 {
 		attributes = append(attributes, "unknown", passedOver)
 	}
-	p.metrics.preferred(d, refused)
 	if refused {
 		p.log.WarnContext(ctx, DecisionMessage, append(attributes, "refused", true)...)
 		return nil, status.Errorf(codes.ResourceExhausted, "%d connected LPUs are not free: %s", r.AllocationSize, d.Explanation.Reason)
@@ -134,15 +144,16 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 	if err != nil {
 		return nil, err
 	}
-	answer := &api.AllocateResponse{}
+	answer, handedOut := &api.AllocateResponse{}, 0
 	for _, c := range r.ContainerRequests {
 		cards, err := s.usable(c.DevicesIds)
 		if err != nil {
 			return nil, err
 		}
 		answer.ContainerResponses = append(answer.ContainerResponses, edits(s, cards))
+		handedOut += len(cards)
 	}
-	p.metrics.handedOut(r)
+	p.metrics.allocated.Add(float64(handedOut)) // all of them or, after an error, none
 	return answer, nil
 }
 
@@ -155,7 +166,7 @@ func (s *state) usable(ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := s.node.Fresh(); err != nil {
+	if err := s.node.Fresh(node.MaxAge); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
 	}
 	for _, d := range s.node.Devices {

@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
+	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -43,9 +45,9 @@ type state struct {
 
 // New makes a plugin that knows nothing yet.
 func New(options Options, log *slog.Logger) *Plugin {
-	p := &Plugin{Node: node.New(options.spec(), log), options: options, log: log, changed: make(chan struct{})}
-	p.metrics.init()
-	return p
+	return &Plugin{
+		Node: node.New(options.spec(), log), options: options, log: log, metrics: newMetrics(), changed: make(chan struct{}),
+	}
 }
 
 // Update takes in what is in the machine now. It may write the CDI spec, and so must not be called by what answers the
@@ -53,7 +55,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
-	p.publish(p.Node.Update(ctx, inv))
+	p.publish(p.Node.Update(ctx, inv, time.Now()))
 }
 
 // Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
@@ -118,15 +120,7 @@ func (o *Options) publishNUMA(inv *discovery.Inventory) bool {
 	return true
 }
 
-func sameDevice(a, b *api.Device) bool {
-	nodeOf := func(d *api.Device) int64 {
-		if nodes := d.GetTopology().GetNodes(); len(nodes) > 0 {
-			return nodes[0].ID
-		}
-		return -1
-	}
-	return a.ID == b.ID && a.Health == b.Health && nodeOf(a) == nodeOf(b)
-}
+func sameDevice(a, b *api.Device) bool { return proto.Equal(a, b) }
 
 // now is the state of this moment, and the options of the next one.
 func (p *Plugin) now() (*state, Options) {

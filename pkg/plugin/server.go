@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -45,42 +46,26 @@ type Server struct {
 	Overlap bool
 	Log     *slog.Logger
 
-	phase atomic.Pointer[string] // what it is doing, for Ready
+	phase atomic.Value // what it does now, as a string; nil before Run
 }
 
 // The phases of a server.
 const (
-	phaseStarting   = "starting"
 	phaseWaiting    = "waiting for the kubelet"
 	phaseStandby    = "standing by until the instance that serves ends"
 	phaseRegistered = "registered"
 )
 
-// enter begins a phase and returns the one before.
-func (s *Server) enter(phase string) (before string) {
-	if p := s.phase.Swap(&phase); p != nil {
-		return *p
-	}
-	return phaseStarting
-}
-
-// doing is the phase it is in.
-func (s *Server) doing() string {
-	if p := s.phase.Load(); p != nil {
-		return *p
-	}
-	return phaseStarting
-}
-
-// Ready tells whether the kubelet has the list of LPUs, or another instance serves it: nil, or why not.
+// Ready returns nil if the kubelet has the list of LPUs or another instance serves it, or else why not.
 func (s *Server) Ready() error {
 	if err := s.Plugin.Node.Ready(); err != nil {
 		return err
 	}
-	if phase := s.doing(); phase != phaseRegistered && phase != phaseStandby {
-		return errors.New(phase)
+	phase, _ := s.phase.Load().(string)
+	if phase == phaseRegistered || phase == phaseStandby {
+		return nil
 	}
-	return nil
+	return errors.New(cmp.Or(phase, "starting"))
 }
 
 // pathMax is how many bytes the path of a socket can have (unix(7), sun_path).
@@ -99,10 +84,10 @@ func (r restart) Error() string { return string(r) }
 func (s *Server) Run(ctx context.Context) {
 	retry, told := firstRetry, ""
 	for ctx.Err() == nil {
-		dir := watchDir(s.Dir)
+		changes, stop := watchDir(s.Dir)
 		started := time.Now()
-		err := s.once(ctx, dir)
-		was := s.enter(phaseWaiting)
+		err := s.once(ctx, changes)
+		was := s.phase.Swap(phaseWaiting)
 		_, restarted := errors.AsType[restart](err)
 		if restarted || time.Since(started) > lastRetry {
 			retry = firstRetry
@@ -117,13 +102,13 @@ func (s *Server) Run(ctx context.Context) {
 			told = why
 		}
 		if !restarted {
-			if dir.changes(ctx, retry+mathrand.N(retry/2)) {
+			if waitForChange(ctx, changes, retry+mathrand.N(retry/2)) {
 				retry = firstRetry
 			} else {
 				retry = min(2*retry, lastRetry)
 			}
 		}
-		dir.close()
+		stop()
 	}
 }
 
@@ -135,8 +120,8 @@ func withoutSocket(err error) string {
 }
 
 // once serves on a new socket, registers it and stays until there is a reason to register anew, which is the error.
-func (s *Server) once(ctx context.Context, dir *dirWatch) error {
-	if err := s.waitForOthers(ctx, dir); err != nil {
+func (s *Server) once(ctx context.Context, changes <-chan fsnotify.Event) error {
+	if err := s.waitForOthers(ctx, changes); err != nil {
 		return err
 	}
 	kubelet := filepath.Join(s.Dir, "kubelet.sock")
@@ -154,21 +139,21 @@ func (s *Server) once(ctx context.Context, dir *dirWatch) error {
 	if err != nil {
 		return err
 	}
-	return s.attend(ctx, dir, sock, before)
+	return s.attend(ctx, changes, sock, before)
 }
 
 // waitForOthers removes sockets of instances that are dead and, unless overlap is allowed, waits for the end of those
 // that are not; and until there is something to list.
-func (s *Server) waitForOthers(ctx context.Context, dir *dirWatch) error {
+func (s *Server) waitForOthers(ctx context.Context, changes <-chan fsnotify.Event) error {
 	for ctx.Err() == nil {
 		live := s.liveSiblings()
 		if (s.Overlap || live == "") && s.Plugin.listed() {
 			return nil
 		}
-		if live != "" && !s.Overlap && s.enter(phaseStandby) != phaseStandby {
+		if live != "" && !s.Overlap && s.phase.Swap(phaseStandby) != phaseStandby {
 			s.Log.Info("another instance serves; waiting for its end", "socket", filepath.Base(live))
 		}
-		dir.changes(ctx, pollInterval/5)
+		waitForChange(ctx, changes, pollInterval/5)
 	}
 	return ctx.Err()
 }
@@ -250,10 +235,7 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	options, err := s.Plugin.GetDevicePluginOptions(ctx, nil)
-	if err != nil {
-		return err
-	}
+	options, _ := s.Plugin.GetDevicePluginOptions(ctx, nil) // which never fails
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
 		Version: api.Version, Endpoint: filepath.Base(sock.path), ResourceName: s.Resource, Options: options,
 	})
@@ -263,7 +245,7 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 // attend waits until the kubelet may have forgotten the plugin, and returns by which of the signs: a new kubelet.sock, its
 // own socket gone, the stream ended, no stream at all. inotify tells at once, and a look each second makes up for what
 // it may have lost.
-func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubelet os.FileInfo) error {
+func (s *Server) attend(ctx context.Context, changes <-chan fsnotify.Event, sock *socket, kubelet os.FileInfo) error {
 	noStream := time.NewTimer(streamLimit)
 	defer noStream.Stop()
 	tick := time.NewTicker(pollInterval)
@@ -276,13 +258,13 @@ func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubele
 		case <-opened:
 			opened = nil
 			noStream.Stop()
-			s.enter(phaseRegistered)
+			s.phase.Store(phaseRegistered)
 			s.Log.Info("registered", "resource", s.Resource, "socket", filepath.Base(sock.path))
 		case <-noStream.C:
 			return errors.New("the kubelet opened no stream")
 		case <-sock.ended:
 			return errors.New("the kubelet ended the stream")
-		case <-dir.events():
+		case <-changes:
 		case <-tick.C:
 		}
 		if now, err := os.Stat(filepath.Join(s.Dir, "kubelet.sock")); err == nil && !sameSocket(now, kubelet) {
@@ -297,40 +279,27 @@ func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubele
 // sameSocket compares by inode and time: an inode number may be given again at once.
 func sameSocket(a, b os.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 
-// dirWatch tells that something changed in a directory, as far as inotify does.
-type dirWatch struct{ watcher *fsnotify.Watcher }
-
-func watchDir(dir string) *dirWatch {
+// watchDir returns what changes in a directory or, as long as it is not there, in the nearest parent that is. Without
+// inotify nothing ever changes.
+func watchDir(dir string) (changes <-chan fsnotify.Event, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return &dirWatch{}
+		return nil, func() {}
 	}
-	for ; watcher.Add(dir) != nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) { // what is not there yet appears in its parent
+	for watcher.Add(dir) != nil && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
 	}
-	return &dirWatch{watcher}
+	return watcher.Events, func() { _ = watcher.Close() }
 }
 
-func (w *dirWatch) close() {
-	if w.watcher != nil {
-		_ = w.watcher.Close()
-	}
-}
-
-func (w *dirWatch) events() <-chan fsnotify.Event {
-	if w.watcher == nil {
-		return nil
-	}
-	return w.watcher.Events
-}
-
-// changes waits for a change that is not one of our own sockets, no longer than the limit, and tells whether there was
-// one.
-func (w *dirWatch) changes(ctx context.Context, limit time.Duration) bool {
+// waitForChange waits for a change that is not one of our own sockets, no longer than the limit, and tells whether there
+// was one.
+func waitForChange(ctx context.Context, changes <-chan fsnotify.Event, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		select {
-		case e := <-w.events():
+		case e := <-changes:
 			if !strings.HasPrefix(filepath.Base(e.Name), socketPrefix) {
 				return true
 			}
