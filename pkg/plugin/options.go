@@ -54,20 +54,20 @@ const (
 	NUMAAuto NUMA = "auto" // on where no ring crosses NUMA nodes
 )
 
-// ParseStrategy reads the name of a strategy.
-func ParseStrategy(text string) (Strategy, error) {
-	if s := Strategy(text); s == CDI || s == DeviceSpecs {
-		return s, nil
+// Validate returns an error for an unknown strategy.
+func (s Strategy) Validate() error {
+	if s != CDI && s != DeviceSpecs {
+		return fmt.Errorf("device list strategy %q: expected %s or %s", s, CDI, DeviceSpecs)
 	}
-	return "", fmt.Errorf("device list strategy %q: expected %s or %s", text, CDI, DeviceSpecs)
+	return nil
 }
 
-// ParseNUMA reads the name of a setting.
-func ParseNUMA(text string) (NUMA, error) {
-	if n := NUMA(text); n == NUMAOff || n == NUMAOn || n == NUMAAuto {
-		return n, nil
+// Validate returns an error for an unknown setting.
+func (n NUMA) Validate() error {
+	if n != NUMAOff && n != NUMAOn && n != NUMAAuto {
+		return fmt.Errorf("numa %q: expected %s, %s or %s", n, NUMAOff, NUMAOn, NUMAAuto)
 	}
-	return "", fmt.Errorf("numa %q: expected %s, %s or %s", text, NUMAOff, NUMAOn, NUMAAuto)
+	return nil
 }
 
 var (

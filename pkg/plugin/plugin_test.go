@@ -654,10 +654,10 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := ParseStrategy("volume"); err == nil {
+	if err := Strategy("volume").Validate(); err == nil {
 		t.Error("an unknown strategy is taken")
 	}
-	if _, err := ParseNUMA("maybe"); err == nil {
+	if err := NUMA("maybe").Validate(); err == nil {
 		t.Error("an unknown setting of NUMA is taken")
 	}
 }
