@@ -18,11 +18,9 @@ import (
 // MaxAge is how old a snapshot may be when LPUs are handed out by it. The machine is read every second.
 const MaxAge = 30 * time.Second
 
-// Node keeps the latest snapshot of a node. Its methods may be called at the same time, but for Update and Reload, of
-// which one may run at a time.
+// Node keeps the latest snapshot of a node. Its methods may be called at the same time, but Update by one caller at a time.
 type Node struct {
 	log    *slog.Logger
-	spec   Spec
 	latest atomic.Pointer[Snapshot]
 
 	scans, scanFailures *Metric
@@ -49,10 +47,10 @@ type Device struct {
 	Reasons  finding.List // why it is not healthy, and warnings
 }
 
-// New makes a node of which nothing is known yet. It keeps the spec up to date.
-func New(spec Spec, log *slog.Logger) *Node {
+// New makes a node of which nothing is known yet.
+func New(log *slog.Logger) *Node {
 	n := &Node{
-		log: log, spec: spec,
+		log:          log,
 		scans:        NewMetric("summary", "lpuctl_scan_duration_seconds", "How long it took to read the machine."),
 		scanFailures: NewMetric("counter", "lpuctl_scan_failures_total", "How often the machine could not be read."),
 	}
@@ -61,15 +59,15 @@ func New(spec Spec, log *slog.Logger) *Node {
 	return n
 }
 
-// Update makes a snapshot of an inventory that was read at a time. It writes the CDI spec if that is needed, and so
+// Update makes the next snapshot, of an inventory that was read at readAt. It writes the CDI spec if that is needed, and so
 // may wait for a lock. It returns nil, and keeps the latest snapshot, if ctx ends before it is done.
 //
 // An LPU that was in an earlier snapshot stays as an unhealthy device when it is gone. One whose health is unknown stays
 // as healthy as it was, and is unhealthy if it is new.
-func (n *Node) Update(ctx context.Context, inv *discovery.Inventory, readAt time.Time) *Snapshot {
+func (n *Node) Update(ctx context.Context, spec Spec, inv *discovery.Inventory, readAt time.Time) *Snapshot {
 	before := n.latest.Load()
 	s := &Snapshot{ReadAt: readAt, Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}}
-	s.spec = n.ensureSpec(ctx, inv, before)
+	s.spec = n.ensureSpec(ctx, spec, inv, before)
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it
 		return nil
 	}
@@ -84,23 +82,12 @@ func (n *Node) Update(ctx context.Context, inv *discovery.Inventory, readAt time
 	return s
 }
 
-// Reload changes which spec is kept and makes the latest snapshot anew. It returns nil where Update would, and if there is
-// no snapshot yet.
-func (n *Node) Reload(ctx context.Context, spec Spec) *Snapshot {
-	n.spec = spec
-	s := n.latest.Load()
-	if s.Inventory == nil {
-		return nil
-	}
-	return n.Update(ctx, s.Inventory, s.ReadAt)
-}
-
 // addPresent adds the LPUs of the inventory; was is the health of the devices before. The order is that of the ring, because
 // a kubelet that chooses by itself often takes devices that follow each other in the list.
 func (s *Snapshot) addPresent(was map[string]bool) {
-	all := make([]int, len(s.Inventory.LPUs))
-	for i := range all {
-		all[i] = i
+	var all []int
+	for i := range s.Inventory.LPUs {
+		all = append(all, i)
 	}
 	ordered, _ := s.Fabric.Order(all)
 	for _, i := range ordered {

@@ -26,8 +26,8 @@ type specCheck struct {
 
 // ensureSpec makes the CDI spec on disk resolve the name of each LPU to its nodes. It writes the file only if it does not,
 // because the boot unit owns it. The file is not read again as long as it and the nodes are as they were before.
-func (n *Node) ensureSpec(ctx context.Context, inv *discovery.Inventory, before *Snapshot) specCheck {
-	path := n.spec.File.Path
+func (n *Node) ensureSpec(ctx context.Context, spec Spec, inv *discovery.Inventory, before *Snapshot) specCheck {
+	path := spec.File.Path
 	if path == "" {
 		return specCheck{}
 	}
@@ -36,24 +36,23 @@ func (n *Node) ensureSpec(ctx context.Context, inv *discovery.Inventory, before 
 		return before.spec
 	}
 	var check specCheck
-	if check.unresolved, check.err = n.putSpec(ctx, inv); check.err == nil {
+	if check.unresolved, check.err = n.putSpec(ctx, spec, inv); check.err == nil {
 		check.file, _ = os.Stat(path) // if it is gone again, the next look puts it back
 	}
-	old := before.spec.err
-	if check.err != nil && ctx.Err() == nil && (old == nil || old.Error() != check.err.Error()) {
+	if check.err != nil && ctx.Err() == nil && fmt.Sprint(check.err) != fmt.Sprint(before.spec.err) {
 		n.log.Error("the CDI spec cannot be put in place; LPUs it does not define are not handed out", "error", check.err)
 	}
 	return check
 }
 
 // putSpec writes the spec if the file lacks a name, and returns the names that it still lacks after that.
-func (n *Node) putSpec(ctx context.Context, inv *discovery.Inventory) ([]string, error) {
-	file := n.spec.File
+func (n *Node) putSpec(ctx context.Context, want Spec, inv *discovery.Inventory) ([]string, error) {
+	file := want.File
 	lacking, _ := file.Lacks(inv) // a file that cannot be read lacks every name
 	if len(lacking) == 0 {
 		return nil, nil
 	}
-	spec, _, err := cdi.Spec(inv, n.spec.Options)
+	spec, _, err := cdi.Spec(inv, want.Options)
 	if err == nil {
 		err = file.Write(ctx, spec)
 	}

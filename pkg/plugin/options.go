@@ -26,7 +26,7 @@ type Options struct {
 	PreStart bool
 }
 
-// spec is the CDI spec that the node must keep.
+// spec is the CDI spec that must define an LPU before it is handed out.
 func (o *Options) spec() node.Spec {
 	if o.Strategy != CDI {
 		return node.Spec{}

@@ -45,9 +45,7 @@ type state struct {
 
 // New makes a plugin that knows nothing yet.
 func New(options Options, log *slog.Logger) *Plugin {
-	return &Plugin{
-		Node: node.New(options.spec(), log), options: options, log: log, metrics: newMetrics(), changed: make(chan struct{}),
-	}
+	return &Plugin{Node: node.New(log), options: options, log: log, metrics: newMetrics(), changed: make(chan struct{})}
 }
 
 // Update takes in what is in the machine now. It may write the CDI spec, and so must not be called by what answers the
@@ -55,7 +53,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
-	p.publish(p.Node.Update(ctx, inv, time.Now()))
+	p.update(ctx, inv, time.Now())
 }
 
 // Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
@@ -65,20 +63,25 @@ func (p *Plugin) Reload(ctx context.Context, options Options) {
 	defer p.updating.Unlock()
 	p.mu.Lock()
 	p.options = options
+	s := p.state
 	p.mu.Unlock()
-	p.publish(p.Node.Reload(ctx, options.spec()))
+	if s != nil {
+		p.update(ctx, s.inv, s.node.ReadAt)
+	}
 }
 
-// publish answers calls from a snapshot from now on; nil changes nothing.
-func (p *Plugin) publish(s *node.Snapshot) {
+// update answers calls from a new snapshot from now on, unless ctx ends before it is made.
+func (p *Plugin) update(ctx context.Context, inv *discovery.Inventory, readAt time.Time) {
+	before, options := p.now()
+	s := p.Node.Update(ctx, options.spec(), inv, readAt)
 	if s == nil {
 		return
 	}
+	next := &state{node: s, inv: inv, fabric: s.Fabric, options: options, devices: options.devices(s)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.state
-	p.state = &state{node: s, inv: s.Inventory, fabric: s.Fabric, options: p.options, devices: p.options.devices(s)}
-	if before == nil || !slices.EqualFunc(before.devices, p.state.devices, sameDevice) {
+	p.state = next
+	if before == nil || !slices.EqualFunc(before.devices, next.devices, sameDevice) {
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
