@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"syscall"
 	"time"
 
@@ -79,7 +80,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	d.registration.stop()
 	a.log.Info("ended; the CDI spec stays")
-	if cmd.Context().Err() != nil { // it was told to end
+	if cmd.Context().Err() != nil { // a signal ended it
 		return nil
 	}
 	return context.Cause(ctx)
@@ -132,32 +133,30 @@ type (
 
 // component is a goroutine that runs with one configuration at a time.
 type component[C any] struct {
-	config C
-	cancel context.CancelFunc // nil before the first start
-	ended  chan struct{}
+	config  C
+	starts  int // how often it was started
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 }
 
 // start runs a component with a configuration. One that runs with the same configuration goes on; one that runs with
 // another ends first.
 func (c *component[C]) start(ctx context.Context, config C, run func(context.Context, C)) {
-	if c.cancel != nil && reflect.DeepEqual(c.config, config) {
+	if c.starts > 0 && reflect.DeepEqual(c.config, config) {
 		return
 	}
 	c.stop()
 	ctx, c.cancel = context.WithCancel(ctx)
-	ended := make(chan struct{})
-	c.config, c.ended = config, ended
-	go func() {
-		defer close(ended)
-		run(ctx, config)
-	}()
+	c.config = config
+	c.starts++
+	c.running.Go(func() { run(ctx, config) })
 }
 
-// stop ends a component and waits for its end.
+// stop ends a component, if it runs, and waits for its end.
 func (c *component[C]) stop() {
-	if c.cancel != nil {
+	if c.starts > 0 {
 		c.cancel()
-		<-c.ended
+		c.running.Wait()
 	}
 }
 

@@ -61,12 +61,12 @@ func serveFlags(cmd *cobra.Command) {
 }
 
 // serveConfig is the configuration of the file, overridden by the flags that were given, and what the plugin needs of it.
-func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
+func (a *app) serveConfig(cmd *cobra.Command) (c ServeConfig, options plugin.Options, err error) {
 	file, err := a.locateSpec()
 	if err != nil {
-		return ServeConfig{}, plugin.Options{}, err
+		return c, options, err
 	}
-	c := a.config.Serve
+	c = a.config.Serve
 	overrides := c.flags()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if overrides.Lookup(f.Name) != nil {

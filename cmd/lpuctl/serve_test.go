@@ -96,9 +96,9 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: func(err error) { t.Error(err) }}
-	start := func() []chan struct{} {
+	start := func() []int {
 		d.run(ctx, c, options)
-		return []chan struct{}{d.watch.ended, d.guard.ended, d.registration.ended, d.http.ended}
+		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.http.starts}
 	}
 	before := start()
 	for _, test := range []struct {
@@ -124,7 +124,8 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		before = after
 	}
 	cancel()
-	for _, ended := range before {
-		<-ended
-	}
+	d.watch.stop()
+	d.guard.stop()
+	d.registration.stop()
+	d.http.stop()
 }
