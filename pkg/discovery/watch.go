@@ -38,8 +38,8 @@ func Watch(
 		if err == nil {
 			health.apply(inv, time.Now())
 			options.known = make(map[Address]string, len(inv.LPUs))
-			for i := range inv.LPUs {
-				options.known[inv.LPUs[i].Address] = inv.LPUs[i].Serial // "" of one that is gone: another may come
+			for _, l := range inv.LPUs {
+				options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
 			}
 			if changes != nil {
 				followNodes(watcher, root, inv)
@@ -56,26 +56,24 @@ func Watch(
 func followNodes(watcher *fsnotify.Watcher, root string, inv *Inventory) {
 	for _, l := range inv.LPUs {
 		for _, n := range l.Nodes {
-			_ = watcher.Add(filepath.Join(root, path.Dir(n.Path))) // one that is watched already stays so; one that was made anew is watched again
+			_ = watcher.Add(filepath.Join(root, path.Dir(n.Path))) // again at each scan, in case the directory was made anew
 		}
 	}
 }
 
 // wait returns after the interval or soon after a change; false if ctx ended.
 func wait(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
-	changed := false
+	expired, changed := time.After(interval), false
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-timer.C:
+		case <-expired:
 			return true
 		case e := <-changes:
 			if !changed && e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
 				changed = true
-				timer.Reset(min(debounce, interval))
+				expired = time.After(min(debounce, interval))
 			}
 		}
 	}
@@ -104,13 +102,12 @@ type condition struct {
 func (h hysteresis) apply(inv *Inventory, now time.Time) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		c := h[l.Address]
-		if c == nil {
+		if c, known := h[l.Address]; known {
+			c.add(l, now)
+			l.Health = c.health
+		} else {
 			h[l.Address] = &condition{health: l.Health}
-			continue
 		}
-		c.add(l, now)
-		l.Health = c.health
 	}
 }
 
@@ -142,13 +139,14 @@ func (c *condition) add(l *LPU, now time.Time) {
 func (l *LPU) faults() (transient, certain bool) {
 	transient = true
 	for _, r := range l.Reasons {
-		switch {
-		case r.Severity != finding.Error:
-		case r.ID == finding.Offline, r.ID == finding.NotReady, r.ID == finding.ReadStalled:
-		case r.ID == finding.RecoveryShell:
+		switch r.ID {
+		case finding.Offline, finding.NotReady, finding.ReadStalled:
+		case finding.RecoveryShell:
 			transient = false
-		default: // gone, a dead bus, no driver, no node
-			transient, certain = false, true
+		default: // gone, a dead bus, no driver, no node; but warnings do not count
+			if r.Severity == finding.Error {
+				transient, certain = false, true
+			}
 		}
 	}
 	return transient, certain

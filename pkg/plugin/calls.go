@@ -17,15 +17,15 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// GetDevicePluginOptions says which optional calls the kubelet should make. What the Register call says of that is
-// ignored by the kubelet.
+// GetDevicePluginOptions says which optional calls the kubelet should make. The kubelet asks this and ignores the options in
+// the Register call.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
 	_, options := p.now()
 	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: options.PreStart}, nil
 }
 
-// ListAndWatch sends the list at once and then whenever it changes. It is the latest list that is sent, so a slow
-// kubelet misses what came in between, and nothing else.
+// ListAndWatch sends the list of devices at once and then whenever it changes. It always sends the latest list: a slow
+// kubelet misses lists in between, and never the last one.
 func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
 	for {
 		p.mu.Lock()
@@ -44,7 +44,8 @@ func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 	}
 }
 
-// lpus are the LPUs with these ids, by position, each once; unknown are the ids that there are none for.
+// lpus finds LPUs by their ids: positions in the inventory, in ascending order and without duplicates, and the ids that no
+// LPU has.
 func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 	for _, id := range ids {
 		if i, ok := s.node.Cards[id]; ok {
@@ -57,7 +58,7 @@ func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 	return slices.Compact(cards), unknown
 }
 
-// known is the state, or an error as long as there is none.
+// known returns the state, or an error before the first one.
 func (p *Plugin) known() (*state, error) {
 	s, _ := p.now()
 	if s == nil {
@@ -66,8 +67,8 @@ func (p *Plugin) known() (*state, error) {
 	return s, nil
 }
 
-// GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose] and logs each decision with all that is needed
-// to make it again. Ids that it does not know are passed over as long as there are enough others.
+// GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose]. It logs each decision with all that is needed to
+// make it again. It ignores available ids that it does not know, as long as there are enough others.
 func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
 	s, err := p.known()
 	if err != nil {
@@ -85,7 +86,7 @@ func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAll
 }
 
 func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferredAllocationRequest) ([]string, error) {
-	available, passedOver := s.lpus(r.AvailableDeviceIDs)
+	available, ignored := s.lpus(r.AvailableDeviceIDs)
 	must, unknown := s.lpus(r.MustIncludeDeviceIDs)
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no device %s on this node", strings.Join(unknown, ", "))
@@ -94,7 +95,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
-	outcome, connected := "unknown", any(nil) // the value, because a text log shows the address of d.Connected
+	outcome, connected := "unknown", any(nil) // not d.Connected itself: a text log would show an address
 	switch {
 	case d.Connected == nil: // there is no ring table
 	case *d.Connected:
@@ -106,14 +107,13 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if refused {
 		outcome = "refused"
 	}
-	size := strconv.Itoa(int(r.AllocationSize)) // a label, because one LPU by itself is always connected
-	p.metrics.preferences.Add(1, "size", size, "outcome", outcome)
+	p.metrics.preferences.Add(1, "size", strconv.Itoa(d.Explanation.Size), "outcome", outcome)
 	attributes := []any{
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
 		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
 	}
-	if len(passedOver) > 0 {
-		attributes = append(attributes, "unknown", passedOver)
+	if len(ignored) > 0 {
+		attributes = append(attributes, "unknown", ignored)
 	}
 	if refused {
 		p.log.WarnContext(ctx, DecisionMessage, append(attributes, "refused", true)...)
@@ -138,7 +138,7 @@ func candidates(d *discovery.Decision) [][]string {
 	return sets
 }
 
-// Allocate hands out LPUs: all of a request or, if one of them is not to be had, none.
+// Allocate hands out LPUs: all of a request or, if one of them cannot be handed out, none.
 func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	s, err := p.known()
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 	return answer, nil
 }
 
-// usable checks that LPUs can be handed out at this moment.
+// usable returns the positions of LPUs in the inventory, or an error if one of them cannot be handed out at this moment.
 func (s *state) usable(ids []string) ([]int, error) {
 	cards, unknown := s.lpus(ids)
 	if len(unknown) > 0 {
@@ -214,15 +214,12 @@ func addEdits(response *api.ContainerAllocateResponse, l *discovery.LPU) {
 	}
 }
 
-// PreStartContainer checks that LPUs are as they should be, and touches nothing: another pod may use the same card by
-// its other functions, and the kubelet calls this before each restart too.
+// PreStartContainer checks that LPUs can still be handed out, and resets nothing: the kubelet also calls it before each
+// restart, and another pod may use the same card by its other functions.
 func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
 	s, err := p.known()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = s.usable(r.DevicesIds)
 	}
-	if _, err := s.usable(r.DevicesIds); err != nil {
-		return nil, err
-	}
-	return &api.PreStartContainerResponse{}, nil
+	return &api.PreStartContainerResponse{}, err
 }

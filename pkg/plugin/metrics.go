@@ -28,14 +28,6 @@ func newMetrics() metrics {
 	return m
 }
 
-func (m *metrics) registered(err error) {
-	result := "success"
-	if err != nil {
-		result = "failure"
-	}
-	m.registrations.Add(1, "result", result)
-}
-
 // countCalls counts the calls of the kubelet. ListAndWatch is a stream and does not come by here.
 func (p *Plugin) countCalls(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, request)
