@@ -24,7 +24,8 @@ func newServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Hand out LPUs to Kubernetes pods: the device plugin",
-		Long: `serve registers the LPUs of this node with the kubelet as ` + plugin.DefaultResource + `, reports their health, prefers LPUs that are
+		Long: `serve registers the LPUs of this node with the kubelet as ` + plugin.DefaultResource +
+			`, reports their health, prefers LPUs that are
 connected and hands them to containers as CDI devices. It keeps itself registered whatever happens to the kubelet.
 It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends. In a sandbox it ends,
 to be started again, when a directory that it writes to was made anew outside.

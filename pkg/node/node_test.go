@@ -147,7 +147,9 @@ func TestScannedLogsAnErrorOnce(t *testing.T) {
 	if err := node.WriteMetrics(&text, n.Metrics()...); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"lpuctl_scan_duration_seconds_sum 5\n", "lpuctl_scan_duration_seconds_count 5\n", "lpuctl_scan_failures_total 4\n"} {
+	for _, want := range []string{
+		"lpuctl_scan_duration_seconds_sum 5\n", "lpuctl_scan_duration_seconds_count 5\n", "lpuctl_scan_failures_total 4\n",
+	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)
 		}

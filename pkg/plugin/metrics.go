@@ -20,7 +20,8 @@ func newMetrics() metrics {
 		calls:         node.NewMetric("counter", "lpuctl_kubelet_calls_total", "Calls of the kubelet, by gRPC status code."),
 		preferences: node.NewMetric("counter", "lpuctl_preferred_allocations_total",
 			"LPUs picked for a container, by how many and whether they are connected."),
-		allocated: node.NewMetric("counter", "lpuctl_allocated_lpus_total", "LPUs handed out to containers. When they are given back is not known."),
+		allocated: node.NewMetric("counter", "lpuctl_allocated_lpus_total",
+			"LPUs handed out to containers. When they are given back is not known."),
 	}
 	m.registrations.Add(0, "result", "success")
 	m.registrations.Add(0, "result", "failure")

@@ -13,16 +13,15 @@ const DefaultResource = "hyperaccel.ai/lpu"
 
 // Options say how LPUs are handed out.
 type Options struct {
-	Strategy Strategy
-	// Kind of the CDI devices, and the spec that must define them before the kubelet hears their names.
-	Kind        string
-	Spec        cdi.File
-	Annotations bool // of the devices in the spec, see [cdi.Options]
-	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it what there is.
+	Strategy    Strategy
+	Kind        string   // of the CDI devices
+	Spec        cdi.File // must define a device before its name is handed out
+	Annotations bool     // of the devices in the spec, see [cdi.Options]
+	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it others.
 	RequireConnected bool
 	NUMA             NUMA
-	// PreStart makes the kubelet ask before each start of a container, its restarts included, whether its LPUs are
-	// still there and usable.
+	// PreStart makes the kubelet ask before each start of a container, restarts included, whether its LPUs are still
+	// usable.
 	PreStart bool
 }
 
@@ -43,8 +42,8 @@ const (
 	DeviceSpecs Strategy = "device-specs" // nodes, mounts and variables, for runtimes without CDI
 )
 
-// NUMA says whether the kubelet is told the NUMA node of each LPU. If it is, and its Topology Manager has a policy, it
-// narrows down the free LPUs by NUMA node before it asks which are connected, or does not ask at all.
+// NUMA says whether the kubelet gets the NUMA node of each LPU. If it does, and its Topology Manager has a policy, it
+// narrows down the free LPUs by NUMA node before it asks for a preferred allocation, or does not ask at all.
 type NUMA string
 
 // The settings.
@@ -71,8 +70,9 @@ func (n NUMA) Validate() error {
 }
 
 var (
-	extendedResource = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	nativeResource   = regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
+	extendedResource = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/` +
+		`[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	nativeResource = regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
 )
 
 // ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,
