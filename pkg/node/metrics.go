@@ -62,9 +62,7 @@ func WriteMetrics(w io.Writer, metrics ...*Metric) error {
 func (m *Metric) write(w io.Writer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.samples) > 0 {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
-	}
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
 	for _, key := range slices.Sorted(maps.Keys(m.samples)) {
 		fmt.Fprintf(w, "%s%s %s\n", m.name, key, strconv.FormatFloat(m.samples[key], 'f', -1, 64))
 	}
