@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +24,8 @@ func newServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Hand out LPUs to Kubernetes pods: the device plugin",
-		Long: `serve registers the LPUs of this node with the kubelet as ` + plugin.DefaultResource + `, reports their health, prefers LPUs that are
+		Long: `serve registers the LPUs of this node with the kubelet as ` + plugin.DefaultResource +
+			`, reports their health, prefers LPUs that are
 connected and hands them to containers as CDI devices. It keeps itself registered whatever happens to the kubelet.
 It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends. In a sandbox it ends,
 to be started again, when a directory that it writes to was made anew outside.
@@ -61,163 +63,158 @@ func (a *app) serve(cmd *cobra.Command) error {
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP)
 	defer signal.Stop(hangUp)
-	s := &servant{app: a, plugin: plugin.New(options, a.log), lost: make(chan error)}
-	ctx, cancel := context.WithCancel(cmd.Context())
-	err = s.run(ctx, c, options)
-	for err == nil && ctx.Err() == nil {
+	ctx, fail := context.WithCancelCause(cmd.Context())
+	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: fail}
+	d.run(ctx, c, options)
+	for ctx.Err() == nil {
 		select {
 		case <-hangUp:
-			c, options = a.reload(cmd, c, options)
-			s.plugin.Reload(ctx, options)
-			err = s.run(ctx, c, options)
-		case err = <-s.lost:
+			if c, options, err := a.reload(cmd); err == nil {
+				d.plugin.Reload(ctx, options)
+				d.run(ctx, c, options)
+			}
 		case <-ctx.Done():
 		}
 	}
-	cancel()
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	s.registration.end()
+	d.registration.stop()
 	a.log.Info("ended; the CDI spec stays")
-	return err
+	if cmd.Context().Err() != nil { // a signal ended it
+		return nil
+	}
+	return context.Cause(ctx)
 }
 
 // reload reads the config file again. If it has faults, all stays as it is.
-func (a *app) reload(cmd *cobra.Command, c ServeConfig, options plugin.Options) (ServeConfig, plugin.Options) {
+func (a *app) reload(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
 	old := a.config
 	a.config = nil
-	newC, newOptions, err := a.serveConfig(cmd)
+	c, options, err := a.serveConfig(cmd)
 	if err != nil {
 		a.config = old
 		a.log.Error("the config file has faults; everything stays as it is", "error", err)
-		return c, options
+	} else {
+		a.log.Info("read the config file again", "file", a.config.file)
 	}
-	a.log.Info("read the config file again", "file", a.config.file)
-	return newC, newOptions
+	return c, options, err
 }
 
-// servant runs the parts of serve. Each goes on through a reload unless what it was started for has changed: so no card's
-// health is forgotten and the kubelet notices nothing.
-type servant struct {
+// serveDaemon is a running serve. A reload restarts only the components whose own configuration has changed, so that no
+// card's health is forgotten and the kubelet notices nothing.
+type serveDaemon struct {
 	app    *app
 	plugin *plugin.Plugin
 	server *plugin.Server
-	lost   chan error // why serve cannot go on
+	fail   context.CancelCauseFunc // ends serve with an error
 
-	watch, guard, registration, http part
+	watch        component[watchConfig]
+	guard        component[guardConfig]
+	registration component[registrationConfig]
+	http         component[httpConfig]
 }
 
-// part is a goroutine and what it was started for.
-type part struct {
-	purpose any
-	cancel  context.CancelFunc
-	ended   chan struct{}
-}
-
-// run starts a part, in place of the one that runs if that has another purpose.
-func (p *part) run(ctx context.Context, purpose any, run func(context.Context)) {
-	if p.cancel != nil && reflect.DeepEqual(p.purpose, purpose) {
-		return
-	}
-	p.end()
-	ctx, p.cancel = context.WithCancel(ctx)
-	ended := make(chan struct{})
-	p.purpose, p.ended = purpose, ended
-	go func() {
-		defer close(ended)
-		run(ctx)
-	}()
-}
-
-// end ends a part that runs.
-func (p *part) end() {
-	if p.cancel != nil {
-		p.cancel()
-		<-p.ended
-	}
-}
-
-// What parts are started for.
+// The configurations of the components.
 type (
-	watching struct {
-		options  discovery.Options
-		interval string
+	watchConfig struct {
+		scan     discovery.Options
+		interval time.Duration
 	}
-	directories  struct{ plugins, spec string }
-	registration struct {
+	guardConfig        struct{ pluginDir, specDir string } // specDir is "" if no spec is written
+	registrationConfig struct {
 		dir, resource     string
 		overlap, preStart bool
 	}
-	listening struct {
-		registration
+	httpConfig struct {
+		registrationConfig
 		address string
 	}
 )
 
-// run has the parts run with a configuration.
-func (s *servant) run(ctx context.Context, c ServeConfig, options plugin.Options) error {
-	scan, err := s.app.scanOptions(discovery.Options{})
-	if err != nil {
-		return err
+// component is a goroutine that runs with one configuration at a time.
+type component[C any] struct {
+	config  C
+	starts  int // how often it was started
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// start runs a component with a configuration. One that runs with the same configuration goes on; one that runs with
+// another ends first.
+func (c *component[C]) start(ctx context.Context, config C, run func(context.Context, C)) {
+	if c.starts > 0 && reflect.DeepEqual(c.config, config) {
+		return
 	}
-	dir, err := s.app.root.Resolve(c.PluginDir)
-	if err != nil {
-		return err
+	c.stop()
+	ctx, c.cancel = context.WithCancel(ctx)
+	c.config = config
+	c.starts++
+	c.running.Go(func() { run(ctx, config) })
+}
+
+// stop ends a component, if it runs, and waits for its end.
+func (c *component[C]) stop() {
+	if c.starts > 0 {
+		c.cancel()
+		c.running.Wait()
 	}
-	w := watching{scan, c.Interval}
-	s.watch.run(ctx, w, func(ctx context.Context) { s.look(ctx, w) })
-	d := directories{plugins: dir}
+}
+
+// run starts the components with a configuration.
+func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Options) {
+	scan, err := d.app.scanOptions(discovery.Options{})
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	dir, err := d.app.root.Resolve(c.PluginDir)
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
+	d.watch.start(ctx, watchConfig{scan, interval}, d.watchLPUs)
+	guard := guardConfig{pluginDir: dir}
 	if options.Strategy == plugin.CDI {
-		d.spec = filepath.Dir(options.Spec.Path)
+		guard.specDir = filepath.Dir(options.Spec.Path)
 	}
-	s.guard.run(ctx, d, func(ctx context.Context) { s.keep(ctx, d) })
-	r := registration{dir, c.Resource, c.Overlap, c.PreStartCheck}
-	if s.registration.purpose != r {
-		s.server = &plugin.Server{Plugin: s.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: s.app.log}
+	d.guard.start(ctx, guard, d.guardDirs)
+	r := registrationConfig{dir, c.Resource, c.Overlap, c.PreStartCheck}
+	if d.registration.config != r {
+		d.server = &plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log}
 	}
-	server := s.server
-	s.registration.run(ctx, r, server.Run)
-	s.http.run(ctx, listening{r, c.Listen}, func(ctx context.Context) { s.app.listen(ctx, c.Listen, server) })
-	return nil
+	server := d.server
+	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
+	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) { d.app.listen(ctx, c.address, server) })
 }
 
-// look tells the plugin of the machine, and systemd that it does.
-func (s *servant) look(ctx context.Context, w watching) {
-	interval, _ := time.ParseDuration(w.interval) // checked before
-	started, told := false, ""
-	discovery.Watch(ctx, string(s.app.root), w.options, interval,
-		func(inv *discovery.Inventory, took time.Duration) {
-			s.plugin.Scanned(took, nil)
-			s.plugin.Update(ctx, inv)
-			told = ""
-			if !started { // the kubelet may be away for long: that is no failure to start
-				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-			}
-			started = true
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		},
-		func(err error, took time.Duration) {
-			s.plugin.Scanned(took, err)
-			if err.Error() != told {
-				s.app.log.Error("the machine cannot be read", "error", err)
-			}
-			told = err.Error()
-		})
+// watchLPUs hands each inventory to the plugin, and tells systemd that it does.
+func (d *serveDaemon) watchLPUs(ctx context.Context, c watchConfig) {
+	ready := false
+	discovery.Watch(ctx, string(d.app.root), c.scan, c.interval, func(inv *discovery.Inventory, took time.Duration, err error) {
+		d.plugin.Node.Scanned(took, err)
+		if err != nil {
+			return
+		}
+		d.plugin.Update(ctx, inv)
+		if !ready { // without waiting for the kubelet, which may be away for long: that is no failure to start
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		}
+		ready = true
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+	})
 }
 
-// keep ends serve when a directory that it writes to is out of reach. It must always be able to write to the kubelet's; to
-// that of the spec it need not, where something else keeps the spec up to date.
-func (s *servant) keep(ctx context.Context, d directories) {
-	writable := []string{d.plugins}
-	if d.spec != "" && outOfReach(d.spec) == nil {
-		writable = append(writable, d.spec)
+// guardDirs ends serve when a directory that it writes to is out of reach. The kubelet's must always be writable; that of
+// the spec need not be if it is not so at the start, because something else may keep the spec up to date.
+func (d *serveDaemon) guardDirs(ctx context.Context, c guardConfig) {
+	writable := []string{c.pluginDir}
+	if c.specDir != "" && outOfReach(c.specDir) == nil {
+		writable = append(writable, c.specDir)
 	}
 	for ctx.Err() == nil {
 		for _, dir := range writable {
 			if err := outOfReach(dir); err != nil {
-				select {
-				case s.lost <- err:
-				case <-ctx.Done():
-				}
+				d.fail(err)
 				return
 			}
 		}
@@ -228,9 +225,9 @@ func (s *servant) keep(ctx context.Context, d directories) {
 	}
 }
 
-// outOfReach tells whether a directory was removed or made anew since a sandbox was set up around this process. In a
-// container it stays the removed one (no name left, st_nlink in stat(2)); in a unit's it becomes as read-only as all the rest.
-// Nothing mends that from within.
+// outOfReach returns an error if a directory was removed or made anew since this process was put into its sandbox. A
+// container still sees the removed directory, which has no name left (st_nlink in stat(2)). A unit of systemd sees the new one,
+// but read-only like all the rest. No process can mend that from within its sandbox.
 func outOfReach(dir string) error {
 	var stat unix.Stat_t
 	var fault string

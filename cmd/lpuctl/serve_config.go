@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -32,61 +33,47 @@ func defaultServe() ServeConfig {
 	}
 }
 
-// serveFlags are the flags that stand for a key of serve in the config file. Their defaults are shown and not used: a
-// flag that is not given leaves the file's value.
+// flags are those that stand for a key: one that is set sets the key of c.
+func (c *ServeConfig) flags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	f.StringVar(&c.Resource, "resource", c.Resource, "extended `RESOURCE` that pods ask for")
+	f.StringVar(&c.PluginDir, "plugin-dir", c.PluginDir, "`DIR` under the root with the sockets of the kubelet and its plugins")
+	f.StringVar(&c.DeviceListStrategy, "device-list-strategy", c.DeviceListStrategy,
+		"`STRATEGY` by which containers get LPUs: cdi-cri or device-specs")
+	f.BoolVar(&c.RequireConnected, "require-connected", c.RequireConnected, "refuse a pod rather than give it LPUs that are not connected")
+	f.StringVar(&c.NUMA, "numa", c.NUMA, "whether (`WHEN`) to tell the kubelet NUMA nodes: off, on or auto")
+	f.BoolVar(&c.PreStartCheck, "pre-start-check", c.PreStartCheck, "check the LPUs again before each start of a container")
+	f.BoolVar(&c.Overlap, "overlap", c.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
+	f.StringVar(&c.Interval, "interval", c.Interval, "`TIME` between two looks at the LPUs")
+	f.StringVar(&c.Listen, "listen", c.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
+	return f
+}
+
+// serveFlags gives the command the flags of its config, with the defaults for the help to show.
 func serveFlags(cmd *cobra.Command) {
-	f, d := cmd.Flags(), defaultServe()
-	f.String("resource", d.Resource, "extended `RESOURCE` that pods ask for")
-	f.String("plugin-dir", d.PluginDir, "`DIR` under the root with the sockets of the kubelet and its plugins")
-	f.String("device-list-strategy", d.DeviceListStrategy, "`STRATEGY` by which containers get LPUs: cdi-cri or device-specs")
-	f.Bool("require-connected", d.RequireConnected, "refuse a pod rather than give it LPUs that are not connected")
-	f.String("numa", d.NUMA, "whether (`WHEN`) to tell the kubelet NUMA nodes: off, on or auto")
-	f.Bool("pre-start-check", d.PreStartCheck, "check the LPUs again before each start of a container")
-	f.Bool("overlap", d.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
-	f.String("interval", d.Interval, "`TIME` between two looks at the LPUs")
-	f.String("listen", d.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
-	for name := range serveKeys(&d) {
-		fromEnvironment(f.Lookup(name))
-	}
+	d := defaultServe()
+	d.flags().VisitAll(func(f *pflag.Flag) {
+		fromEnvironment(f)
+		cmd.Flags().AddFlag(f)
+	})
 	complete(cmd, "device-list-strategy", string(plugin.CDI), string(plugin.DeviceSpecs))
 	complete(cmd, "numa", string(plugin.NUMAOff), string(plugin.NUMAOn), string(plugin.NUMAAuto))
 	_ = cmd.MarkFlagDirname("plugin-dir")
 }
 
-// serveKeys are the values of c by the flags that set them, and their keys in the config file.
-func serveKeys(c *ServeConfig) map[string]serveKey {
-	return map[string]serveKey{
-		"resource": {"resource", &c.Resource, nil}, "plugin-dir": {"pluginDir", &c.PluginDir, nil},
-		"device-list-strategy": {"deviceListStrategy", &c.DeviceListStrategy, nil}, "numa": {"numa", &c.NUMA, nil},
-		"interval": {"interval", &c.Interval, nil}, "listen": {"listen", &c.Listen, nil},
-		"require-connected": {"requireConnected", nil, &c.RequireConnected}, "pre-start-check": {"preStartCheck", nil, &c.PreStartCheck},
-		"overlap": {"overlap", nil, &c.Overlap},
-	}
-}
-
-type serveKey struct {
-	key  string
-	text *string
-	flag *bool
-}
-
-// serveConfig is the configuration with the flags that were given laid over it, and what the plugin needs of it.
-func (a *app) serveConfig(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
+// serveConfig is the configuration of the file, overridden by the flags that were given, and what the plugin needs of it.
+func (a *app) serveConfig(cmd *cobra.Command) (c ServeConfig, options plugin.Options, err error) {
 	file, err := a.locateSpec()
 	if err != nil {
-		return ServeConfig{}, plugin.Options{}, err
+		return c, options, err
 	}
-	c := a.config.Serve
-	for name, key := range serveKeys(&c) {
-		f := cmd.Flags().Lookup(name)
-		switch {
-		case !f.Changed:
-		case key.text != nil:
-			*key.text = f.Value.String()
-		default:
-			*key.flag = f.Value.String() == "true"
+	c = a.config.Serve
+	overrides := c.flags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if overrides.Lookup(f.Name) != nil {
+			_ = overrides.Set(f.Name, f.Value.String()) // of the same type, which has taken it before
 		}
-	}
+	})
 	if faults := c.check(); len(faults) > 0 {
 		err = usage("serve.%s: %s", faults[0].Path, faults[0].Message)
 	}
@@ -104,10 +91,8 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 			faults = append(faults, strictyaml.Fault{Path: key, Message: err.Error(), Remedy: remedy})
 		}
 	}
-	_, err := plugin.ParseStrategy(c.DeviceListStrategy)
-	fault("deviceListStrategy", err, "write one of these")
-	_, err = plugin.ParseNUMA(c.NUMA)
-	fault("numa", err, "write one of these")
+	fault("deviceListStrategy", plugin.Strategy(c.DeviceListStrategy).Validate(), "write one of these")
+	fault("numa", plugin.NUMA(c.NUMA).Validate(), "write one of these")
 	fault("resource", plugin.ValidateResource(c.Resource), "write "+plugin.DefaultResource)
 	if d, err := time.ParseDuration(c.Interval); err != nil || d < 100*time.Millisecond || d > 10*time.Second {
 		fault("interval", fmt.Errorf("%q is not a time between 100ms and 10s", c.Interval), "write 1s")

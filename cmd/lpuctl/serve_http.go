@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
-// listen serves /healthz, /readyz and /metrics until ctx ends. That the address is taken, by an instance that is about to
-// end for example, is no reason not to serve pods: it is tried again.
+// listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken, for example by an instance that is
+// about to end, pods are served nevertheless and listen tries again.
 func (a *app) listen(ctx context.Context, address string, server *plugin.Server) {
 	if address == "" {
 		return
@@ -23,15 +23,12 @@ func (a *app) listen(ctx context.Context, address string, server *plugin.Server)
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
-	for told := false; ctx.Err() == nil; told = true {
+	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err == nil {
 			err = h.Serve(listener)
 		}
-		if errors.Is(err, http.ErrServerClosed) {
-			return
-		}
-		if !told {
+		if !logged && ctx.Err() == nil {
 			a.log.Warn("health and metrics are not served; pods are", "error", err)
 		}
 		select {
@@ -45,9 +42,9 @@ func handler(server *plugin.Server) http.Handler {
 	v := readVersion()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Ready()) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Plugin.Alive()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Plugin.Node.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", plugin.MetricsType)
+		w.Header().Set("Content-Type", node.MetricsType)
 		_ = server.WriteMetrics(w, "version", v.Version, "goversion", v.Go) // who asked may be gone
 	})
 	return mux

@@ -11,33 +11,34 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
-// TestPart: a part goes on if it is wanted for the same, and has ended before one for something else begins.
-func TestPart(t *testing.T) {
-	var p part
+// TestComponent: a component goes on if its configuration is the same, and has ended before it starts with another.
+func TestComponent(t *testing.T) {
+	var c component[[]string]
 	var log []string
 	began := make(chan bool)
-	run := func(purpose []string) {
-		p.run(t.Context(), purpose, func(ctx context.Context) {
-			log = append(log, purpose[0]+" begins")
+	start := func(config []string) {
+		c.start(t.Context(), config, func(ctx context.Context, config []string) {
+			log = append(log, config[0]+" begins")
 			began <- true
 			<-ctx.Done()
-			log = append(log, purpose[0]+" ends")
+			log = append(log, config[0]+" ends")
 		})
 	}
-	run([]string{"a"})
+	start([]string{"a"})
 	<-began
-	run([]string{"a"})
-	run([]string{"b"})
+	start([]string{"a"})
+	start([]string{"b"})
 	<-began
-	p.end()
+	c.stop()
 	if got := strings.Join(log, ", "); got != "a begins, a ends, b begins, b ends" {
 		t.Errorf("log: %s", got)
 	}
-	new(part).end()
+	new(component[int]).stop()
 }
 
 func TestListen(t *testing.T) {
@@ -74,7 +75,7 @@ func TestListen(t *testing.T) {
 		if answer.StatusCode != want {
 			t.Errorf("%s: %s", path, answer.Status)
 		}
-		if path == "/metrics" && answer.Header.Get("Content-Type") != plugin.MetricsType {
+		if path == "/metrics" && answer.Header.Get("Content-Type") != node.MetricsType {
 			t.Errorf("%s: %v", path, answer.Header)
 		}
 		_ = answer.Body.Close()
@@ -83,7 +84,7 @@ func TestListen(t *testing.T) {
 	<-ended
 }
 
-// TestReloadKeepsWhatDidNotChange: of the parts of serve only those begin anew whose configuration is another one.
+// TestReloadKeepsWhatDidNotChange: only the components of serve whose configuration has changed start again.
 func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "node")
 	if _, err := (simulate.Node{Profile: "orion"}).Write(root); err != nil {
@@ -94,22 +95,16 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"
-	s := &servant{app: a, plugin: plugin.New(options, a.log), lost: make(chan error)}
-	parts := []*part{&s.watch, &s.guard, &s.registration, &s.http}
-	begun := func() (ended []chan struct{}) {
-		if err := s.run(ctx, c, options); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range parts {
-			ended = append(ended, p.ended)
-		}
-		return ended
+	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: func(err error) { t.Error(err) }}
+	start := func() []int {
+		d.run(ctx, c, options)
+		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.http.starts}
 	}
-	before := begun()
+	before := start()
 	for _, test := range []struct {
 		what   string
 		change func()
-		anew   []bool // watch, guard, registration, http
+		again  []bool // watch, guard, registration, http
 	}{
 		{"nothing", func() {}, []bool{false, false, false, false}},
 		{"require-connected", func() { c.RequireConnected = true }, []bool{false, false, false, false}},
@@ -120,16 +115,17 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true}},
 	} {
 		test.change()
-		after := begun()
-		for i := range parts {
-			if anew := after[i] != before[i]; anew != test.anew[i] {
-				t.Errorf("%s: part %d began anew: %t", test.what, i, anew)
+		after := start()
+		for i := range after {
+			if again := after[i] != before[i]; again != test.again[i] {
+				t.Errorf("%s: component %d started again: %t", test.what, i, again)
 			}
 		}
 		before = after
 	}
 	cancel()
-	for _, p := range parts {
-		p.end()
-	}
+	d.watch.stop()
+	d.guard.stop()
+	d.registration.stop()
+	d.http.stop()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -12,17 +11,18 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// settle is how long a watch waits after a change of /dev, which seldom comes alone.
-const settle = 20 * time.Millisecond
+// debounce is how long a watch waits after a change of /dev, because changes seldom come alone.
+const debounce = 20 * time.Millisecond
 
-// Watch scans the machine under root every interval, and soon after its device nodes change, until ctx ends. Each
-// inventory is handed to deliver: not what changed but what is, with the health of each LPU smoothed (see steady), so that
-// deliver may well miss one. A scan that fails is handed to failed. Both are told how long it took. A card that an earlier
-// scan saw stays in the inventory and keeps its index when it is gone.
-func Watch(ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration), failed func(error, time.Duration)) {
+// Watch scans the machine under root every interval, and soon after its device nodes change, until ctx ends. It hands
+// each scan to deliver with how long it took: the whole inventory, whether or not it changed, or the error. The health of
+// the LPUs has hysteresis. A card that an earlier scan saw stays in the inventory and keeps its index when it is gone.
+func Watch(
+	ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration, error),
+) {
 	options.readers = &readers{}
-	health := steady{}
-	var changes <-chan fsnotify.Event // a convenience: without it a change is seen at the next interval
+	health := hysteresis{}
+	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer func() { _ = watcher.Close() }()
@@ -32,130 +32,122 @@ func Watch(ctx context.Context, root string, options Options, interval time.Dura
 		started := time.Now()
 		inv, err := Scan(ctx, root, options)
 		took := time.Since(started)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			failed(err, took)
-		default:
-			health.smooth(inv, time.Now())
+		}
+		if err == nil {
+			health.apply(inv, time.Now())
 			options.known = make(map[Address]string, len(inv.LPUs))
-			for i := range inv.LPUs {
-				options.known[inv.LPUs[i].Address] = inv.LPUs[i].Serial // "" of one that is gone: another may come
+			for _, l := range inv.LPUs {
+				options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
 			}
 			if changes != nil {
 				followNodes(watcher, root, inv)
 			}
-			deliver(inv, took)
 		}
+		deliver(inv, took, err)
 		if !wait(ctx, changes, interval) {
 			return
 		}
 	}
 }
 
-// followNodes watches the directories that the nodes of an inventory lie in.
+// followNodes watches the directories that hold the nodes of an inventory.
 func followNodes(watcher *fsnotify.Watcher, root string, inv *Inventory) {
 	for _, l := range inv.LPUs {
 		for _, n := range l.Nodes {
-			_ = watcher.Add(filepath.Join(root, path.Dir(n.Path))) // again is nothing; a directory that is gone comes back
+			_ = watcher.Add(filepath.Join(root, path.Dir(n.Path))) // again at each scan, in case the directory was made anew
 		}
 	}
 }
 
 // wait returns after the interval or soon after a change; false if ctx ended.
 func wait(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
-	changed := false
+	expired, changed := time.After(interval), false
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-timer.C:
+		case <-expired:
 			return true
 		case e := <-changes:
 			if !changed && e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
 				changed = true
-				timer.Reset(min(settle, interval))
+				expired = time.After(min(debounce, interval))
 			}
 		}
 	}
 }
 
-// How readings become a state. A card that is reset answers nothing for half a minute, which is not the end of it.
+// Thresholds of the hysteresis. A card that is being reset answers nothing for up to half a minute and is not broken.
 const (
-	badReadings  = 2                // in a row make an LPU unhealthy, unless the reason speaks for itself
+	badReadings  = 2                // in a row make an LPU unhealthy, unless a reason leaves no doubt
 	goodReadings = 3                // in a row, over at least goodFor, make it healthy again
 	goodFor      = 3 * time.Second  // see goodReadings
-	grace        = 30 * time.Second // that a card may be offline, not ready or mute; its state is not known then
+	grace        = 30 * time.Second // for a card that is offline, not ready or does not answer: its health is unknown until then
 )
 
-// steady smooths the health of LPUs from one inventory to the next.
-type steady map[Address]*condition
+// hysteresis keeps one odd reading from changing the health of an LPU.
+type hysteresis map[Address]*condition
 
 // condition is what is remembered of one LPU.
 type condition struct {
-	health    Health // as it was told last
-	bad, good int    // readings in a row
-	since     time.Time
+	health   Health // the result so far
+	good     bool   // whether the latest readings are healthy
+	readings int    // how many in a row are, or are not
+	since    time.Time
 }
 
-// smooth sets Health in an inventory. What is Usable stays as it was read.
-func (s steady) smooth(inv *Inventory, now time.Time) {
+// apply replaces the health that was read for each LPU by the result of this and earlier readings. Usable stays as it was read.
+func (h hysteresis) apply(inv *Inventory, now time.Time) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		c := s[l.Address]
-		if c == nil {
-			s[l.Address] = &condition{health: l.Health, since: now}
-			continue
+		if c, known := h[l.Address]; known {
+			c.add(l, now)
+			l.Health = c.health
+		} else {
+			h[l.Address] = &condition{health: l.Health}
 		}
-		c.read(l, now)
-		l.Health = c.health
 	}
 }
 
-// read takes one more reading in.
-func (c *condition) read(l *LPU, now time.Time) {
-	if l.Health == Healthy {
-		if c.good == 0 {
-			c.since = now
-		}
-		c.good, c.bad = c.good+1, 0
-		if c.health == Healthy || c.good >= goodReadings && now.Sub(c.since) >= goodFor {
-			c.health = Healthy
-		} else {
-			l.reason(finding.Recovering, "it was not well and must stay well for a moment before it counts", "")
-		}
-		return
+// add takes one more reading into account.
+func (c *condition) add(l *LPU, now time.Time) {
+	if good := l.Health == Healthy; good != c.good || c.readings == 0 {
+		c.good, c.readings, c.since = good, 0, now
 	}
-	if c.bad == 0 {
-		c.since = now
-	}
-	c.bad, c.good = c.bad+1, 0
-	switch passing, atOnce := l.faults(); {
-	case atOnce:
+	c.readings++
+	lasted := now.Sub(c.since)
+	transient, certain := l.faults()
+	switch {
+	case c.good && (c.health == Healthy || c.readings >= goodReadings && lasted >= goodFor):
+		c.health = Healthy
+	case c.good:
+		l.reason(finding.Recovering, "it was unhealthy, and counts as healthy again when it has stayed healthy for a moment", "")
+	case certain:
 		c.health = Unhealthy
-	case c.health == Unhealthy || c.bad < badReadings:
-	case passing && now.Sub(c.since) < grace:
+	case c.health == Unhealthy || c.readings < badReadings: // stays as it is
+	case transient && lasted < grace:
 		c.health = HealthUnknown
 	default:
 		c.health = Unhealthy
 	}
 }
 
-// faults tells whether all that is wrong may pass by itself, and whether something is that leaves no doubt.
-func (l *LPU) faults() (passing, atOnce bool) {
-	passing = true
+// faults tells whether everything that is wrong may pass by itself, and whether something leaves no doubt that the LPU is
+// broken.
+func (l *LPU) faults() (transient, certain bool) {
+	transient = true
 	for _, r := range l.Reasons {
-		switch {
-		case r.Severity != finding.Error:
-		case slices.Contains([]finding.ID{finding.Offline, finding.NotReady, finding.ReadStalled}, r.ID):
-		case r.ID == finding.RecoveryShell:
-			passing = false
-		default: // gone, a dead bus, no driver, no node
-			passing, atOnce = false, true
+		switch r.ID {
+		case finding.Offline, finding.NotReady, finding.ReadStalled:
+		case finding.RecoveryShell:
+			transient = false
+		default: // gone, a dead bus, no driver, no node; but warnings do not count
+			if r.Severity == finding.Error {
+				transient, certain = false, true
+			}
 		}
 	}
-	return passing, atOnce
+	return transient, certain
 }

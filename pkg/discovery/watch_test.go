@@ -18,7 +18,13 @@ func watched(t *testing.T, root string, interval time.Duration) <-chan *discover
 	ctx, cancel := context.WithCancel(context.Background())
 	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
 	go func() {
-		discovery.Watch(ctx, root, discovery.Options{}, interval, func(inv *discovery.Inventory, _ time.Duration) { inventories <- inv }, func(err error, _ time.Duration) { t.Error(err) })
+		discovery.Watch(ctx, root, discovery.Options{}, interval, func(inv *discovery.Inventory, _ time.Duration, err error) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			inventories <- inv
+		})
 		close(done)
 	}()
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -12,17 +13,18 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// GetDevicePluginOptions says which optional calls the kubelet should make. What the Register call says of that is
-// ignored by the kubelet.
+// GetDevicePluginOptions says which optional calls the kubelet should make. The kubelet asks this and ignores the options in
+// the Register call.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
 	_, options := p.now()
 	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: options.PreStart}, nil
 }
 
-// ListAndWatch sends the list at once and then whenever it changes. It is the latest list that is sent, so a slow
-// kubelet misses what came in between, and nothing else.
+// ListAndWatch sends the list of devices at once and then whenever it changes. It always sends the latest list: a slow
+// kubelet misses lists in between, and never the last one.
 func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
 	for {
 		p.mu.Lock()
@@ -41,20 +43,21 @@ func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 	}
 }
 
-// lpus are the LPUs with these ids, by position, each once; unknown are the ids that there are none for.
+// lpus finds LPUs by their ids: positions in the inventory, in ascending order and without duplicates, and the ids that no
+// LPU has.
 func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 	for _, id := range ids {
-		if i, ok := s.byID[id]; !ok {
-			unknown = append(unknown, id)
-		} else if !slices.Contains(cards, i) {
+		if i, ok := s.node.Cards[id]; ok {
 			cards = append(cards, i)
+		} else {
+			unknown = append(unknown, id)
 		}
 	}
 	slices.Sort(cards)
-	return cards, unknown
+	return slices.Compact(cards), unknown
 }
 
-// known is the state, or an error as long as there is none.
+// known returns the state, or an error before the first one.
 func (p *Plugin) known() (*state, error) {
 	s, _ := p.now()
 	if s == nil {
@@ -63,8 +66,8 @@ func (p *Plugin) known() (*state, error) {
 	return s, nil
 }
 
-// GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose] and logs each decision with all that is needed
-// to make it again. Ids that it does not know are passed over as long as there are enough others.
+// GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose]. It logs each decision with all that is needed to
+// make it again. It ignores available ids that it does not know, as long as there are enough others.
 func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
 	s, err := p.known()
 	if err != nil {
@@ -82,24 +85,35 @@ func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAll
 }
 
 func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferredAllocationRequest) ([]string, error) {
-	available, passedOver := s.lpus(r.AvailableDeviceIDs)
+	available, ignored := s.lpus(r.AvailableDeviceIDs)
 	must, unknown := s.lpus(r.MustIncludeDeviceIDs)
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no device %s on this node", strings.Join(unknown, ", "))
 	}
-	d, err := allocate.Decide(s.inv, s.fabric, allocate.Wish{Size: int(r.AllocationSize), Free: available, Must: must})
+	d, err := allocate.Decide(s.node.Inventory, s.node.Fabric, allocate.Wish{Size: int(r.AllocationSize), Free: available, Must: must})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
-	refused := s.options.RequireConnected && r.AllocationSize > 1 && (d.Connected == nil || !*d.Connected)
+	outcome, connected := "unknown", any(nil) // not d.Connected itself: a text log would show an address
+	switch {
+	case d.Connected == nil: // there is no ring table
+	case *d.Connected:
+		outcome, connected = "connected", true
+	default:
+		outcome, connected = "unconnected", false
+	}
+	refused := s.options.RequireConnected && r.AllocationSize > 1 && connected != true
+	if refused {
+		outcome = "refused"
+	}
+	p.metrics.preferences.Add(1, "size", strconv.Itoa(d.Explanation.Size), "outcome", outcome)
 	attributes := []any{
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
-		"connected", d.Connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
+		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
 	}
-	if len(passedOver) > 0 {
-		attributes = append(attributes, "unknown", passedOver)
+	if len(ignored) > 0 {
+		attributes = append(attributes, "unknown", ignored)
 	}
-	p.metrics.preferred(d, refused)
 	if refused {
 		p.log.WarnContext(ctx, DecisionMessage, append(attributes, "refused", true)...)
 		return nil, status.Errorf(codes.ResourceExhausted, "%d connected LPUs are not free: %s", r.AllocationSize, d.Explanation.Reason)
@@ -107,7 +121,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	p.log.InfoContext(ctx, DecisionMessage, attributes...)
 	ids := make([]string, len(d.Chosen))
 	for i, card := range d.Chosen {
-		ids[i] = ID(&s.inv.LPUs[card])
+		ids[i] = cdi.AddressName(s.node.Inventory.LPUs[card].Address)
 	}
 	return ids, nil
 }
@@ -123,25 +137,26 @@ func candidates(d *allocate.Decision) [][]string {
 	return sets
 }
 
-// Allocate hands out LPUs: all of a request or, if one of them is not to be had, none.
+// Allocate hands out LPUs: all of a request or, if one of them cannot be handed out, none.
 func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	s, err := p.known()
 	if err != nil {
 		return nil, err
 	}
-	answer := &api.AllocateResponse{}
+	answer, handedOut := &api.AllocateResponse{}, 0
 	for _, c := range r.ContainerRequests {
 		cards, err := s.usable(c.DevicesIds)
 		if err != nil {
 			return nil, err
 		}
 		answer.ContainerResponses = append(answer.ContainerResponses, edits(s, cards))
+		handedOut += len(cards)
 	}
-	p.metrics.handedOut(r)
+	p.metrics.allocated.Add(float64(handedOut)) // all of them or, after an error, none
 	return answer, nil
 }
 
-// usable checks that LPUs can be handed out at this moment.
+// usable returns the positions of LPUs in the inventory, or an error if one of them cannot be handed out at this moment.
 func (s *state) usable(ids []string) ([]int, error) {
 	cards, unknown := s.lpus(ids)
 	if len(unknown) > 0 {
@@ -150,35 +165,26 @@ func (s *state) usable(ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := s.fresh(stale); err != nil {
+	if err := s.node.Fresh(node.MaxAge); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
 	}
-	listed := map[string]string{}
-	for _, d := range s.devices {
-		listed[d.ID] = d.Health
-	}
-	for _, i := range cards {
-		l := &s.inv.LPUs[i]
-		if l.Usable && listed[ID(l)] == api.Healthy {
-			continue
+	for _, d := range s.node.Devices {
+		i, present := s.node.Cards[d.ID]
+		if present && slices.Contains(cards, i) && !(d.Healthy && s.node.Inventory.LPUs[i].Usable) {
+			return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
 		}
-		why := "it is not well"
-		if reasons := s.reasons(ID(l)); len(reasons) > 0 {
-			why = reasons[0].Message
-		}
-		return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", l.Name, ID(l), why)
 	}
 	return cards, nil
 }
 
 // edits is what a container gets with LPUs: in ring order, so that it need not find out how they are cabled.
 func edits(s *state, cards []int) *api.ContainerAllocateResponse {
-	lpus, variables := cdi.Container(s.inv, s.fabric, cards)
+	lpus, variables := cdi.Container(s.node.Inventory, s.node.Fabric, cards)
 	response := &api.ContainerAllocateResponse{Envs: map[string]string{}}
 	var e cdi.Edits
 	if s.options.Strategy == CDI {
 		for _, l := range lpus {
-			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: s.options.Kind + "=" + ID(&l)})
+			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: s.options.Kind + "=" + cdi.AddressName(l.Address)})
 		}
 	} else {
 		e = cdi.EditsOf(lpus, cdi.Options{})
@@ -195,15 +201,12 @@ func edits(s *state, cards []int) *api.ContainerAllocateResponse {
 	return response
 }
 
-// PreStartContainer checks that LPUs are as they should be, and touches nothing: another pod may use the same card by
-// its other functions, and the kubelet calls this before each restart too.
+// PreStartContainer checks that LPUs can still be handed out, and resets nothing: the kubelet also calls it before each
+// restart, and another pod may use the same card by its other functions.
 func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
 	s, err := p.known()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = s.usable(r.DevicesIds)
 	}
-	if _, err := s.usable(r.DevicesIds); err != nil {
-		return nil, err
-	}
-	return &api.PreStartContainerResponse{}, nil
+	return &api.PreStartContainerResponse{}, err
 }

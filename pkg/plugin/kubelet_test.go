@@ -33,7 +33,7 @@ type kubelet struct {
 	endpoints []*endpoint // of our resource, the newest last
 	inUse     map[string]bool
 	registers int      // calls of Register that succeeded
-	refused   []string // and what those that did not were told
+	refused   []string // and the errors of those that failed
 	names     map[string]bool
 	lists     int // messages of ListAndWatch: each makes the kubelet write its checkpoint
 }
@@ -260,9 +260,7 @@ func (k *kubelet) admit(size int, left ...string) (*api.ContainerAllocateRespons
 	ctx := context.Background()
 	chosen := slices.Clone(left)
 	if e.options.GetPreferredAllocationAvailable {
-		r, err := e.client.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
-			{AvailableDeviceIDs: available, MustIncludeDeviceIDs: left, AllocationSize: int32(size)},
-		}})
+		r, err := e.client.GetPreferredAllocation(ctx, preference(int32(size), left, available...))
 		if err != nil {
 			return nil, nil, err
 		}

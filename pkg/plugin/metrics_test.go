@@ -46,8 +46,8 @@ func (i *instance) value(family string, pairs ...string) float64 {
 func TestMetrics(t *testing.T) {
 	r, k, i := served(t, rules137)
 	eventually(t, "it is registered", func() bool { return i.value("lpuctl_registered") == 1 })
-	r.plugin.Scanned(250*time.Millisecond, nil)
-	r.plugin.Scanned(time.Second, io.ErrUnexpectedEOF)
+	r.plugin.Node.Scanned(250*time.Millisecond, nil)
+	r.plugin.Node.Scanned(time.Second, io.ErrUnexpectedEOF)
 	if _, _, err := k.admit(4); err != nil {
 		t.Fatal(err)
 	}

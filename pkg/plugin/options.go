@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // DefaultResource is the extended resource that pods ask for.
@@ -12,17 +13,24 @@ const DefaultResource = "hyperaccel.ai/lpu"
 
 // Options say how LPUs are handed out.
 type Options struct {
-	Strategy Strategy
-	// Kind of the CDI devices, and the spec that must define them before the kubelet hears their names.
-	Kind        string
-	Spec        cdi.File
-	Annotations bool // of the devices in the spec, see [cdi.Options]
-	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it what there is.
+	Strategy    Strategy
+	Kind        string   // of the CDI devices
+	Spec        cdi.File // must define a device before its name is handed out
+	Annotations bool     // of the devices in the spec, see [cdi.Options]
+	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it others.
 	RequireConnected bool
 	NUMA             NUMA
-	// PreStart makes the kubelet ask before each start of a container, its restarts included, whether its LPUs are
-	// still there and usable.
+	// PreStart makes the kubelet ask before each start of a container, restarts included, whether its LPUs are still
+	// usable.
 	PreStart bool
+}
+
+// spec is the CDI spec that must define an LPU before it is handed out.
+func (o *Options) spec() node.Spec {
+	if o.Strategy != CDI {
+		return node.Spec{}
+	}
+	return node.Spec{File: o.Spec, Options: cdi.Options{Kind: o.Kind, Annotations: o.Annotations}}
 }
 
 // Strategy is how a container gets its LPUs.
@@ -34,8 +42,8 @@ const (
 	DeviceSpecs Strategy = "device-specs" // nodes, mounts and variables, for runtimes without CDI
 )
 
-// NUMA says whether the kubelet is told the NUMA node of each LPU. If it is, and its Topology Manager has a policy, it
-// narrows down the free LPUs by NUMA node before it asks which are connected, or does not ask at all.
+// NUMA says whether the kubelet gets the NUMA node of each LPU. If it does, and its Topology Manager has a policy, it
+// narrows down the free LPUs by NUMA node before it asks for a preferred allocation, or does not ask at all.
 type NUMA string
 
 // The settings.
@@ -45,25 +53,26 @@ const (
 	NUMAAuto NUMA = "auto" // on where no ring crosses NUMA nodes
 )
 
-// ParseStrategy reads the name of a strategy.
-func ParseStrategy(text string) (Strategy, error) {
-	if s := Strategy(text); s == CDI || s == DeviceSpecs {
-		return s, nil
+// Validate returns an error for an unknown strategy.
+func (s Strategy) Validate() error {
+	if s != CDI && s != DeviceSpecs {
+		return fmt.Errorf("device list strategy %q: expected %s or %s", s, CDI, DeviceSpecs)
 	}
-	return "", fmt.Errorf("device list strategy %q: expected %s or %s", text, CDI, DeviceSpecs)
+	return nil
 }
 
-// ParseNUMA reads the name of a setting.
-func ParseNUMA(text string) (NUMA, error) {
-	if n := NUMA(text); n == NUMAOff || n == NUMAOn || n == NUMAAuto {
-		return n, nil
+// Validate returns an error for an unknown setting.
+func (n NUMA) Validate() error {
+	if n != NUMAOff && n != NUMAOn && n != NUMAAuto {
+		return fmt.Errorf("numa %q: expected %s, %s or %s", n, NUMAOff, NUMAOn, NUMAAuto)
 	}
-	return "", fmt.Errorf("numa %q: expected %s, %s or %s", text, NUMAOff, NUMAOn, NUMAAuto)
+	return nil
 }
 
 var (
-	extendedResource = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	nativeResource   = regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
+	extendedResource = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/` +
+		`[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	nativeResource = regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
 )
 
 // ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,

@@ -79,12 +79,18 @@ func (r *rig) scan() *discovery.Inventory {
 	return inv
 }
 
-// watch has the plugin told of the server every few milliseconds until the test ends.
+// watch reads the server every few milliseconds and updates the plugin, until the test ends.
 func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration) { r.plugin.Update(ctx, inv) }, func(err error, _ time.Duration) { r.t.Error(err) })
+		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration, err error) {
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			r.plugin.Update(ctx, inv)
+		})
 	})
 	r.t.Cleanup(func() {
 		cancel()
@@ -111,13 +117,18 @@ func (r *rig) devices() []*api.Device {
 }
 
 func (r *rig) prefer(size int32, must []string, available ...string) ([]string, error) {
-	a, err := r.plugin.GetPreferredAllocation(r.t.Context(), &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
-		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: size},
-	}})
+	a, err := r.plugin.GetPreferredAllocation(r.t.Context(), preference(size, must, available...))
 	if err != nil {
 		return nil, err
 	}
 	return a.ContainerResponses[0].DeviceIDs, nil
+}
+
+// preference asks for a preferred allocation for one container.
+func preference(size int32, must []string, available ...string) *api.PreferredAllocationRequest {
+	return &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
+		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: size},
+	}}
 }
 
 func request(ids ...string) *api.AllocateRequest {
@@ -155,7 +166,8 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"a file in place of the directory": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
 		"another file defines our devices": func(dir string) error {
-			return write(dir, "other.json", `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu", "devices": [{"name": "lpu0", "containerEdits": {"env": ["A=B"]}}]}`)
+			return write(dir, "other.json", `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu", "devices": [
+				{"name": "lpu0", "containerEdits": {"env": ["A=B"]}}]}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,15 +192,15 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 			if !strings.Contains(r.log.String(), `"reason":"the CDI spec does not define it"`) {
 				t.Errorf("the log does not say why the LPUs are unhealthy: %s", r.log)
 			}
-			if err := r.plugin.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
+			if err := r.plugin.Node.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
 				t.Errorf("ready: %v, log: %s", err, r.log)
 			}
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
 			}
 			r.scan()
-			if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Ready() != nil {
-				t.Errorf("after the fault: %v, %v", err, r.plugin.Ready())
+			if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Node.Ready() != nil {
+				t.Errorf("after the fault: %v, %v", err, r.plugin.Node.Ready())
 			}
 		})
 	}
@@ -242,8 +254,8 @@ func TestInvariant2Cancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	r.plugin.Update(ctx, inv)
-	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
-		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Ready(), r.log)
+	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Node.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
+		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Node.Ready(), r.log)
 	}
 }
 
@@ -284,7 +296,7 @@ func TestInvariant9IDsAreThoseOfTheSlot(t *testing.T) {
 	r := orion(t)
 	inv := r.scan()
 	for i := range inv.LPUs {
-		if id := ID(&inv.LPUs[i]); id != orionIDs[i] || len(id) > 63 {
+		if id := cdi.AddressName(inv.LPUs[i].Address); id != orionIDs[i] || len(id) > 63 {
 			t.Errorf("LPU %d is %s", i, id)
 		}
 	}
@@ -292,7 +304,8 @@ func TestInvariant9IDsAreThoseOfTheSlot(t *testing.T) {
 
 func TestInvariant10ListIsInRingOrder(t *testing.T) {
 	r := newRig(t, simulate.Node{Profile: "orion"}, nil)
-	table := `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "RingTable", "rings": [["lpu0", "lpu4", "lpu1", "lpu5", "lpu2", "lpu6", "lpu3", "lpu7"]]}`
+	table := `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "RingTable",
+		"rings": [["lpu0", "lpu4", "lpu1", "lpu5", "lpu2", "lpu6", "lpu3", "lpu7"]]}`
 	if err := write(filepath.Join(r.root, "etc/lpuctl"), "ring.yaml", table); err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +401,7 @@ func TestInvariant13HealthComesBackAndIsExplained(t *testing.T) {
 	back := time.Now()
 	eventually(t, "LPU 5 is healthy again", func() bool { return healthOf(r.devices(), orionIDs[5]) == api.Healthy })
 	if took := time.Since(back); took < 2900*time.Millisecond {
-		t.Errorf("it was taken for well after %v", took)
+		t.Errorf("it was taken for healthy after %v", took)
 	}
 }
 
@@ -486,23 +499,24 @@ func TestInvariant16Allocate(t *testing.T) {
 			t.Errorf("%s: handed out %v", name, got)
 		}
 	}
-	several, err := r.plugin.Allocate(t.Context(), &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids(0)}, {DevicesIds: ids(3)}, {}}})
+	three := []*api.ContainerAllocateRequest{{DevicesIds: ids(0)}, {DevicesIds: ids(3)}, {}}
+	several, err := r.plugin.Allocate(t.Context(), &api.AllocateRequest{ContainerRequests: three})
 	if err != nil || len(several.ContainerResponses) != 3 || several.ContainerResponses[1].Envs["LPU_VISIBLE_DEVICES"] != "3" {
 		t.Errorf("three requests: %v %v", several, err)
 	}
 	old := *inv
 	r.plugin.mu.Lock()
-	r.plugin.state.at = time.Now().Add(-time.Hour)
+	r.plugin.state.node.ReadAt = time.Now().Add(-time.Hour)
 	r.plugin.mu.Unlock()
 	if _, err := r.allocate(ids(0)...); err == nil {
 		t.Error("handed out an LPU that nobody has looked at for an hour")
 	}
-	if r.plugin.Alive() == nil || r.plugin.Ready() == nil {
-		t.Error("nobody has looked at the machine for an hour, and all is said to be well")
+	if r.plugin.Node.Alive() == nil || r.plugin.Node.Ready() == nil {
+		t.Error("nobody has looked at the machine for an hour, and the plugin is alive and ready")
 	}
 	r.plugin.Update(t.Context(), &old)
-	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Alive() != nil {
-		t.Error(err, r.plugin.Alive())
+	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Node.Alive() != nil {
+		t.Error(err, r.plugin.Node.Alive())
 	}
 }
 
@@ -517,10 +531,12 @@ func TestDeviceSpecs(t *testing.T) {
 	for _, d := range got.Devices {
 		paths = append(paths, d.HostPath+" "+d.ContainerPath+" "+d.Permissions)
 	}
-	if diff := cmp.Diff([]string{"/dev/dri/renderD134 /dev/dri/renderD134 rw", "/dev/dri/renderD135 /dev/dri/renderD135 rw"}, paths); diff != "" {
+	want := []string{"/dev/dri/renderD134 /dev/dri/renderD134 rw", "/dev/dri/renderD135 /dev/dri/renderD135 rw"}
+	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Error(diff)
 	}
-	if len(got.CdiDevices) != 0 || len(got.Mounts) == 0 || !got.Mounts[0].ReadOnly || got.Envs["XILINX_XRT"] == "" || got.Envs["LPU_VISIBLE_DEVICES"] != "0,1" {
+	if len(got.CdiDevices) != 0 || len(got.Mounts) == 0 || !got.Mounts[0].ReadOnly ||
+		got.Envs["XILINX_XRT"] == "" || got.Envs["LPU_VISIBLE_DEVICES"] != "0,1" {
 		t.Errorf("got %v", got)
 	}
 	_, options := r.plugin.now()
@@ -621,9 +637,23 @@ func TestDecisionsAreLogged(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Msg != DecisionMessage || got.Size != 2 || len(got.Available) != 5 || len(got.Candidates) != 2 || !got.Connected || len(got.FreeAfter) == 0 || got.Reason == "" ||
+	if got.Msg != DecisionMessage || got.Size != 2 || len(got.Available) != 5 || len(got.Candidates) != 2 ||
+		!got.Connected || len(got.FreeAfter) == 0 || got.Reason == "" ||
 		!slices.Equal(got.MustInclude, []string{"lpu5"}) || len(got.Chosen) != 2 {
 		t.Errorf("logged %+v", got)
+	}
+}
+
+// TestTextLogShowsWhetherConnected: in the text format a pointer would be shown as an address.
+func TestTextLogShowsWhetherConnected(t *testing.T) {
+	for profile, want := range map[string]string{"orion": " connected=true ", "lpu": " connected=<nil> "} {
+		r := newRig(t, simulate.Node{Profile: profile, LPUs: 8}, nil)
+		r.plugin.log = slog.New(slog.NewTextHandler(r.log, nil))
+		inv := r.scan()
+		_, err := r.prefer(2, nil, cdi.AddressName(inv.LPUs[0].Address), cdi.AddressName(inv.LPUs[1].Address))
+		if err != nil || !strings.Contains(r.log.String(), want) {
+			t.Errorf("%s: %v, the log is %s", profile, err, r.log)
+		}
 	}
 }
 
@@ -636,10 +666,10 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := ParseStrategy("volume"); err == nil {
+	if err := Strategy("volume").Validate(); err == nil {
 		t.Error("an unknown strategy is taken")
 	}
-	if _, err := ParseNUMA("maybe"); err == nil {
+	if err := NUMA("maybe").Validate(); err == nil {
 		t.Error("an unknown setting of NUMA is taken")
 	}
 }

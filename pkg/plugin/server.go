@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,14 +25,14 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Limits of registering. The kubelet answers Register only after it has dialled the plugin, for which it gives itself
-// ten seconds.
+// Times of registering. The kubelet answers Register only after it has connected to the plugin, which it tries for ten
+// seconds.
 const (
-	registerLimit = 15 * time.Second
-	streamLimit   = 10 * time.Second // from a good Register to ListAndWatch
-	pollInterval  = time.Second      // where inotify says nothing
-	firstRetry    = 100 * time.Millisecond
-	lastRetry     = 10 * time.Second
+	registerTimeout = 15 * time.Second
+	streamTimeout   = 10 * time.Second       // from a successful Register to ListAndWatch
+	pollInterval    = time.Second            // for what inotify may have missed
+	minBackoff      = 100 * time.Millisecond // before the next attempt; it doubles with each that fails
+	maxBackoff      = 10 * time.Second
 )
 
 // Server keeps a plugin registered with the kubelet of this node.
@@ -40,103 +41,84 @@ type Server struct {
 	Dir      string // of the kubelet's and the plugins' sockets: /var/lib/kubelet/device-plugins
 	Resource string // that pods ask for
 	// Overlap registers while another instance still serves, so that an upgrade leaves no gap. That needs a kubelet of
-	// 1.37 or later, which knows plugins by socket; an older one takes the end of the old instance for that of both.
-	// Without it a new instance waits for the old one's end.
+	// 1.37 or later, which knows plugins by their socket. An older one knows them by their resource: when the old instance
+	// ends, it takes the new one for ended too. Without Overlap a new instance waits until the old one has ended.
 	Overlap bool
 	Log     *slog.Logger
 
-	phase atomic.Pointer[string] // what it is doing, for Ready
+	phase atomic.Value // what it does now, as a string; nil before Run
 }
 
 // The phases of a server.
 const (
-	phaseStarting   = "starting"
 	phaseWaiting    = "waiting for the kubelet"
 	phaseStandby    = "standing by until the instance that serves ends"
 	phaseRegistered = "registered"
 )
 
-// enter begins a phase and returns the one before.
-func (s *Server) enter(phase string) (before string) {
-	if p := s.phase.Swap(&phase); p != nil {
-		return *p
-	}
-	return phaseStarting
-}
-
-// doing is the phase it is in.
-func (s *Server) doing() string {
-	if p := s.phase.Load(); p != nil {
-		return *p
-	}
-	return phaseStarting
-}
-
-// Ready tells whether the kubelet has the list of LPUs, or another instance serves it: nil, or why not.
+// Ready returns nil if the kubelet has the list of LPUs or another instance serves it, or else why not.
 func (s *Server) Ready() error {
-	if err := s.Plugin.Ready(); err != nil {
+	if err := s.Plugin.Node.Ready(); err != nil {
 		return err
 	}
-	if phase := s.doing(); phase != phaseRegistered && phase != phaseStandby {
-		return errors.New(phase)
+	phase, _ := s.phase.Load().(string)
+	if phase == phaseRegistered || phase == phaseStandby {
+		return nil
 	}
-	return nil
+	return errors.New(cmp.Or(phase, "starting"))
 }
 
-// pathMax is how many bytes the path of a socket can have (unix(7), sun_path).
+// pathMax is the greatest length of a socket's path in bytes (unix(7), sun_path).
 const pathMax = 107
 
 // socketPrefix begins the names of our sockets: lpuctl-RANDOM.sock.
 const socketPrefix = "lpuctl-"
 
-// restart is a sign that the kubelet was restarted. Registering anew need not wait then.
+// restart is the error for a sign that the kubelet was restarted. After it no backoff is needed.
 type restart string
 
 func (r restart) Error() string { return string(r) }
 
 // Run serves and registers, again whenever the kubelet may have forgotten the plugin, until ctx ends. It never gives up,
-// and does not say the same twice while it tries.
+// and logs an error once as long as it stays the same.
 func (s *Server) Run(ctx context.Context) {
-	retry, told := firstRetry, ""
+	backoff, logged := minBackoff, ""
 	for ctx.Err() == nil {
-		dir := watchDir(s.Dir)
+		changes, stop := watchDir(s.Dir)
 		started := time.Now()
-		err := s.once(ctx, dir)
-		was := s.enter(phaseWaiting)
-		_, restarted := errors.AsType[restart](err)
-		if restarted || time.Since(started) > lastRetry {
-			retry = firstRetry
-		}
+		err := s.once(ctx, changes)
+		was := s.phase.Swap(phaseWaiting)
 		switch why := withoutSocket(err); {
 		case ctx.Err() != nil:
 		case was == phaseRegistered:
 			s.Log.Info("registering anew", "reason", why)
-			told = ""
-		case why != told:
+			logged = ""
+		case why != logged:
 			s.Log.Warn("not registered", "error", why)
-			told = why
+			logged = why
 		}
-		if !restarted {
-			if dir.changes(ctx, retry+mathrand.N(retry/2)) {
-				retry = firstRetry
-			} else {
-				retry = min(2*retry, lastRetry)
-			}
+		if time.Since(started) > maxBackoff {
+			backoff = minBackoff
 		}
-		dir.close()
+		if _, restarted := errors.AsType[restart](err); restarted || waitForChange(ctx, changes, backoff+mathrand.N(backoff/2)) {
+			backoff = minBackoff
+		} else {
+			backoff = min(2*backoff, maxBackoff)
+		}
+		stop()
 	}
 }
 
 var socketName = regexp.MustCompile(socketPrefix + `[a-z0-9]+\.sock`)
 
-// withoutSocket is what an error says, without the name of our socket, which is another one each time.
+// withoutSocket is the text of an error without the random part of our socket's name, so that texts can be compared.
 func withoutSocket(err error) string {
 	return socketName.ReplaceAllString(err.Error(), socketPrefix+"*.sock")
 }
 
-// once serves on a new socket, registers it and stays until there is a reason to register anew, which is the error.
-func (s *Server) once(ctx context.Context, dir *dirWatch) error {
-	if err := s.waitForOthers(ctx, dir); err != nil {
+// once serves on a new socket, registers it and waits for a reason to register anew, which it returns as an error.
+func (s *Server) once(ctx context.Context, changes <-chan fsnotify.Event) error {
+	if err := s.waitForOthers(ctx, changes); err != nil {
 		return err
 	}
 	kubelet := filepath.Join(s.Dir, "kubelet.sock")
@@ -149,32 +131,33 @@ func (s *Server) once(ctx context.Context, dir *dirWatch) error {
 		return err
 	}
 	defer sock.stop()
-	err = s.register(ctx, kubelet, sock)
-	s.Plugin.metrics.registered(err)
-	if err != nil {
+	if err := s.register(ctx, kubelet, sock); err != nil {
+		s.Plugin.metrics.registrations.Add(1, "result", "failure")
 		return err
 	}
-	return s.attend(ctx, dir, sock, before)
+	s.Plugin.metrics.registrations.Add(1, "result", "success")
+	return s.waitForRestart(ctx, changes, sock, before)
 }
 
-// waitForOthers removes sockets of instances that are dead and, unless overlap is allowed, waits for the end of those
-// that are not; and until there is something to list.
-func (s *Server) waitForOthers(ctx context.Context, dir *dirWatch) error {
+// waitForOthers removes the sockets of instances that are dead. It waits until there is a list of devices and, unless Overlap
+// is set, until no other instance is alive.
+func (s *Server) waitForOthers(ctx context.Context, changes <-chan fsnotify.Event) error {
 	for ctx.Err() == nil {
-		live := s.liveSiblings()
+		live := s.liveSibling()
 		if (s.Overlap || live == "") && s.Plugin.listed() {
 			return nil
 		}
-		if live != "" && !s.Overlap && s.enter(phaseStandby) != phaseStandby {
+		if live != "" && !s.Overlap && s.phase.Swap(phaseStandby) != phaseStandby {
 			s.Log.Info("another instance serves; waiting for its end", "socket", filepath.Base(live))
 		}
-		dir.changes(ctx, pollInterval/5)
+		waitForChange(ctx, changes, pollInterval/5)
 	}
 	return ctx.Err()
 }
 
-// liveSiblings is a socket of another instance that answers. Those that do not are removed.
-func (s *Server) liveSiblings() string {
+// liveSibling returns a socket of another instance that accepts connections, "" if there is none. Sockets that refuse them
+// are removed.
+func (s *Server) liveSibling() string {
 	sockets, _ := filepath.Glob(filepath.Join(s.Dir, socketPrefix+"*.sock"))
 	live := ""
 	for _, path := range sockets {
@@ -189,14 +172,14 @@ func (s *Server) liveSiblings() string {
 	return live
 }
 
-// listed tells whether there is a list to send.
+// listed tells whether there is a list of devices to send.
 func (p *Plugin) listed() bool {
 	s, _ := p.now()
 	return s != nil
 }
 
-// socket is one gRPC server on a socket of its own. A new name for each registration is what keeps kubelets from
-// 1.37 on from taking a new registration for the old one.
+// socket is one gRPC server on a socket of its own. Each registration needs a new name: kubelets from 1.37 on refuse one that
+// they know ("already connected").
 type socket struct {
 	path    string
 	server  *grpc.Server
@@ -221,11 +204,11 @@ func (s *Server) listen() (*socket, error) {
 	}
 	sock.server = grpc.NewServer(grpc.StreamInterceptor(sock.countStreams), grpc.UnaryInterceptor(s.Plugin.countCalls))
 	api.RegisterDevicePluginServer(sock.server, s.Plugin)
-	go func() { _ = sock.server.Serve(listener) }() // ends by stop, or when the listener breaks, which attend notices
+	go func() { _ = sock.server.Serve(listener) }() // until stop; if the listener breaks, the stream ends
 	return sock, nil
 }
 
-// countStreams notices when the kubelet opens the stream of lists and when that ends.
+// countStreams closes opened when the kubelet calls ListAndWatch, and ended when that call has ended.
 func (k *socket) countStreams(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	k.streams.Add(1)
 	k.openOnce.Do(func() { close(k.opened) })
@@ -243,47 +226,38 @@ func (k *socket) stop() {
 }
 
 func (s *Server) register(ctx context.Context, kubelet string, sock *socket) error {
-	ctx, cancel := context.WithTimeout(ctx, registerLimit)
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	conn, err := grpc.NewClient("unix:"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	options, err := s.Plugin.GetDevicePluginOptions(ctx, nil)
-	if err != nil {
-		return err
-	}
+	options, _ := s.Plugin.GetDevicePluginOptions(ctx, nil) // which never fails
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
 		Version: api.Version, Endpoint: filepath.Base(sock.path), ResourceName: s.Resource, Options: options,
 	})
 	return err
 }
 
-// attend waits until the kubelet may have forgotten the plugin, and returns by which of the signs: a new kubelet.sock, its
-// own socket gone, the stream ended, no stream at all. inotify tells at once, and a look each second makes up for what
-// it may have lost.
-func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubelet os.FileInfo) error {
-	noStream := time.NewTimer(streamLimit)
-	defer noStream.Stop()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	opened := sock.opened
+// waitForRestart waits until the kubelet may have forgotten the plugin, and returns the sign of that: a new kubelet.sock,
+// our own socket gone, the stream ended, or no stream at all. inotify tells at once; the poll finds what it missed.
+func (s *Server) waitForRestart(ctx context.Context, changes <-chan fsnotify.Event, sock *socket, kubelet os.FileInfo) error {
+	opened, noStream, tick := sock.opened, time.After(streamTimeout), time.Tick(pollInterval)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-opened:
-			opened = nil
-			noStream.Stop()
-			s.enter(phaseRegistered)
+			opened, noStream = nil, nil
+			s.phase.Store(phaseRegistered)
 			s.Log.Info("registered", "resource", s.Resource, "socket", filepath.Base(sock.path))
-		case <-noStream.C:
+		case <-noStream:
 			return errors.New("the kubelet opened no stream")
 		case <-sock.ended:
 			return errors.New("the kubelet ended the stream")
-		case <-dir.events():
-		case <-tick.C:
+		case <-changes:
+		case <-tick:
 		}
 		if now, err := os.Stat(filepath.Join(s.Dir, "kubelet.sock")); err == nil && !sameSocket(now, kubelet) {
 			return restart("there is a new kubelet.sock")
@@ -294,47 +268,32 @@ func (s *Server) attend(ctx context.Context, dir *dirWatch, sock *socket, kubele
 	}
 }
 
-// sameSocket compares by inode and time: an inode number may be given again at once.
+// sameSocket compares by inode and time, because a new file may get the inode number of one that was just removed.
 func sameSocket(a, b os.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 
-// dirWatch tells that something changed in a directory, as far as inotify does.
-type dirWatch struct{ watcher *fsnotify.Watcher }
-
-func watchDir(dir string) *dirWatch {
+// watchDir returns a channel of changes in a directory or, as long as it does not exist, in the nearest parent that does.
+// The channel is nil if there is no inotify.
+func watchDir(dir string) (changes <-chan fsnotify.Event, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return &dirWatch{}
+		return nil, func() {}
 	}
-	for ; watcher.Add(dir) != nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) { // what is not there yet appears in its parent
+	for watcher.Add(dir) != nil && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
 	}
-	return &dirWatch{watcher}
+	return watcher.Events, func() { _ = watcher.Close() }
 }
 
-func (w *dirWatch) close() {
-	if w.watcher != nil {
-		_ = w.watcher.Close()
-	}
-}
-
-func (w *dirWatch) events() <-chan fsnotify.Event {
-	if w.watcher == nil {
-		return nil
-	}
-	return w.watcher.Events
-}
-
-// changes waits for a change that is not one of our own sockets, no longer than the limit, and tells whether there was
-// one.
-func (w *dirWatch) changes(ctx context.Context, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+// waitForChange waits no longer than limit for a change of anything but our own sockets, and tells whether there was one.
+func waitForChange(ctx context.Context, changes <-chan fsnotify.Event, limit time.Duration) bool {
+	expired := time.After(limit)
 	for {
 		select {
-		case e := <-w.events():
+		case e := <-changes:
 			if !strings.HasPrefix(filepath.Base(e.Name), socketPrefix) {
 				return true
 			}
-		case <-timer.C:
+		case <-expired:
 			return false
 		case <-ctx.Done():
 			return false

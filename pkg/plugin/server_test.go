@@ -48,8 +48,10 @@ type instance struct {
 func (r *rig) serve(k *kubelet, overlap bool) *instance {
 	ctx, cancel := context.WithCancel(context.Background())
 	i := &instance{
-		t:      r.t,
-		server: &Server{Plugin: r.plugin, Dir: k.dir, Resource: DefaultResource, Overlap: overlap, Log: slog.New(slog.NewJSONHandler(r.log, nil))},
+		t: r.t,
+		server: &Server{
+			Plugin: r.plugin, Dir: k.dir, Resource: DefaultResource, Overlap: overlap, Log: slog.New(slog.NewJSONHandler(r.log, nil)),
+		},
 		cancel: cancel, done: make(chan struct{}),
 	}
 	go func() {
@@ -113,7 +115,8 @@ func TestInvariant3RestartsOfTheKubelet(t *testing.T) {
 			took = append(took, time.Since(start))
 		}
 		slices.Sort(took)
-		t.Logf("from kubelet.sock to a list of 8: median %v, 99th of 100 %v, longest %v", took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		t.Logf("from kubelet.sock to a list of 8: median %v, 99th of 100 %v, longest %v",
+			took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 		if len(k.refused) > 0 && rules == rules137 {
 			for _, why := range k.refused {
 				if strings.Contains(why, "already connected") {
@@ -209,8 +212,8 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		if attempts := i.value("lpuctl_registrations_total", "result", "failure"); attempts < 2 || attempts > 10 {
 			t.Errorf("%v attempts in a second", attempts)
 		}
-		if told := strings.Count(r.log.String(), "not registered"); told != 1 {
-			t.Errorf("it is said %d times that it is not registered", told)
+		if logged := strings.Count(r.log.String(), "not registered"); logged != 1 {
+			t.Errorf("it is logged %d times that it is not registered", logged)
 		}
 		if err := os.Remove(filepath.Join(k.dir, "kubelet.sock")); err != nil {
 			t.Fatal(err)
@@ -219,7 +222,9 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		k.start()
 		k.wait(8)
 		k.stop()
-		eventually(t, "it says an old reason again after it was registered", func() bool { return strings.Count(r.log.String(), "not registered") == 3 })
+		eventually(t, "it says an old reason again after it was registered", func() bool {
+			return strings.Count(r.log.String(), "not registered") == 3
+		})
 	})
 	t.Run("ends each stream", func(t *testing.T) {
 		r, k := orion(t), newKubelet(t, rules137)
@@ -239,8 +244,8 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		r.scan()
 		i := r.serve(k, false)
 		eventually(t, "it tries again", func() bool { return i.value("lpuctl_registrations_total", "result", "failure") > 2 })
-		if told := strings.Count(r.log.String(), "not registered"); told != 1 {
-			t.Errorf("it is said %d times that it is not registered: %s", told, r.log)
+		if logged := strings.Count(r.log.String(), "not registered"); logged != 1 {
+			t.Errorf("it is logged %d times that it is not registered: %s", logged, r.log)
 		}
 	})
 	t.Run("hangs", func(t *testing.T) {
@@ -381,7 +386,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 		})
 		k.wait(8)
 	})
-	t.Run("an old kubelet told to overlap", func(t *testing.T) {
+	t.Run("an overlap on an old kubelet", func(t *testing.T) {
 		r, k := orion(t), newKubelet(t, rules136)
 		k.start()
 		r.scan()
@@ -514,9 +519,7 @@ func TestManyClients(t *testing.T) {
 				if i%2 == 0 {
 					_, err = e.client.Allocate(ctx, request(ids(i%8, (i+1)%8)...))
 				} else {
-					_, err = e.client.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
-						{AvailableDeviceIDs: orionIDs, AllocationSize: int32(1 + i%8)},
-					}})
+					_, err = e.client.GetPreferredAllocation(ctx, preference(int32(1+i%8), nil, orionIDs...))
 				}
 				if err != nil {
 					t.Error(err)
@@ -565,9 +568,7 @@ func BenchmarkPreferred(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		_, err := client.GetPreferredAllocation(b.Context(), &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{
-			{AvailableDeviceIDs: orionIDs, AllocationSize: 4},
-		}})
+		_, err := client.GetPreferredAllocation(b.Context(), preference(4, nil, orionIDs...))
 		if err != nil {
 			b.Fatal(err)
 		}

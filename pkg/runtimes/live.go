@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 
 	introspection "github.com/containerd/containerd/api/services/introspection/v1"
 	versions "github.com/containerd/containerd/api/services/version/v1"
+	"github.com/containerd/containerd/v2/pkg/dialer"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -36,7 +38,10 @@ type daemon struct {
 // ask queries the containerd behind a socket. Without an answer the finding says why.
 func (inst installation) ask(ctx context.Context, socket string) (*daemon, *finding.Finding) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
+		if _, err := os.Stat(socket); err != nil { // containerd's dialer would wait for it to appear
+			return nil, err
+		}
+		return dialer.ContextDialer(ctx, dialer.DialAddress(socket))
 	}
 	first, err := dial(ctx, "") // the error of a dial is more precise than that of a call
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// TestSteady plays readings of one LPU, a second apart, and looks at what is told of it.
-func TestSteady(t *testing.T) {
-	for name, c := range map[string]struct{ readings, told string }{
-		// h: healthy; g: gone; o: offline; r: factory image; ?: does not answer.    told: h, u(nhealthy), ?
+// TestHysteresis plays readings of one LPU, a second apart, and looks at the resulting health.
+func TestHysteresis(t *testing.T) {
+	for name, c := range map[string]struct{ readings, want string }{
+		// h: healthy; g: gone; o: offline; r: factory image; ?: does not answer.    want: h, u(nhealthy), ?
 		"gone counts at once":                {"hhgg", "hhuu"},
-		"well after three seconds":           {"hghhhhh", "huuuuhh"},
+		"healthy after three seconds":        {"hghhhhh", "huuuuhh"},
 		"a relapse starts again":             {"hghhghhhhh", "huuuuuuuhh"},
 		"one bad reading is none":            {"hrhhrh", "hhhhhh"},
 		"two are":                            {"hrrr", "hhuu"},
@@ -24,15 +24,15 @@ func TestSteady(t *testing.T) {
 		"not known from the start":           {"?hhhhh", "????hh"},
 		"offline after it was found missing": {"hgooh", "huuuu"},
 	} {
-		s, now, told := steady{}, time.Unix(0, 0), ""
+		h, now, got := hysteresis{}, time.Unix(0, 0), ""
 		for _, r := range c.readings {
 			inv := &Inventory{LPUs: []LPU{lpuReading(r)}}
-			s.smooth(inv, now)
+			h.apply(inv, now)
 			now = now.Add(time.Second)
-			told += map[Health]string{Healthy: "h", Unhealthy: "u", HealthUnknown: "?"}[inv.LPUs[0].Health]
+			got += map[Health]string{Healthy: "h", Unhealthy: "u", HealthUnknown: "?"}[inv.LPUs[0].Health]
 		}
-		if told != c.told {
-			t.Errorf("%s: of  %s\n told %s\n want %s", name, c.readings, told, c.told)
+		if got != c.want {
+			t.Errorf("%s: of  %s\n  got %s\n want %s", name, c.readings, got, c.want)
 		}
 	}
 }

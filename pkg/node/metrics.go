@@ -1,0 +1,118 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MetricsType is the media type of what [WriteMetrics] writes.
+const MetricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Metric is a metric of Prometheus: a name and a sample for each set of labels. Labels are names and values in turn.
+type Metric struct {
+	name, kind, help string
+
+	mu      sync.Mutex
+	samples map[string]float64 // by what follows the name: a suffix, labels
+}
+
+// NewMetric makes a metric of a kind: a counter only goes up, a gauge goes up and down.
+func NewMetric(kind, name, help string) *Metric {
+	return &Metric{name: name, kind: kind, help: help, samples: map[string]float64{}}
+}
+
+// Add adds n to a sample. Adding 0 makes a sample that starts there.
+func (m *Metric) Add(n float64, labels ...string) { m.add(n, labelText(labels)) }
+
+// SetBool sets a sample to 1 or 0.
+func (m *Metric) SetBool(value bool, labels ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := labelText(labels)
+	m.samples[key] = 0
+	if value {
+		m.samples[key] = 1
+	}
+}
+
+func (m *Metric) add(n float64, key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.samples[key] += n
+}
+
+// WriteMetrics writes metrics in Prometheus' text format
+// (https://prometheus.io/docs/instrumenting/exposition_formats).
+func WriteMetrics(w io.Writer, metrics ...*Metric) error {
+	var text bytes.Buffer // so that a reader who is slow holds no lock
+	for _, m := range metrics {
+		m.write(&text)
+	}
+	_, err := text.WriteTo(w)
+	return err
+}
+
+func (m *Metric) write(w io.Writer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+	for _, key := range slices.Sorted(maps.Keys(m.samples)) {
+		fmt.Fprintf(w, "%s%s %s\n", m.name, key, strconv.FormatFloat(m.samples[key], 'f', -1, 64))
+	}
+}
+
+// labelText writes labels as {name="value",...}, and none as nothing.
+func labelText(labels []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+	var list []string
+	for pair := range slices.Chunk(labels, 2) {
+		list = append(list, pair[0]+`="`+escape.Replace(strings.ToValidUTF8(pair[1], "\uFFFD"))+`"`)
+	}
+	if list == nil {
+		return ""
+	}
+	return "{" + strings.Join(list, ",") + "}"
+}
+
+// Scanned counts a scan of the machine, which took some time; err is why it failed, and is logged when it changes. Only the
+// goroutine that scans may call it.
+func (n *Node) Scanned(took time.Duration, err error) {
+	n.scans.add(1, "_count")
+	n.scans.add(took.Seconds(), "_sum")
+	if err == nil {
+		n.scanError = ""
+		return
+	}
+	n.scanFailures.Add(1)
+	if err.Error() != n.scanError {
+		n.log.Error("the machine cannot be read", "error", err)
+	}
+	n.scanError = err.Error()
+}
+
+// Metrics are those of the node and of the program; build are labels that identify the build.
+func (n *Node) Metrics(build ...string) []*Metric {
+	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
+	buildInfo.SetBool(true, build...)
+	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the kubelet is told that the LPU is healthy.")
+	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
+	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
+	s := n.latest.Load()
+	for _, d := range s.Devices {
+		healthy.SetBool(d.Healthy, "lpu", d.Name, "device", d.ID)
+		for _, r := range d.Reasons {
+			reason.SetBool(true, "lpu", d.Name, "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity))
+		}
+	}
+	if s.Inventory != nil {
+		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
+	}
+	return []*Metric{buildInfo, healthy, reason, lastScan, n.scans, n.scanFailures}
+}

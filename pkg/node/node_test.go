@@ -1,0 +1,157 @@
+package node_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+// inventory is that of a simulated server with eight LPUs under root.
+func inventory(t *testing.T, root string) *discovery.Inventory {
+	t.Helper()
+	if _, err := (simulate.Node{Profile: "orion"}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+// changed is an inventory with other LPUs.
+func changed(inv *discovery.Inventory, change func(lpus []discovery.LPU) []discovery.LPU) *discovery.Inventory {
+	next := *inv
+	next.LPUs = change(slices.Clone(inv.LPUs))
+	return &next
+}
+
+// health is H for each healthy device of a snapshot and U for each other one.
+func health(s *node.Snapshot) string {
+	text := ""
+	for _, d := range s.Devices {
+		if d.Healthy {
+			text += "H"
+		} else {
+			text += "U"
+		}
+	}
+	return text
+}
+
+func TestHealthFollowsTheInventory(t *testing.T) {
+	inv := inventory(t, filepath.Join(t.TempDir(), "node"))
+	unknown := changed(inv, func(lpus []discovery.LPU) []discovery.LPU {
+		lpus[3].Health = discovery.HealthUnknown
+		return lpus
+	})
+	unhealthy := changed(inv, func(lpus []discovery.LPU) []discovery.LPU {
+		lpus[3].Health = discovery.Unhealthy
+		lpus[3].Reasons = finding.List{
+			finding.New(finding.Recovering, "", "a warning", ""), finding.New(finding.NoDriver, "", "no driver", ""),
+			finding.New(finding.NoDriver, "", "the same id again", ""),
+		}
+		return lpus
+	})
+	gone := changed(inv, func(lpus []discovery.LPU) []discovery.LPU { return slices.Delete(lpus, 3, 4) })
+	var log bytes.Buffer
+	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
+	for _, step := range []struct {
+		what         string
+		inv          *discovery.Inventory
+		health, says string
+	}{
+		{"unknown from the start", unknown, "HHHUHHHH", "lpu=lpu3 health=Unhealthy"},
+		{"healthy", inv, "HHHHHHHH", "lpu=lpu3 health=Healthy"},
+		{"unknown later", unknown, "HHHHHHHH", ""},
+		{"unhealthy", unhealthy, "HHHUHHHH", `health=Unhealthy reason="no driver"`},
+		{"unknown after that", unknown, "HHHUHHHH", ""},
+		{"healthy again", inv, "HHHHHHHH", "health=Healthy"},
+		{"gone", gone, "HHHHHHHU", `lpu="" health=Unhealthy reason="it is not in the machine any more"`},
+		{"still gone", gone, "HHHHHHHU", ""},
+		{"back", inv, "HHHHHHHH", "lpu=lpu3 health=Healthy"},
+		{"unhealthy at the end", unhealthy, "HHHUHHHH", "health=Unhealthy"},
+	} {
+		log.Reset()
+		s := n.Update(t.Context(), node.Spec{}, step.inv, time.Now())
+		if got := health(s); got != step.health || len(s.Cards) != len(step.inv.LPUs) {
+			t.Errorf("%s: the devices are %s with %d LPUs, want %s", step.what, got, len(s.Cards), step.health)
+		}
+		if got := log.String(); !strings.Contains(got, step.says) || (got == "") != (step.says == "") {
+			t.Errorf("%s: logged %q, want %q", step.what, got, step.says)
+		}
+	}
+	var text bytes.Buffer
+	if err := node.WriteMetrics(&text, n.Metrics()...); err != nil {
+		t.Fatal(err)
+	}
+	sample := `lpuctl_lpu_reason{lpu="lpu3",device="pci-0000-46-00.1",reason="no-driver",severity="error"} 1`
+	if strings.Count(text.String(), sample+"\n") != 1 {
+		t.Errorf("not exactly one %s in\n%s", sample, &text)
+	}
+}
+
+// TestDeviceIsUnhealthyWithoutItsName: here the spec cannot be written, because a file stands where its directory should.
+func TestDeviceIsUnhealthyWithoutItsName(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	inv := inventory(t, root)
+	good, err := cdi.Locate(root, cdi.DefaultSpecDir, cdi.DefaultKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := good
+	bad.Path = filepath.Join(root, "sys/bus/pci/devices/0000:43:00.1/vendor/x.json")
+	var log bytes.Buffer
+	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
+	if err := n.Ready(); err == nil {
+		t.Error("ready before the first snapshot")
+	}
+	for range 2 {
+		s := n.Update(t.Context(), node.Spec{File: bad}, inv, time.Now())
+		if health(s) != "UUUUUUUU" || s.Devices[0].Reason() != "the CDI spec does not define it" || n.Ready() == nil {
+			t.Errorf("%s because %q, ready: %v", health(s), s.Devices[0].Reason(), n.Ready())
+		}
+	}
+	if strings.Count(log.String(), "cannot be put in place") != 1 {
+		t.Errorf("the log is %s", &log)
+	}
+	if s := n.Update(t.Context(), node.Spec{File: good}, inv, time.Now()); health(s) != "HHHHHHHH" || n.Ready() != nil {
+		t.Errorf("with a good spec: %s, ready: %v", health(s), n.Ready())
+	}
+	if len(inv.LPUs[0].Reasons) > 0 {
+		t.Errorf("the inventory was changed: %v", inv.LPUs[0].Reasons)
+	}
+}
+
+func TestScannedLogsAnErrorOnce(t *testing.T) {
+	var log bytes.Buffer
+	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
+	for _, err := range []error{errors.New("one"), errors.New("one"), errors.New("two"), nil, errors.New("two")} {
+		n.Scanned(time.Second, err)
+	}
+	if got := strings.Count(log.String(), "the machine cannot be read"); got != 3 {
+		t.Errorf("logged %d times, not 3: %s", got, &log)
+	}
+	var text bytes.Buffer
+	if err := node.WriteMetrics(&text, n.Metrics()...); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"lpuctl_scan_duration_seconds_sum 5\n", "lpuctl_scan_duration_seconds_count 5\n", "lpuctl_scan_failures_total 4\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, &text)
+		}
+	}
+}
