@@ -35,7 +35,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && strings.Contains(err.Error(), "strconv.") {
-		e.err = fmt.Errorf("--%s: %q is not a %s", invalid.GetFlag().Name, invalid.GetValue(), map[string]string{"int": "whole number"}[invalid.GetFlag().Value.Type()])
+		e.err = fmt.Errorf("--%s: %q is not of type %s", invalid.GetFlag().Name, invalid.GetValue(), invalid.GetFlag().Value.Type())
 	}
 	return e
 }
