@@ -35,7 +35,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && strings.Contains(err.Error(), "strconv.") {
-		e.err = fmt.Errorf("--%s: %q is not of type %s", invalid.GetFlag().Name, invalid.GetValue(), invalid.GetFlag().Value.Type())
+		expected := "a whole number"
+		if invalid.GetFlag().Value.Type() == "bool" {
+			expected = "true or false"
+		}
+		e.err = fmt.Errorf("--%s: expected %s, not %q", invalid.GetFlag().Name, expected, invalid.GetValue())
 	}
 	return e
 }

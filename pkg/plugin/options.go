@@ -2,8 +2,8 @@ package plugin
 
 import (
 	"fmt"
-	"regexp"
 
+	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
@@ -70,16 +70,16 @@ func (n NUMA) Validate() error {
 }
 
 var (
-	extendedResource = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/` +
+	extendedResource = lazy.Regexp(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/` +
 		`[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	nativeResource = regexp.MustCompile(`(^|\.)kubernetes\.io/|^requests\.`)
+	nativeResource = lazy.Regexp(`(^|\.)kubernetes\.io/|^requests\.`)
 )
 
 // ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,
 // dots, hyphens (and underscores in NAME), the domain not one of Kubernetes' own
 // (k8s.io/kubernetes pkg/apis/core/v1/helper, IsExtendedResourceName).
 func ValidateResource(name string) error {
-	if !extendedResource.MatchString(name) || nativeResource.MatchString(name) || len(name) > 253 {
+	if !extendedResource().MatchString(name) || nativeResource().MatchString(name) || len(name) > 253 {
 		return fmt.Errorf("%q is not the name of an extended resource", name)
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/hyperaccel/lpuctl/internal/lazy"
 )
 
 // Times of registering. The kubelet answers Register only after it has connected to the plugin, which it tries for ten
@@ -109,11 +110,11 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-var socketName = regexp.MustCompile(socketPrefix + `[a-z0-9]+\.sock`)
+var socketName = lazy.Regexp(socketPrefix + `[a-z0-9]+\.sock`)
 
 // withoutSocket is the text of an error without the random part of our socket's name, so that texts can be compared.
 func withoutSocket(err error) string {
-	return socketName.ReplaceAllString(err.Error(), socketPrefix+"*.sock")
+	return socketName().ReplaceAllString(err.Error(), socketPrefix+"*.sock")
 }
 
 // once serves on a new socket, registers it and waits for a reason to register anew, which it returns as an error.

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -23,7 +23,7 @@ const (
 )
 
 // flowMapping is the beginning of an object with a key that only YAML allows: {apiVersion: ...}.
-var flowMapping = regexp.MustCompile(`^{\s*[A-Za-z]`)
+var flowMapping = lazy.Regexp(`^{\s*[A-Za-z]`)
 
 // document reads data into a tree, or reports why it cannot and returns nil. Both JSON and YAML become the tree
 // of the YAML library, so that the same code reads both. Data that begins with a brace or a bracket must be JSON, unless
@@ -48,7 +48,7 @@ func (r *report) document(data []byte) *yaml.Node {
 		r.empty(location{})
 		return nil
 	}
-	if text[0] == '[' || text[0] == '{' && !flowMapping.Match(text) {
+	if text[0] == '[' || text[0] == '{' && !flowMapping().Match(text) {
 		return r.readJSON(data)
 	}
 	return r.readYAML(data)
@@ -84,11 +84,11 @@ func (r *report) readYAML(data []byte) *yaml.Node {
 	return root.Content[0]
 }
 
-var yamlPrefix = regexp.MustCompile(`^(?:yaml: )?(?:line ([0-9]+): )?`)
+var yamlPrefix = lazy.Regexp(`^(?:yaml: )?(?:line ([0-9]+): )?`)
 
 // splitError splits an error of the YAML library, such as "yaml: line 3: did not find ...". Line 0: it names none.
 func splitError(err error) (line int, problem string) {
-	prefix := yamlPrefix.FindStringSubmatch(err.Error())
+	prefix := yamlPrefix().FindStringSubmatch(err.Error())
 	line, _ = strconv.Atoi(prefix[1])
 	return line, err.Error()[len(prefix[0]):]
 }

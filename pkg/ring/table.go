@@ -3,7 +3,6 @@ package ring
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -325,8 +325,8 @@ func (r *reader) id(f field) (position int, ok bool) {
 // addressForm is a PCI address as the kernel writes it, in either case and with or without the function; a domain above
 // ffff has as many digits as it needs. serialForm is what a serial number can be: a colon would make it a misspelt address.
 var (
-	addressForm = regexp.MustCompile(`^(?i)([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f](\.[0-7])?$`)
-	serialForm  = regexp.MustCompile(`^[!-9;-~]{1,64}$`)
+	addressForm = lazy.Regexp(`^(?i)([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f](\.[0-7])?$`)
+	serialForm  = lazy.Regexp(`^[!-9;-~]{1,64}$`)
 )
 
 // identify tells what kind of id a value is; "" is none.
@@ -342,9 +342,9 @@ func identify(n *yaml.Node) (kind IDKind, index int) {
 		switch {
 		case named && ok:
 			return IDName, index
-		case addressForm.MatchString(n.Value):
+		case addressForm().MatchString(n.Value):
 			return IDAddress, 0
-		case serialForm.MatchString(n.Value):
+		case serialForm().MatchString(n.Value):
 			return IDSerial, 0
 		}
 	}

@@ -5,11 +5,12 @@ import (
 	"cmp"
 	"debug/buildinfo"
 	"fmt"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/lazy"
 )
 
 // release is the version of a program. The zero value is an unknown one.
@@ -19,13 +20,13 @@ type release struct {
 }
 
 var (
-	releaseForm   = regexp.MustCompile(`^(?:[0-9]+:)?v?(([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?[0-9A-Za-z.+~_-]{0,60})$`)
-	linkedVersion = regexp.MustCompile(`ersion\.Version=['"]?([^'"\s]+)`)
+	releaseForm   = lazy.Regexp(`^(?:[0-9]+:)?v?(([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?[0-9A-Za-z.+~_-]{0,60})$`)
+	linkedVersion = lazy.Regexp(`ersion\.Version=['"]?([^'"\s]+)`)
 )
 
 // parseRelease reads v2.2.9, 1.6.20~ds1-1+deb12u1 and 5:28.2.2-1~debian alike.
 func parseRelease(text string) release {
-	m := releaseForm.FindStringSubmatch(text)
+	m := releaseForm().FindStringSubmatch(text)
 	if m == nil {
 		return release{}
 	}
@@ -126,7 +127,7 @@ func readBuild(file string, modules []string) (r release, maxCDI string) {
 // linked finds -X .../version.Version=v1.2.3 among the linker's flags, which are kept unless -trimpath was given.
 func linked(settings []debug.BuildSetting) release {
 	for _, s := range settings {
-		if m := linkedVersion.FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
+		if m := linkedVersion().FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
 			return parseRelease(m[1])
 		}
 	}
