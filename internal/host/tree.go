@@ -186,6 +186,16 @@ func (d *Dir) Line(name string) (string, error) {
 	return text, err
 }
 
+// Line reads one attribute by its path; see [Dir.Line].
+func (t *Tree) Line(p string) (string, error) {
+	d, err := t.Dir(path.Dir(p))
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	return d.Line(path.Base(p))
+}
+
 // NotText tells what no attribute has in it.
 func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 

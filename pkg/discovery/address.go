@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // Address is the place of a PCI function in the machine: domain, bus, device, function.
@@ -20,34 +19,14 @@ type Address struct {
 // ParseAddress reads the text form, and no other: hexadecimal digits of either case, four to eight
 // for the domain. The error names the text and the form expected.
 func ParseAddress(text string) (Address, error) {
-	domain, rest, ok1 := strings.Cut(text, ":")
-	bus, rest, ok2 := strings.Cut(rest, ":")
-	device, function, ok3 := strings.Cut(rest, ".")
-	if !ok1 || !ok2 || !ok3 || len(domain) < 4 || len(domain) > 4 && domain[0] == '0' ||
-		len(bus) != 2 || len(device) != 2 || len(function) != 1 {
-		return Address{}, notAnAddress(text)
-	}
-	var a Address
-	var err [4]error
-	a.Domain, err[0] = parseHex[uint32](domain, 32)
-	a.Bus, err[1] = parseHex[uint8](bus, 8)
-	a.Device, err[2] = parseHex[uint8](device, 5)
-	a.Function, err[3] = parseHex[uint8](function, 3)
-	for _, e := range err {
-		if e != nil {
-			return Address{}, notAnAddress(text)
+	if n := len(text); n >= 12 && n <= 16 && (n == 12 || text[0] != '0') && text[n-8] == ':' && text[n-5] == ':' && text[n-2] == '.' {
+		all, err := strconv.ParseUint(text[:n-8]+text[n-7:n-5]+text[n-4:n-2]+text[n-1:], 16, 64)
+		a := Address{uint32(all >> 20), uint8(all >> 12), uint8(all >> 4), uint8(all & 0xf)}
+		if err == nil && a.Device < 32 && a.Function < 8 {
+			return a, nil
 		}
 	}
-	return a, nil
-}
-
-func notAnAddress(text string) error {
-	return fmt.Errorf("%q is not a PCI address (expected a form like 0000:b1:00.1)", text)
-}
-
-func parseHex[T uint8 | uint32](digits string, bits int) (T, error) {
-	v, err := strconv.ParseUint(digits, 16, bits)
-	return T(v), err
+	return Address{}, fmt.Errorf("%q is not a PCI address (expected a form like 0000:b1:00.1)", text)
 }
 
 // String is the kernel's spelling, lower case.

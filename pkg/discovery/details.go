@@ -2,15 +2,13 @@ package discovery
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
@@ -69,20 +67,15 @@ func pciIDs() []string {
 // pciIDsMax is far more than the list has: 1.5 MiB in 2026.
 const pciIDsMax = 16 << 20
 
-// lookUp searches a list of PCI names, read line by line because it is long, for a vendor and one of its devices.
+// lookUp searches a list of PCI names for a vendor and one of its devices.
 func lookUp(root host.Root, p, vendor, device string) (vendorName, deviceName string, err error) {
-	real, err := root.Resolve(p)
+	data, err := root.Read(p, pciIDsMax)
 	if err != nil {
 		return "", "", err
 	}
-	f, err := os.OpenFile(real, os.O_RDONLY|unix.O_NONBLOCK, 0) // it does not wait for a FIFO
-	if err != nil {
-		return "", "", err
-	}
-	defer f.Close()
-	var text io.Reader = f
+	var text io.Reader = bytes.NewReader(data)
 	if strings.HasSuffix(p, ".gz") {
-		if text, err = gzip.NewReader(f); err != nil {
+		if text, err = gzip.NewReader(text); err != nil {
 			return "", "", err
 		}
 	}

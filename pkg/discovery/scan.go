@@ -67,14 +67,15 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 // scan is the state of one Scan.
 type scan struct {
 	Options
-	tree     *host.Tree
-	models   []*compiledModel
-	classes  map[string]classDevices // by subsystem, those that were read
-	seesDev  bool                    // whether there is a /dev to verify nodes in
-	versions sync.Map                // driver: what its module says of its version
-	problems finding.List
-	table    *TableRef         // the ring table that was read
-	unread   map[Address]error // functions of which it cannot be told what they are
+	tree        *host.Tree
+	models      []*Model
+	classes     map[string]classDevices // by subsystem, those that were read
+	managements map[Address]*Model      // the management functions, and whose they are
+	seesDev     bool                    // whether there is a /dev to verify nodes in
+	versions    sync.Map                // driver: what its module says of its version
+	problems    finding.List
+	table       *TableRef         // the ring table that was read
+	unread      map[Address]error // functions of which it cannot be told what they are
 }
 
 func newScan(t *host.Tree, options Options) *scan {
@@ -83,8 +84,8 @@ func newScan(t *host.Tree, options Options) *scan {
 		options.readers = &readers{}
 	}
 	return &scan{
-		Options: options, tree: t, models: compile(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, unread: map[Address]error{},
+		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
+		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{},
 	}
 }
 
@@ -93,9 +94,8 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	lpus, managements := s.members(ctx, addresses)
-	s.readClasses(ctx, lpus)
-	s.readMounts(ctx, lpus)
+	lpus := s.members(ctx, addresses)
+	s.readModels(ctx, lpus)
 	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
@@ -103,7 +103,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table))), managements),
+		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table)))),
 		Rings:      []Ring{},
 		Problems:   append(finding.List{}, s.problems...),
 	}
@@ -138,46 +138,37 @@ func (s *scan) list() ([]Address, error) {
 	return addresses, nil
 }
 
-// candidate is a PCI function that is an LPU, or should be one; then it has no model.
-type candidate struct {
-	function
-	name  string
-	index int
-	known bool // an earlier scan saw it
-}
-
 // numbered gives the LPUs their indices, in the order of their addresses.
-func numbered(lpus []candidate) []candidate {
-	slices.SortFunc(lpus, func(a, b candidate) int { return a.address.Compare(b.address) })
+func numbered(lpus []function) []function {
+	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	for i := range lpus {
-		lpus[i].index, lpus[i].name = i, fmt.Sprintf("lpu%d", i)
+		lpus[i].index = i
 	}
 	return lpus
 }
 
-// members finds out which functions are LPUs, and returns the management functions beside.
-func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, map[Address]*compiledModel) {
+// members finds out which functions are LPUs. It notes the management functions beside, and those it cannot read.
+func (s *scan) members(ctx context.Context, addresses []Address) []function {
 	functions := s.identify(ctx, addresses)
 	bySubsystem := s.subsystemMembers(ctx)
-	var lpus []candidate
-	managements := map[Address]*compiledModel{}
+	var lpus []function
 	for _, f := range functions {
 		if f.model == nil {
 			f.model = bySubsystem[f.address]
 		}
 		switch {
 		case f.model != nil:
-			lpus = append(lpus, candidate{function: f})
+			lpus = append(lpus, f)
 		case f.manages != nil:
-			managements[f.address] = f.manages
+			s.managements[f.address] = f.manages
 		case f.err != nil:
 			s.unread[f.address] = f.err
 			s.problems.Add(finding.UnreadableFunction, f.address.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
 				"see the kernel log for the device (dmesg | grep "+f.address.String()+")")
 		}
 	}
-	s.reportLoneManagement(lpus, managements)
-	return lpus, managements
+	s.reportLoneManagement(lpus)
+	return lpus
 }
 
 // identify reads the ids of every function, in one goroutine because that is quickest; if anything in
@@ -205,11 +196,11 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 }
 
 // subsystemMembers finds the LPUs of models that know them by a class device rather than by ids.
-func (s *scan) subsystemMembers(ctx context.Context) map[Address]*compiledModel {
-	members := map[Address]*compiledModel{}
+func (s *scan) subsystemMembers(ctx context.Context) map[Address]*Model {
+	members := map[Address]*Model{}
 	for _, m := range s.models {
-		for _, subsystem := range m.subsystems {
-			for a := range s.class(ctx, subsystem) {
+		for _, match := range m.Match {
+			for a := range s.class(ctx, match.Subsystem) {
 				if members[a] == nil {
 					members[a] = m
 				}
@@ -221,39 +212,41 @@ func (s *scan) subsystemMembers(ctx context.Context) map[Address]*compiledModel 
 
 // reportLoneManagement names cards that show a management function only: their user function, the LPU,
 // is missing, as on a card that runs its factory image.
-func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*compiledModel) {
-	paired := map[Address]bool{}
-	for _, c := range lpus {
-		if m := c.model.Management; m != nil {
-			paired[c.address.Sibling(m.Function)] = true
+func (s *scan) reportLoneManagement(lpus []function) {
+	alone := maps.Clone(s.managements)
+	for _, f := range lpus {
+		if m := f.model.Management; m != nil {
+			delete(alone, f.address.Sibling(m.Function))
 		}
 	}
-	for _, a := range slices.SortedFunc(maps.Keys(managements), Address.Compare) {
-		if !paired[a] {
-			s.problems.Add(finding.CardWithoutLPU, a.String(),
-				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", managements[a].Name), "")
-		}
+	for _, a := range slices.SortedFunc(maps.Keys(alone), Address.Compare) {
+		s.problems.Add(finding.CardWithoutLPU, a.String(),
+			fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", alone[a].Name), "")
 	}
 }
 
-// readClasses lists the class devices that the node rules of the LPUs found need.
-func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
-	for _, m := range modelsOf(lpus) {
-		rules := m.nodes
-		if s.Management {
-			rules = slices.Concat(rules, m.managementNodes)
+// readModels reads what the models of the LPUs found need: class devices and mounts.
+func (s *scan) readModels(ctx context.Context, lpus []function) {
+	for _, m := range s.models {
+		if !slices.ContainsFunc(lpus, func(f function) bool { return f.model == m }) {
+			continue
+		}
+		rules := m.Nodes
+		if s.Management && m.Management != nil {
+			rules = slices.Concat(rules, m.Management.Nodes)
 		}
 		for _, rule := range rules {
-			if subsystem := rule.subsystem(); subsystem != "" {
-				s.class(ctx, subsystem)
-			}
+			subsystem, _ := classOf(rule)
+			s.class(ctx, subsystem)
 		}
+		s.readMounts(ctx, m)
 	}
 }
 
-// class lists the devices of sys/class/SUBSYSTEM, once a scan.
+// class lists the devices of sys/class/SUBSYSTEM, once a scan; no subsystem has none.
 func (s *scan) class(ctx context.Context, subsystem string) classDevices {
-	if devices, known := s.classes[subsystem]; known {
+	devices, known := s.classes[subsystem]
+	if known || subsystem == "" {
 		return devices
 	}
 	devices, err := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
@@ -266,45 +259,26 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	return devices
 }
 
-// readMounts finds out which of the models' mounts exist on this machine.
-func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
-	for _, m := range modelsOf(lpus) {
-		mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
-			seen := slices.Clone(m.Mounts)
-			for i := range seen {
-				seen[i].Present = s.tree.Exists(seen[i].HostPath)
-			}
-			return seen, nil
-		})
-		if err != nil {
-			s.problems.Add(finding.MountStalled, m.Name, fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts), "")
-			mounts = m.Mounts
+// readMounts finds out which of a model's mounts exist on this machine.
+func (s *scan) readMounts(ctx context.Context, m *Model) {
+	mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
+		seen := slices.Clone(m.Mounts)
+		for i := range seen {
+			seen[i].Present = s.tree.Exists(seen[i].HostPath)
 		}
-		m.present = mounts
+		return seen, nil
+	})
+	if err != nil {
+		s.problems.Add(finding.MountStalled, m.Name, fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts), "")
+		return
 	}
-}
-
-// modelsOf returns the models that have an LPU here, in order of first appearance.
-func modelsOf(lpus []candidate) []*compiledModel {
-	var models []*compiledModel
-	for _, c := range lpus {
-		if !slices.Contains(models, c.model) {
-			models = append(models, c.model)
-		}
-	}
-	return models
+	m.Mounts = mounts
 }
 
 // readCards reads every card in its own goroutine, so that one that hangs costs the others nothing.
-func (s *scan) readCards(ctx context.Context, lpus []candidate, managements map[Address]*compiledModel) []LPU {
+func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	cards := make([]LPU, len(lpus))
-	inParallel(len(lpus), func(i int) {
-		if lpus[i].model == nil {
-			cards[i] = missingLPU(lpus[i])
-		} else {
-			cards[i] = s.readCard(ctx, lpus[i], managements)
-		}
-	})
+	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, lpus[i]) })
 	return cards
 }
 
