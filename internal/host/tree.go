@@ -199,8 +199,7 @@ func (t *Tree) Line(p string) (string, error) {
 // NotText tells what no attribute has in it.
 func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 
-// Link returns the target of a symbolic link in the directory, as it is written.
-func (d *Dir) Link(name string) (string, error) {
+func (d *Dir) link(name string) (string, error) {
 	buffer := make([]byte, unix.PathMax)
 	n, err := retry(func() (int, error) { return unix.Readlinkat(d.fd, name, buffer) })
 	if err != nil {
@@ -212,7 +211,7 @@ func (d *Dir) Link(name string) (string, error) {
 // LinkName is the last element of a link's target: how sysfs says driver, subsystem and group
 // (Documentation/admin-guide/sysfs-rules.rst).
 func (d *Dir) LinkName(name string) (string, error) {
-	target, err := d.Link(name)
+	target, err := d.link(name)
 	if err != nil {
 		return "", err
 	}
@@ -241,17 +240,50 @@ func (d *Dir) Names() ([]string, error) {
 	}
 }
 
-// Follow returns where the link dir/name leads, as a path below the root; dir is the path of d below the root. The kernel's
-// links in sysfs are relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
-func (d *Dir) Follow(dir, name string) (string, error) {
-	target, err := d.Link(name)
+// Follow returns where a link leads, as a path below the root. The kernel's links in sysfs are relative and name no
+// further link (fs/sysfs/symlink.c), so their text is enough.
+func (t *Tree) Follow(link string) (string, error) {
+	d, err := t.Dir(path.Dir(link))
 	if err != nil {
 		return "", err
 	}
+	defer d.Close()
+	return d.follow(path.Dir(link), path.Base(link))
+}
+
+// Links returns where each link of a directory leads, as Follow does, in no order.
+func (t *Tree) Links(dir string) ([]string, error) {
+	d, err := t.Dir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Names()
+	var targets []string
+	for _, name := range names {
+		if target, err := d.follow(dir, name); err == nil { // else it is no link, or is gone
+			targets = append(targets, target)
+		}
+	}
+	return targets, err
+}
+
+func (d *Dir) follow(dir, name string) (string, error) {
+	target, err := d.link(name)
 	if !path.IsAbs(target) {
 		target = path.Join("/", dir, target)
 	}
-	return path.Clean(target), nil
+	return path.Clean(target), err
+}
+
+// Names lists a directory, in no order.
+func (t *Tree) Names(dir string) ([]string, error) {
+	d, err := t.Dir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Names()
 }
 
 // Lstat looks at a file without opening it; links on the way to it are followed within the root.

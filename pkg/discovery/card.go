@@ -166,22 +166,17 @@ func (s *scan) driverVersion(driver string) string {
 // pciPath reads the host bridge and the functions from the root port down to a function out of its device path, such as
 // /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
 // a switch's upstream port, its downstream port, the function. Without a switch only the root port is between.
-func pciPath(t *host.Tree, a Address) (root string, path []Address) {
-	dir, err := t.Dir(pciDevices)
-	if err != nil {
-		return "", nil
-	}
-	defer dir.Close()
-	real, _ := dir.Follow(pciDevices, a.String())
+func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
+	real, _ := t.Follow(path.Join(pciDevices, a.String()))
 	for element := range strings.SplitSeq(real, "/") {
 		if strings.HasPrefix(element, "pci") && root == "" {
 			root = element
 		}
 		if port, err := ParseAddress(element); err == nil {
-			path = append(path, port)
+			ports = append(ports, port)
 		}
 	}
-	return root, path
+	return root, ports
 }
 
 // judgeBus looks whether the function still answers: a device that fell off the bus reads as all ones

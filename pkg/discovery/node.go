@@ -23,29 +23,17 @@ type classDevices map[Address][]string
 // listClass lists a directory of sys/class. Its entries are links to the class devices, whose path says which
 // PCI function they belong to. A class that is not there has no devices.
 func (s *scan) listClass(class string) (classDevices, error) {
-	dir, err := s.tree.Dir(class)
+	links, err := s.tree.Links(class)
 	if host.IsAbsent(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Names()
-	if err != nil {
-		return nil, err
-	}
 	devices := classDevices{}
-	for _, name := range names {
-		real, err := dir.Follow(class, name)
-		if err != nil {
-			continue // not a link: no class device
-		}
-		if a, ok := functionOf(real); ok {
-			devices[a] = append(devices[a], real)
+	for _, device := range links {
+		if a, ok := functionOf(device); ok {
+			devices[a] = append(devices[a], device)
 		}
 	}
-	return devices, nil
+	return devices, err
 }
 
 // functionOf is the PCI function nearest above a device path.

@@ -45,26 +45,31 @@ func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
 	if indices, ok := setIndices(lower); ok && slices.Max(indices) < len(inv.LPUs) {
 		return indices, nil
 	}
-	address := lower
 	if dashed, ok := strings.CutPrefix(lower, "pci-"); ok {
-		address = strings.ReplaceAll(dashed, "-", ":")
+		lower = strings.ReplaceAll(dashed, "-", ":")
 	}
 	found := inv.where(func(l *LPU) bool {
-		a := l.Address.String()
-		return lower == l.Name || lower == strconv.Itoa(l.Index) || address == a || strings.HasSuffix(a, ":"+address) && strings.Count(address, ":") == 1 ||
+		return slices.Contains([]string{l.Name, strconv.Itoa(l.Index)}, lower) || l.Address.isCalled(lower) ||
 			slices.ContainsFunc(l.Nodes, func(n Node) bool { return n.Path == bare })
 	})
 	switch len(found) {
 	case 1:
 		return found, nil
 	case 0:
-		return nil, inv.unknown(word, address)
+		return nil, inv.unknown(word, lower)
 	}
 	var candidates []string
 	for _, card := range found {
 		candidates = append(candidates, inv.LPUs[card].Name+" ("+inv.LPUs[card].Address.String()+")")
 	}
 	return nil, fmt.Errorf("%q can be %s", word, strings.Join(candidates, " or "))
+}
+
+// isCalled tells whether a word is the address, with or without the domain.
+func (a Address) isCalled(word string) bool {
+	full := a.String()
+	_, short, _ := strings.Cut(full, ":")
+	return word == full || word == short
 }
 
 // where are the positions of the LPUs that are wanted.
@@ -96,7 +101,7 @@ func (inv *Inventory) unknown(word, address string) error {
 		return fmt.Errorf("no LPU %q: there is no LPU on this node", word)
 	}
 	for _, l := range inv.LPUs {
-		if m := l.Management; m != nil && (address == m.Address.String() || "0000:"+address == m.Address.String()) {
+		if m := l.Management; m != nil && m.Address.isCalled(address) {
 			return fmt.Errorf("no LPU %q: it is the management function of %s (%s)", word, l.Name, l.Address)
 		}
 	}

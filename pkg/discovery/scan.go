@@ -116,20 +116,16 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 
 // list returns the addresses of all PCI functions in ascending order.
 func (s *scan) list() ([]Address, error) {
-	dir, err := s.tree.Dir(pciDevices)
+	names, err := s.tree.Names(pciDevices)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	defer dir.Close()
-	names, err := dir.Names()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
-	}
+	shown := s.tree.Shown(pciDevices)
 	addresses := make([]Address, 0, len(names))
 	for _, name := range names {
 		a, err := ParseAddress(name)
 		if err != nil {
-			s.problems.Add(finding.OddPCIEntry, path.Join(dir.Path, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+dir.Path)
+			s.problems.Add(finding.OddPCIEntry, path.Join(shown, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+shown)
 			continue
 		}
 		addresses = append(addresses, a)
@@ -150,11 +146,10 @@ func numbered(lpus []function) []function {
 // members finds out which functions are LPUs. It notes the management functions beside, and those it cannot read.
 func (s *scan) members(ctx context.Context, addresses []Address) []function {
 	functions := s.identify(ctx, addresses)
-	bySubsystem := s.subsystemMembers(ctx)
 	var lpus []function
 	for _, f := range functions {
 		if f.model == nil {
-			f.model = bySubsystem[f.address]
+			f.model = s.modelByClass(ctx, f.address)
 		}
 		switch {
 		case f.model != nil:
@@ -195,19 +190,16 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	return functions
 }
 
-// subsystemMembers finds the LPUs of models that know them by a class device rather than by ids.
-func (s *scan) subsystemMembers(ctx context.Context) map[Address]*Model {
-	members := map[Address]*Model{}
+// modelByClass finds the model of an LPU that is known by a class device rather than by ids.
+func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
 	for _, m := range s.models {
 		for _, match := range m.Match {
-			for a := range s.class(ctx, match.Subsystem) {
-				if members[a] == nil {
-					members[a] = m
-				}
+			if s.class(ctx, match.Subsystem)[a] != nil {
+				return m
 			}
 		}
 	}
-	return members
+	return nil
 }
 
 // reportLoneManagement names cards that show a management function only: their user function, the LPU,

@@ -63,12 +63,7 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 
 // pids are the processes of the machine, in ascending order; none where there is no /proc.
 func pids(t *host.Tree) []int {
-	proc, err := t.Dir("proc")
-	if err != nil {
-		return nil
-	}
-	defer proc.Close()
-	names, _ := proc.Names()
+	names, _ := t.Names("proc")
 	var pids []int
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
@@ -82,23 +77,14 @@ func pids(t *host.Tree) []int {
 // heldBy are the LPUs, by index in the inventory, whose nodes a process holds open. That it ends meanwhile is an error
 // like any other.
 func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
-	open, err := t.Dir(fmt.Sprintf("proc/%d/fd", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer open.Close()
-	names, err := open.Names()
-	if err != nil {
-		return nil, err
-	}
+	open, err := t.Links(fmt.Sprintf("proc/%d/fd", pid))
 	var held []int
-	for _, name := range names {
-		target, err := open.Link(name)
-		if i, isNode := nodes[target]; err == nil && isNode && !slices.Contains(held, i) {
+	for _, file := range open {
+		if i, isNode := nodes[file]; isNode && !slices.Contains(held, i) {
 			held = append(held, i)
 		}
 	}
-	return held, nil
+	return held, err
 }
 
 func user(t *host.Tree, pid int) User {
