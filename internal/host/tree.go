@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -222,11 +221,8 @@ func (d *Dir) LinkName(name string) (string, error) {
 	return last, nil
 }
 
-// Names lists the directory, in no order.
+// Names lists the directory, once and in no order.
 func (d *Dir) Names() ([]string, error) {
-	if _, err := unix.Seek(d.fd, 0, io.SeekStart); err != nil {
-		return nil, d.Fault("", err)
-	}
 	var names []string
 	for buffer := make([]byte, 8<<10); ; {
 		n, err := retry(func() (int, error) { return unix.ReadDirent(d.fd, buffer) })

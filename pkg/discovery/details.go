@@ -47,21 +47,18 @@ func describe(root host.Root, lpu *LPU) (d Details, err error) {
 	return d, err
 }
 
-// names looks the names of an LPU up in the first list that one of the roots has.
+// names looks the names of an LPU up in the first list that one of the roots has where distributions install it.
 func names(lpu *LPU, roots ...host.Root) (vendor, product string, err error) {
 	for _, root := range roots {
-		for _, p := range pciIDs() {
+		for _, p := range []string{
+			"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids.gz", "/usr/share/hwdata/pci.ids.gz",
+		} {
 			if vendor, product, err = lookUp(root, p, lpu.Vendor, lpu.Device); err == nil {
 				return vendor, product, nil
 			}
 		}
 	}
 	return "", "", ErrNoNames
-}
-
-// pciIDs are the places where distributions install the list of PCI names.
-func pciIDs() []string {
-	return []string{"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids.gz", "/usr/share/hwdata/pci.ids.gz"}
 }
 
 // pciIDsMax is far more than the list has: 1.5 MiB in 2026.
