@@ -14,14 +14,14 @@ import (
 // AttributeMax is how many bytes a sysfs attribute can hold, one page (Documentation/filesystems/sysfs.rst).
 const AttributeMax = 4096
 
-// openTries is how often openat2 is asked before the slower way is taken: it answers EAGAIN where a link climbs
-// while anything on the machine is being renamed or mounted (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
+// openTries is how often openat2 is tried before the slower fallback. It fails with EAGAIN if a link contains ".." and any
+// file of the machine is renamed or mounted meanwhile (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
 const openTries = 32
 
-// Tree is a root that is open, for many reads one after the other.
+// Tree is an open root, for many reads.
 type Tree struct {
 	Root
-	// NoOpenat2 is set in tests, for kernels before 5.6 and for sandboxes that refuse the call.
+	// NoOpenat2 uses the fallback at once. Tests set it: kernels before 5.6 and some sandboxes have no openat2.
 	NoOpenat2 bool
 
 	dir *os.File
@@ -42,7 +42,7 @@ func (t *Tree) Close() { _ = t.dir.Close() }
 // Dir is an open directory of the tree. Its files are read relative to it, so the path to it is
 // looked up once however many attributes are read.
 type Dir struct {
-	Path string // as people know it, root included: for messages
+	Path string // with the root, for messages
 
 	fd int
 }
@@ -80,7 +80,8 @@ func (t *Tree) openInRoot(p string) (int, error) {
 	return retry(func() (int, error) { return unix.Open(resolved, flags|unix.O_NOFOLLOW, 0) })
 }
 
-// openat2 makes the call while the descriptor of the root cannot be closed and given to another file.
+// openat2 calls openat2(2). SyscallConn keeps the descriptor of the root open during the call, so that it cannot become
+// the descriptor of another file.
 func (t *Tree) openat2(p string, how *unix.OpenHow) (fd int, err error) {
 	raw, err := t.dir.SyscallConn()
 	if err != nil {
@@ -105,7 +106,7 @@ func retry(call func() (int, error)) (int, error) {
 // Close releases the directory.
 func (d *Dir) Close() { _ = unix.Close(d.fd) }
 
-// Fault is an error about a file of the directory.
+// Fault returns an error about a file of the directory, an *fs.PathError.
 func (d *Dir) Fault(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: path.Join(d.Path, name), Err: err}
 }
@@ -141,7 +142,7 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	}
 }
 
-// FileKind names what is not a regular file, in the words of ls.
+// FileKind names the kind of a file that is not regular, from st_mode: "a FIFO". It is "" for a regular file.
 func FileKind(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -159,8 +160,8 @@ func FileKind(mode uint32) string {
 	}
 }
 
-// Text reads an attribute and trims the newline that sysfs ends it with. What no attribute can be, too
-// long or not text, is an error, so that junk never reaches an inventory.
+// Text reads an attribute and trims the newline at its end. If it is too long for an attribute of sysfs or is not text,
+// that is an error, so that no binary data gets into an inventory.
 func (d *Dir) Text(name string) (string, error) {
 	data, err := d.Head(name, AttributeMax+1)
 	if err != nil {
@@ -176,7 +177,7 @@ func (d *Dir) Text(name string) (string, error) {
 	return text, nil
 }
 
-// Line is Text of one line, as all attributes are but uevent and a few tables.
+// Line reads an attribute of one line as Text does. Most attributes have one line; uevent has more.
 func (d *Dir) Line(name string) (string, error) {
 	text, err := d.Text(name)
 	if err == nil && strings.ContainsAny(text, "\n\t") {
@@ -195,7 +196,7 @@ func (t *Tree) Line(p string) (string, error) {
 	return d.Line(path.Base(p))
 }
 
-// NotText tells what no attribute has in it.
+// NotText tells whether a character cannot be part of a sysfs attribute: all but printable ASCII, newline and tab.
 func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 
 func (d *Dir) link(name string) (string, error) {
@@ -207,7 +208,7 @@ func (d *Dir) link(name string) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// LinkName is the last element of a link's target: how sysfs says driver, subsystem and group
+// LinkName returns the last element of the target of a link. So sysfs names driver, subsystem and IOMMU group
 // (Documentation/admin-guide/sysfs-rules.rst).
 func (d *Dir) LinkName(name string) (string, error) {
 	target, err := d.link(name)
@@ -221,7 +222,7 @@ func (d *Dir) LinkName(name string) (string, error) {
 	return last, nil
 }
 
-// Names lists the directory, once and in no order.
+// Names lists the directory in no order. It can be called once.
 func (d *Dir) Names() ([]string, error) {
 	var names []string
 	for buffer := make([]byte, 8<<10); ; {
@@ -282,7 +283,7 @@ func (t *Tree) Names(dir string) ([]string, error) {
 	return d.Names()
 }
 
-// Lstat looks at a file without opening it; links on the way to it are followed within the root.
+// Lstat returns the status of a file without opening it. Links in the path to it are followed within the root.
 func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	d, err := t.Dir(path.Dir(path.Join("/", p)))
@@ -294,7 +295,7 @@ func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 	return st, err
 }
 
-// IsPlainName tells whether a name can be one element of a path that sysfs or /dev shows: printable ASCII without a slash.
+// IsPlainName tells whether a name can be one element of a path in sysfs or /dev: printable ASCII without space and slash.
 func IsPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '/'

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Address is the place of a PCI function in the machine: domain, bus, device, function.
+// Address is the PCI address of a function: domain, bus, device, function.
 // Its text form is the kernel's, "0000:b1:00.1" (drivers/pci/probe.c, dev_set_name "%04x:%02x:%02x.%d");
 // a domain above ffff, as Intel VMD makes them, has as many digits as it needs ("10000:01:00.0").
 type Address struct {
@@ -16,7 +16,7 @@ type Address struct {
 	Function uint8 // 0 to 7
 }
 
-// ParseAddress reads the text form, and no other: hexadecimal digits of either case, four to eight
+// ParseAddress parses the text form, and no other: hexadecimal digits of either case, four to eight
 // for the domain. The error names the text and the form expected.
 func ParseAddress(text string) (Address, error) {
 	if n := len(text); n >= 12 && n <= 16 && (n == 12 || text[0] != '0') && text[n-8] == ':' && text[n-5] == ':' && text[n-2] == '.' {
@@ -29,12 +29,12 @@ func ParseAddress(text string) (Address, error) {
 	return Address{}, fmt.Errorf("%q is not a PCI address (expected a form like 0000:b1:00.1)", text)
 }
 
-// String is the kernel's spelling, lower case.
+// String returns the text form of the kernel, in lower case.
 func (a Address) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%d", a.Domain, a.Bus, a.Device, a.Function)
 }
 
-// Sibling is another function of the same card.
+// Sibling returns the address of another function of the same card.
 func (a Address) Sibling(function uint8) Address {
 	a.Function = function
 	return a
@@ -50,10 +50,10 @@ func (a Address) Compare(b Address) int {
 	)
 }
 
-// MarshalText makes an Address a JSON string.
+// MarshalText writes the address as String does, for JSON.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText is ParseAddress.
+// UnmarshalText parses the address as ParseAddress does, for JSON.
 func (a *Address) UnmarshalText(text []byte) (err error) {
 	*a, err = ParseAddress(string(text))
 	return err

@@ -13,21 +13,22 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// reason adds why the LPU is not usable, or a warning, as the table of findings says. Without a remedy it has the table's.
+// reason adds a finding about the LPU. The table of findings (pkg/finding) gives its severity, and its remedy if remedy is
+// empty. An error makes the LPU unusable and unhealthy.
 func (l *LPU) reason(id finding.ID, message, remedy string) {
 	if l.Reasons.Add(id, l.Name, message, remedy).Severity == finding.Error {
 		l.Usable, l.Health = false, Unhealthy
 	}
 }
 
-// stalled adds that reading the LPU was given up on: its state is unknown.
+// stalled adds the reason that a read of the LPU timed out. Its health is unknown then.
 func (l *LPU) stalled(err error) {
 	l.reason(finding.ReadStalled, err.Error(), "")
 	l.Health = HealthUnknown
 }
 
-// readCard reads one LPU within the card's deadline: first what the kernel's core answers, then what its
-// driver answers, so that a driver that hangs leaves node and place known.
+// readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver
+// answers. If the driver hangs, the node and the PCI data are still reported.
 func (s *scan) readCard(ctx context.Context, f function) LPU {
 	lpu := LPU{Name: fmt.Sprintf("lpu%d", f.index), Index: f.index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model == nil {
@@ -39,8 +40,8 @@ func (s *scan) readCard(ctx context.Context, f function) LPU {
 	lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
 	lpu.Usable, lpu.Health, lpu.Serial = true, Healthy, s.known[f.address]
 	for stage, read := range []func(LPU, function) LPU{s.readKernel, s.readDriver} {
-		before := lpu
-		after, err := within(ctx, s.readers, fmt.Sprint("card ", f.address, stage), s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
+		before, what := lpu, fmt.Sprint("card ", f.address, stage)
+		after, err := within(ctx, s.readers, what, s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
 		if err != nil {
 			lpu.stalled(err)
 			break
@@ -50,7 +51,7 @@ func (s *scan) readCard(ctx context.Context, f function) LPU {
 	return lpu
 }
 
-// missing says of an LPU that should be there why it cannot be read.
+// missing adds the reason why an LPU that should be there was not found.
 func (l *LPU) missing(f function) {
 	l.Absent = f.err == nil
 	switch {
@@ -63,7 +64,7 @@ func (l *LPU) missing(f function) {
 	}
 }
 
-// readKernel reads what the PCI core and the device model know, and the nodes.
+// readKernel reads what the PCI core and the device model of the kernel know, and the device nodes.
 func (s *scan) readKernel(lpu LPU, f function) LPU {
 	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 	return lpu
 }
 
-// optional passes on the text of an attribute that a card need not have: an absent one is "", one that is there and
-// cannot be read is a warning too.
+// optional returns the text of an attribute that not every card has. An absent attribute is "". One that exists but
+// cannot be read is "" and a warning.
 func (l *LPU) optional(text string, err error) string {
 	if err != nil && !host.IsAbsent(err) {
 		l.warn(err)
@@ -110,7 +111,7 @@ func (l *LPU) optional(text string, err error) string {
 
 func (l *LPU) warn(err error) { l.reason(finding.UnreadableAttribute, err.Error(), "") }
 
-// number is an optional attribute that is a number.
+// number reads an optional attribute whose value is a number; ok is false without one.
 func (l *LPU) number(dir *host.Dir, name string) (n int, ok bool) {
 	text := l.optional(dir.Line(name))
 	if text == "" {
@@ -150,7 +151,7 @@ func (l *LPU) readLink(dir *host.Dir) {
 	}
 }
 
-// driverVersion is what the driver's module says of itself (MODULE_VERSION), read once a scan.
+// driverVersion returns the version of the driver's module (MODULE_VERSION). It is read once in a scan.
 func (s *scan) driverVersion(driver string) string {
 	if driver == "" {
 		return ""
@@ -163,9 +164,10 @@ func (s *scan) driverVersion(driver string) string {
 	return version.(string)
 }
 
-// pciPath reads the host bridge and the functions from the root port down to a function out of its device path, such as
+// pciPath returns the host bridge of a function, and the functions from the root port down to it. Its source is the
+// device path, such as
 // /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
-// a switch's upstream port, its downstream port, the function. Without a switch only the root port is between.
+// upstream port of a switch, its downstream port, the function. Without a switch there is only the root port between.
 func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
 	real, _ := t.Follow(path.Join(pciDevices, a.String()))
 	for element := range strings.SplitSeq(real, "/") {
@@ -179,8 +181,8 @@ func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
 	return root, ports
 }
 
-// judgeBus looks whether the function still answers: a device that fell off the bus reads as all ones
-// while its cached ids stay. Only in D0, because reading the configuration space would wake the device.
+// judgeBus checks whether the function still answers. A device that fell off the bus reads as all ones, while the
+// kernel still has its ids. It checks in power state D0 only, because reading the configuration space wakes the device.
 func (l *LPU) judgeBus(dir *host.Dir) {
 	if state, err := dir.Line("power_state"); err == nil && state != "D0" && state != "unknown" {
 		return
@@ -199,14 +201,16 @@ func (l *LPU) judgeDriver(f function) {
 	switch want := strings.Join(m.Drivers, " or "); {
 	case l.Driver == "vfio-pci":
 		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)",
-			fmt.Sprintf("to take it back: echo > /%[2]s/%[1]s/driver_override; echo %[1]s > /%[3]s/vfio-pci/unbind; echo %[1]s > /sys/bus/pci/drivers_probe",
+			fmt.Sprintf("to take it back: echo > /%[2]s/%[1]s/driver_override; echo %[1]s > /%[3]s/vfio-pci/unbind; "+
+				"echo %[1]s > /sys/bus/pci/drivers_probe",
 				a, pciDevices, pciDrivers))
 	case l.Driver == "" && len(m.Drivers) > 0:
 		l.reason(finding.NoDriver, fmt.Sprintf("no driver is bound to it (it needs %s)", want),
 			fmt.Sprintf("load the driver: modprobe %[1]s; if it is loaded: echo %[2]s > /%[3]s/%[1]s/bind", m.Drivers[0], a, pciDrivers))
 	case len(m.Drivers) > 0 && !slices.Contains(m.Drivers, l.Driver):
 		l.reason(finding.WrongDriver, fmt.Sprintf("driver %s is bound to it (it needs %s)", l.Driver, want),
-			fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; modprobe %[4]s; echo %[1]s > /%[2]s/%[4]s/bind", a, pciDrivers, l.Driver, m.Drivers[0]))
+			fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; modprobe %[4]s; echo %[1]s > /%[2]s/%[4]s/bind",
+				a, pciDrivers, l.Driver, m.Drivers[0]))
 	}
 }
 
@@ -232,13 +236,13 @@ func (s *scan) readManagement(lpu *LPU, m *Model) {
 	}
 	a := lpu.Address.Sibling(m.Management.Function)
 	if s.managements[a] == nil {
-		return // normal in a virtual machine that was given the user function
+		return // normal in a virtual machine to which only the user function is passed through
 	}
 	lpu.Management = &Management{Address: a}
 	if !s.Management {
 		return
 	}
-	// What is wrong with its nodes is nothing to the LPU: they are only ever handed out on demand.
+	// A fault of these nodes does not concern the LPU, because a container gets them only on request.
 	aside := &LPU{Address: a}
 	if nodes, err := s.nodes(m.Management.Nodes, aside); err == nil && len(nodes) > 0 {
 		lpu.Management.Nodes = s.verified(aside, nodes)

@@ -9,8 +9,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// readDriver reads what the LPU's own driver answers, by health profile. The driver may have to ask the
-// card, so any of these reads can hang.
+// readDriver reads the attributes that the LPU's own driver answers, as the health profile says. The driver may have to
+// ask the card, so each of these reads can hang.
 func (s *scan) readDriver(lpu LPU, f function) LPU {
 	if lpu.Driver == "" || lpu.Driver == "vfio-pci" {
 		return lpu
@@ -33,13 +33,14 @@ func (s *scan) readDriver(lpu LPU, f function) LPU {
 	return lpu
 }
 
-// readXocl reads the state of a card under XRT's driver. Its sub-device directories (rom.u.N, xmc.u.N) carry
-// a number that changes with each reset, so they are found by prefix. Sensors and serial number go
-// through the management function and wait for a timeout when that is not ready: hence the order.
+// readXocl reads the state of a card under XRT's driver. The names of its sub-device directories (rom.u.N, xmc.u.N) end
+// with a number that changes with each reset, so they are found by prefix. Sensors and serial number go through the
+// management function, and wait for a timeout if that is not ready. So ready is read first.
 func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
 	remedy := "if it stays so: xbutil reset --device " + lpu.Address.String() + ", or power-cycle the server"
 	if offline := lpu.optional(dir.Line("dev_offline")); offline != "" && offline != "0" {
-		lpu.reason(finding.Offline, "the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
+		lpu.reason(finding.Offline,
+			"the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
 	}
 	ready, known := lpu.number(dir, "ready")
 	answers := !known || ready != 0
@@ -69,8 +70,8 @@ func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
 	}
 }
 
-// inRecovery tells whether a card runs its factory image, by the name of the shell or by what the management function
-// says (recovery, made by xclmgmt). Such a card has the driver and the node of an LPU, but none of its logic.
+// inRecovery tells whether a card runs its factory image: the name of the shell says so, or the attribute recovery of the
+// management function, which xclmgmt makes. Such a card has the driver and the node of an LPU, but not its logic.
 func (s *scan) inRecovery(lpu *LPU) bool {
 	name := strings.ToLower(lpu.Shell)
 	if strings.Contains(name, "recovery") || strings.Contains(name, "golden") {
@@ -83,7 +84,7 @@ func (s *scan) inRecovery(lpu *LPU) bool {
 	return recovery == "1"
 }
 
-// readHASerial reads the serial attribute that Bertha's class device may carry.
+// readHASerial reads the attribute serial that the class device of a Bertha may have.
 func (s *scan) readHASerial(lpu *LPU, m *Model) {
 	for _, rule := range m.Nodes {
 		subsystem, _ := classOf(rule)

@@ -11,7 +11,9 @@ import (
 
 // idAttributes are the sysfs attributes that identify a PCI function (Documentation/ABI/testing/sysfs-bus-pci
 // and Documentation/PCI/sysfs-pci.rst): each "0x" and hexadecimal digits. The kernel answers them from memory.
-var idAttributes = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"} //nolint:gochecknoglobals // never changed; Go has no constant arrays
+//
+//nolint:gochecknoglobals // never changed; Go has no constant arrays
+var idAttributes = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
 
 const (
 	idVendor = iota
@@ -21,7 +23,7 @@ const (
 	idClass
 )
 
-// idSet has one id for each of idAttributes: hexadecimal digits without 0x, lower case. "" is an id that nobody asked for.
+// idSet has one id for each of idAttributes: hexadecimal digits without 0x, in lower case. "" is an id that was not read.
 type idSet [len(idAttributes)]string
 
 // identity reads the ids of one function when they are needed: for most functions of a machine the vendor alone
@@ -67,14 +69,14 @@ func (m *Match) matches(id *identity) bool {
 	return m.Subsystem == ""
 }
 
-// function is a PCI function, and what its ids say about it; or the place of an LPU that should be there.
+// function is a PCI function with the result of matching its ids, or the address of an LPU that should be there.
 type function struct {
 	address Address
-	ids     idSet  // those that were needed
-	model   *Model // whose LPU it is; nil: of none
+	ids     idSet  // the ids that were read
+	model   *Model // the model of the LPU; nil: it is no LPU
 	also    *Model // another row of the same rank that matches too
-	manages *Model // whose management function it is
-	err     error  // why its ids cannot be read
+	manages *Model // the model of the card that this function manages
+	err     error  // the reason why its ids cannot be read
 
 	index int  // of the LPU
 	known bool // an earlier scan saw the LPU, this one does not
@@ -98,8 +100,8 @@ func (s *scan) identifyOne(a Address) function {
 	return f
 }
 
-// match finds the model of a function. The operator's rows stand before the built-in ones and win over
-// them; two rows of the same rank that match are both returned.
+// match finds the model of a function. The operator's rows come before the built-in rows and win over them. If two
+// rows of the same rank match, it returns both.
 func (s *scan) match(id *identity) (model, also *Model) {
 	for _, m := range s.models {
 		switch {
@@ -115,7 +117,7 @@ func (s *scan) match(id *identity) (model, also *Model) {
 	return model, nil
 }
 
-// matchManagement finds the model whose management function this is: the vendor is that of the LPU.
+// matchManagement finds the model of the card that this function manages. Its vendor is the vendor of the LPU.
 func (s *scan) matchManagement(id *identity, a Address) *Model {
 	for _, m := range s.models {
 		if m.Management == nil || a.Function != m.Management.Function {

@@ -13,11 +13,11 @@ import (
 )
 
 // Model is one row of the device-model table: which PCI functions are which LPU, what makes them usable,
-// where their node is and what a container needs besides it.
+// where their device node is, and what a container needs besides the node.
 type Model struct {
 	Name    string `json:"name"`
 	Enabled *bool  `json:"enabled,omitempty"` // absent: true
-	// Match says which functions are this LPU: those that any entry matches. No entry, no LPU.
+	// Match says which functions are this LPU: a function for which at least one entry holds. Without entries there is none.
 	Match []Match `json:"match,omitempty"`
 	// Drivers under which the LPU is usable; empty: any.
 	Drivers []string `json:"drivers,omitempty"`
@@ -29,37 +29,37 @@ type Model struct {
 	// Health is the profile by which the LPU is judged: generic, xocl or ha.
 	Health string `json:"health,omitempty"`
 
-	operator bool // from the config file: wins over a built-in row that matches too
+	operator bool // the row is from the config file, and wins over a built-in row that matches too
 }
 
-// Match is one set of conditions that hold together. Ids are hexadecimal without 0x, as in pci.ids.
+// Match is a set of conditions; all must hold. Ids are hexadecimal without 0x, as in pci.ids.
 type Match struct {
 	Vendor    string `json:"vendor,omitempty"`
 	Device    string `json:"device,omitempty"`
 	Subvendor string `json:"subvendor,omitempty"`
 	Subdevice string `json:"subdevice,omitempty"`
 	Class     string `json:"class,omitempty"`     // base and sub class ("1200"), or with programming interface ("120000")
-	Subsystem string `json:"subsystem,omitempty"` // a class device in sys/class/SUBSYSTEM below the function; stands alone
+	Subsystem string `json:"subsystem,omitempty"` // the function has a class device in sys/class/SUBSYSTEM; excludes the other fields
 }
 
-// ids are the ids that the entry states, in the order of idAttributes.
+// ids returns the ids of the entry in the order of idAttributes.
 func (m *Match) ids() idSet { return idSet{m.Vendor, m.Device, m.Subvendor, m.Subdevice, m.Class} }
 
-// ManagementMatch finds the function that administers the card of an LPU: same card, same vendor.
+// ManagementMatch finds the function that administers the card of an LPU. It has the same card and vendor as the LPU.
 type ManagementMatch struct {
 	Device   string   `json:"device"`
 	Function uint8    `json:"function"`
 	Nodes    []string `json:"nodes,omitempty"`
 }
 
-// The health profiles: what is read to judge an LPU.
+// The health profiles. A profile says which attributes of its driver an LPU is judged by.
 const (
 	healthGeneric = "generic"
 	healthXocl    = "xocl"
 	healthHA      = "ha"
 )
 
-// BuiltinModels is the table lpuctl is built with. Sources of the ids and names: the id tables of XRT's
+// BuiltinModels returns the model table that is built into lpuctl. Sources of the ids and names: the id tables of XRT's
 // xocl and xclmgmt drivers (orion-u55c), HyperAccel's published articles and libraries (lpu, bertha).
 // Bertha's PCI ids are not public, so that row matches nothing until the operator gives them.
 func BuiltinModels() []Model {
@@ -95,9 +95,9 @@ func BuiltinModels() []Model {
 	}
 }
 
-// MergeModels lays the operator's models over a table, by name: what an entry states replaces what the
-// table's row of that name says; an entry of a new name is a new row. The operator's rows come first, so
-// that they win where two rows match one function.
+// MergeModels merges the operator's models into a table, by name. If the table has a row of that name, the fields that
+// the operator sets replace the fields of the row; else the model is a new row. The operator's rows come first, so that
+// they win where two rows match one function.
 func MergeModels(table, operator []Model) []Model {
 	var merged []Model
 	for _, over := range operator {
@@ -117,7 +117,8 @@ func MergeModels(table, operator []Model) []Model {
 
 func (m *Model) sameName(other Model) bool { return m.Name == other.Name }
 
-// overlay replaces what an entry of the config file states: null and a key that is left out state nothing, an empty list does.
+// overlay replaces the fields that an entry of the config file sets. A key that is null or missing sets nothing; an empty
+// list does.
 func overlay(m, over Model) Model {
 	m.operator = true
 	to, from := reflect.ValueOf(&m).Elem(), reflect.ValueOf(over)
@@ -129,7 +130,7 @@ func overlay(m, over Model) Model {
 	return m
 }
 
-// enabled copies the rows that take part in a scan. A row that Validate refuses takes no part.
+// enabled copies the rows that a scan uses. A row that Validate refuses is left out.
 func enabled(models []Model) []*Model {
 	var rows []*Model
 	for _, m := range models {
@@ -140,10 +141,10 @@ func enabled(models []Model) []*Model {
 	return rows
 }
 
-// IsEnabled tells whether the row takes part in a scan.
+// IsEnabled tells whether a scan uses the row.
 func (m *Model) IsEnabled() bool { return m.Enabled == nil || *m.Enabled }
 
-// Validate checks one row. The path of each fault is relative to the row.
+// Validate checks one row and returns all its faults. The path of each is relative to the row.
 //
 // A node rule is class:NAME (a class device of that subsystem below the function), drm:render (a DRM
 // render node) or path:TEMPLATE (a path in which {index} and {address} are filled in).
@@ -227,8 +228,8 @@ func (c *checker) absolute(field, path string) {
 	c.require(strings.HasPrefix(path, "/"), field, "%q is not an absolute path", path)
 }
 
-// classOf is the class in which a node rule looks, and how the names of the class devices start that it means: DRM has
-// a card node beside the render node of a device. Both are "" for a rule that looks in no class.
+// classOf returns the class in which a node rule searches, and the prefix of the class devices that it accepts: DRM has a
+// card node and a render node for each device. Both are "" for a rule that searches no class.
 func classOf(rule string) (subsystem, prefix string) {
 	if rule == "drm:render" {
 		return "drm", "renderD"

@@ -20,8 +20,8 @@ import (
 // /sys/devices/.../0000:43:00.1/drm/renderD130.
 type classDevices map[Address][]string
 
-// listClass lists a directory of sys/class. Its entries are links to the class devices, whose path says which
-// PCI function they belong to. A class that is not there has no devices.
+// listClass lists a directory of sys/class. Its entries are links to the class devices. The path of a class device
+// contains the PCI function that it belongs to. A class that does not exist has no devices.
 func (s *scan) listClass(class string) (classDevices, error) {
 	links, err := s.tree.Links(class)
 	if host.IsAbsent(err) {
@@ -36,7 +36,7 @@ func (s *scan) listClass(class string) (classDevices, error) {
 	return devices, err
 }
 
-// functionOf is the PCI function nearest above a device path.
+// functionOf returns the PCI function of a class device: the nearest one above it in its path.
 func functionOf(devicePath string) (Address, bool) {
 	for p := path.Dir(devicePath); len(p) > 1; p = path.Dir(p) {
 		if a, err := ParseAddress(path.Base(p)); err == nil {
@@ -46,8 +46,8 @@ func functionOf(devicePath string) (Address, bool) {
 	return Address{}, false
 }
 
-// nodes applies the rules in order; the first that yields a node wins. That a rule yields more than one
-// is an error, because any choice might be the wrong device.
+// nodes applies the rules in order; the first that finds a node wins. If a rule finds more than one node, that is an
+// error, because each of them may be the wrong device.
 func (s *scan) nodes(rules []string, lpu *LPU) ([]Node, error) {
 	for _, rule := range rules {
 		if template, ok := strings.CutPrefix(rule, "path:"); ok {
@@ -81,8 +81,8 @@ func (s *scan) nodes(rules []string, lpu *LPU) ([]Node, error) {
 	return nil, nil
 }
 
-// classNode reads which node a class device has: numbers from dev ("226:130"), name from DEVNAME in
-// uevent (drivers/base/core.c, dev_uevent), which may differ from the directory's name.
+// classNode reads the device node of a class device: its numbers from dev ("226:130"), and its name from DEVNAME in
+// uevent (drivers/base/core.c, dev_uevent). That name may differ from the name of the directory.
 func (s *scan) classNode(device string) (Node, error) {
 	dir, err := s.tree.Dir(device)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *scan) classNode(device string) (Node, error) {
 	return Node{Path: "/dev/" + name, Major: major, Minor: minor}, nil
 }
 
-// parseDev reads a dev attribute. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h).
+// parseDev parses the attribute dev. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h).
 func parseDev(text string) (major, minor uint32, ok bool) {
 	a, b, ok := strings.Cut(text, ":")
 	ma, err1 := strconv.ParseUint(a, 10, 12)
@@ -123,8 +123,8 @@ func parseDev(text string) (major, minor uint32, ok bool) {
 	return uint32(ma), uint32(mi), ok && err1 == nil && err2 == nil
 }
 
-// verified keeps the nodes that lie in /dev under the root as sysfs describes them. Any other makes the LPU unusable,
-// because nobody may get a wrong device.
+// verified returns the nodes that /dev under the root has as sysfs describes them. Any other node makes the LPU unusable,
+// because no container may get a wrong device.
 func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
@@ -137,8 +137,8 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	return kept
 }
 
-// verify says what is wrong with a node; id is "" if nothing is. The node stays unverified where /dev cannot be seen, as
-// in a container that mounts sysfs only, and where this user may not look.
+// verify compares a node with /dev. It returns the id and message of a finding, or "" if nothing is wrong. The node stays
+// unverified if /dev cannot be seen, as in a container that mounts sysfs only, or if this user may not read it.
 func (s *scan) verify(n *Node) (id finding.ID, message string) {
 	if !s.seesDev {
 		return "", ""
@@ -152,7 +152,7 @@ func (s *scan) verify(n *Node) (id finding.ID, message string) {
 		return finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
 		return finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(host.FileKind(st.Mode), "a regular file"))
-	case n.Major == 0 && n.Minor == 0: // of a path rule: sysfs has no numbers for it
+	case n.Major == 0 && n.Minor == 0: // from a path rule: sysfs has no numbers to compare with
 		n.Major, n.Minor = major, minor
 	case major != n.Major || minor != n.Minor:
 		return finding.NodeMismatch, fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// readers are the reads under way, by what they read. As long as one hangs in the kernel, nobody reads the same again:
-// a card that hangs costs one goroutine, however often the machine is scanned.
+// readers are the reads that have not ended yet, by what they read. While a read hangs in the kernel, no second read of
+// the same starts. So a card that hangs costs one goroutine, no matter how often the machine is scanned.
 type readers struct{ busy sync.Map }
 
-// errStalled says that a read was given up on.
+// errStalled is the error of a read that did not end in time.
 var errStalled = errors.New("sysfs did not answer")
 
-// within runs read in a goroutine of its own and gives up on it when limit has passed or ctx ends, or at once if an
-// earlier read of the same still hangs: then the error is errStalled. A read that was given up on goes on by itself:
-// nothing it returns later is seen.
+// within runs read in its own goroutine and waits until it ends. The error is errStalled if limit passes or ctx ends before
+// that, or at once if an earlier read of the same still hangs. Such a read continues in the background, and its result is
+// ignored.
 func within[T any](ctx context.Context, r *readers, what string, limit time.Duration, read func() (T, error)) (T, error) {
 	var none, value T
 	var err error

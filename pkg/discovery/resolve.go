@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Resolve finds the LPUs that people mean, as positions in the inventory, each once and in the order in which they are named.
-// A word is one of these or, with commas between, several:
+// Resolve finds LPUs by what people call them. It returns positions in the inventory, each once, in the order of the words.
+// A word is one of these, or several with commas between:
 //
 //	lpu0, LPU0, 0                          name or index
-//	0000:43:00.1, 43:00.1                  PCI address, the domain may be left out, as lspci leaves it out
+//	0000:43:00.1, 43:00.1                  PCI address; the domain may be left out, as lspci does
 //	pci-0000-43-00.1                       CDI device name by PCI address
 //	lpu0-1-2-3, all                        CDI device names of sets
 //	hyperaccel.ai/lpu=lpu0                 any of these, qualified by the CDI kind
 //	/dev/dri/renderD128                    device node
 //
-// The error names the word that means no LPU, or more than one, and what is there.
+// The error names a word that fits no LPU, or more than one, and says which LPUs there are.
 func (inv *Inventory) Resolve(kind string, words ...string) ([]int, error) {
 	var cards []int
 	for _, list := range words {
@@ -72,7 +72,7 @@ func (a Address) isCalled(word string) bool {
 	return word == full || word == short
 }
 
-// where are the positions of the LPUs that are wanted.
+// where returns the positions of the LPUs that are wanted.
 func (inv *Inventory) where(wanted func(*LPU) bool) (cards []int) {
 	for i := range inv.LPUs {
 		if wanted(&inv.LPUs[i]) {
@@ -82,7 +82,7 @@ func (inv *Inventory) where(wanted func(*LPU) bool) (cards []int) {
 	return cards
 }
 
-// setIndices reads the name of a set: "lpu0-1-2-3".
+// setIndices parses the name of a set: "lpu0-1-2-3".
 func setIndices(name string) (indices []int, ok bool) {
 	list, isSet := strings.CutPrefix(name, "lpu")
 	for text := range strings.SplitSeq(list, "-") {
@@ -95,7 +95,7 @@ func setIndices(name string) (indices []int, ok bool) {
 	return indices, isSet && len(indices) > 1
 }
 
-// unknown says that a word means no LPU, and what is there.
+// unknown is the error that a word fits no LPU. It says which LPUs there are.
 func (inv *Inventory) unknown(word, address string) error {
 	if len(inv.LPUs) == 0 {
 		return fmt.Errorf("no LPU %q: there is no LPU on this node", word)

@@ -16,22 +16,22 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Where a ring table is looked for, under the root. The first is what `lpuctl ring install` writes, the second
-// is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where anybody may.)
+// The files in which a scan searches for a ring table, under the root. The first is what `lpuctl ring install` writes, the second
+// is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where every user may write.)
 const (
 	InstalledRingTable = "/etc/lpuctl/ring.yaml"
 	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
 )
 
-// ringTableMax is far more than a table of 64 cards needs.
+// ringTableMax is the most bytes of a ring table, far more than one of 64 cards has.
 const ringTableMax = 1 << 20
 
-// readRingTable finds the ring table and reads it. No table is no problem; one that cannot be used is, and
-// then neighbours are as unknown as without one.
+// readRingTable finds and reads the ring table. It returns nil if there is none, which is no problem, or if the table cannot
+// be used, which it adds to the problems.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
-		installed, _ := s.tree.Resolve(InstalledRingTable) // "" if it cannot be: no file has this name
+		installed, _ := s.tree.Resolve(InstalledRingTable) // "" if that fails, and no file has this name
 		hyperdex, _ := s.tree.Resolve(hyperdexRingTable)
 		paths = []string{installed, hyperdex}
 	}
@@ -62,13 +62,13 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	return nil
 }
 
-// unsafeError says why a file cannot be trusted.
+// unsafeError is the reason why a file cannot be trusted.
 type unsafeError string
 
 func (e unsafeError) Error() string { return string(e) }
 
-// readTable reads a ring table that lpuctl may act upon: a regular file, no link, that only root or the
-// user it runs as can have written, of at most 1 MiB.
+// readTable reads a ring table that can be trusted: a regular file, no link, of at most 1 MiB, that only root or the user of
+// this process can have written.
 func readTable(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -98,14 +98,14 @@ func readTable(path string) ([]byte, error) {
 	return nil, unsafeError(why)
 }
 
-// tableProblems leaves out what says how a server is built rather than that something is wrong with it: that it
-// has several rings, and that they do not follow the addresses. `lpuctl ring check` says those too.
+// tableProblems removes findings that only describe how a server is built: it has several rings, or a ring that does not
+// follow the addresses. `lpuctl ring check` prints them.
 func tableProblems(findings finding.List) finding.List {
 	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID == finding.RingSeveral || f.ID == finding.RingOrder })
 }
 
-// addAbsent puts the cards that the table knows by address and that are not here among the others, so that
-// nobody behind them changes his index. A table that leaves the function out means that of the other cards.
+// addAbsent adds the cards that the table names by address and that were not found. So the cards after them keep their
+// index. If the table leaves the PCI function out, it is the same as that of the other cards.
 func addAbsent(lpus []function, table *ring.Table) []function {
 	if table == nil {
 		return lpus
@@ -127,7 +127,7 @@ func addAbsent(lpus []function, table *ring.Table) []function {
 	return lpus
 }
 
-// addKnown puts the cards that an earlier scan saw among those that are here.
+// addKnown adds the cards that an earlier scan found and this one did not.
 func (s *scan) addKnown(lpus []function) []function {
 	for a := range s.known {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
@@ -137,11 +137,11 @@ func (s *scan) addKnown(lpus []function) []function {
 	return lpus
 }
 
-// bindRings puts the table onto the LPUs.
+// bindRings applies the ring table to the LPUs.
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 	cards := inv.RingCards()
 	for i := range cards {
-		if _, known := s.known[inv.LPUs[i].Address]; known { // an index in the table meant it when it was here
+		if _, known := s.known[inv.LPUs[i].Address]; known { // the table counted it when it was there
 			cards[i].Absent = false
 		}
 	}
@@ -158,7 +158,7 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 	}
 }
 
-// RingCards are the LPUs as pkg/ring binds tables to them.
+// RingCards returns the LPUs in the form to which pkg/ring binds a table.
 func (inv *Inventory) RingCards() []ring.Card {
 	cards := make([]ring.Card, len(inv.LPUs))
 	for i, l := range inv.LPUs {
@@ -167,8 +167,8 @@ func (inv *Inventory) RingCards() []ring.Card {
 	return cards
 }
 
-// addRing puts a ring of the table into the inventory. It comes after the cards are judged, because a cable is dead if an
-// LPU at one of its ends is not usable.
+// addRing adds a ring of the table to the inventory. The LPUs must have been read before, because a cable is dead if an LPU
+// at one of its ends is not usable.
 func (inv *Inventory) addRing(r ring.Ring) {
 	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
 	n := len(r.Cards)

@@ -16,35 +16,34 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Where sysfs keeps what a scan reads, relative to the root. No other file spells these out.
+// The directories of sysfs that a scan reads, relative to the root. Other files use these names.
 const (
 	pciDevices = "sys/bus/pci/devices"
 	pciDrivers = "sys/bus/pci/drivers"
 	sysClass   = "sys/class"
 )
 
-// ErrNoSysfs says that the root has no readable list of PCI devices, so that nothing can be said about LPUs.
+// ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing is known about LPUs.
 var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 
-// Options of a scan; the zero value scans for the built-in models.
+// Options are the options of a scan. The zero value searches for the built-in models.
 type Options struct {
 	Models       []Model       // nil: BuiltinModels()
-	CardDeadline time.Duration // how long the reads of one card may take together; 0: one second
-	Management   bool          // look for the nodes of management functions too
-	RingTable    string        // file to read in place of those that are searched for, as it is typed: not below the root
-	// Expect is a table that is to be held against this machine and is not in force yet: the cards it names
-	// are looked for, and no other table is read.
+	CardDeadline time.Duration // the longest time for all reads of one card; 0: one second
+	Management   bool          // find the nodes of management functions too
+	RingTable    string        // file to read instead of the usual ones; a path of this machine, not of the root
+	// Expect is a ring table to compare with this machine before it is installed. The cards that it names are expected,
+	// and no other table is read.
 	Expect *ring.Table
 
-	// known are the cards that earlier scans saw, with their serial numbers: they are missing when they are gone, keep
-	// their index, and are not asked for the number again, which may take the card's management side long to tell.
+	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
+	// index. The serial number is not read again, because the card's management function may take long to answer.
 	known   map[Address]string
-	readers *readers // what hangs since an earlier scan
+	readers *readers // reads of earlier scans that still hang
 }
 
-// Scan reads the machine under root and returns what it found. A card that is broken or does not answer
-// is in the inventory with its reasons; Scan itself fails only when the root cannot be read (ErrNoSysfs)
-// or ctx ends.
+// Scan reads the machine under root and returns what it found. A card that is broken or does not answer is in the
+// inventory with the reasons. Scan fails only if the root cannot be read (ErrNoSysfs) or if ctx ends.
 func Scan(ctx context.Context, root string, options Options) (*Inventory, error) {
 	if options.Models == nil {
 		options.Models = BuiltinModels()
@@ -69,13 +68,13 @@ type scan struct {
 	Options
 	tree        *host.Tree
 	models      []*Model
-	classes     map[string]classDevices // by subsystem, those that were read
-	managements map[Address]*Model      // the management functions, and whose they are
-	seesDev     bool                    // whether there is a /dev to verify nodes in
-	versions    sync.Map                // driver: what its module says of its version
+	classes     map[string]classDevices // the classes that were read, by subsystem
+	managements map[Address]*Model      // the management functions that were found, with the models of their cards
+	seesDev     bool                    // there is a /dev in which nodes can be verified
+	versions    sync.Map                // versions of drivers' modules, by driver
 	problems    finding.List
 	table       *TableRef         // the ring table that was read
-	unread      map[Address]error // functions of which it cannot be told what they are
+	unread      map[Address]error // functions whose ids cannot be read
 }
 
 func newScan(t *host.Tree, options Options) *scan {
@@ -125,7 +124,8 @@ func (s *scan) list() ([]Address, error) {
 	for _, name := range names {
 		a, err := ParseAddress(name)
 		if err != nil {
-			s.problems.Add(finding.OddPCIEntry, path.Join(shown, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+shown)
+			s.problems.Add(finding.OddPCIEntry, path.Join(shown, name), err.Error(),
+				"the kernel makes no such entry: check what is mounted at "+shown)
 			continue
 		}
 		addresses = append(addresses, a)
@@ -143,7 +143,7 @@ func numbered(lpus []function) []function {
 	return lpus
 }
 
-// members finds out which functions are LPUs. It notes the management functions beside, and those it cannot read.
+// members finds the functions that are LPUs. It keeps the management functions and those it cannot read in the scan.
 func (s *scan) members(ctx context.Context, addresses []Address) []function {
 	functions := s.identify(ctx, addresses)
 	var lpus []function
@@ -166,8 +166,8 @@ func (s *scan) members(ctx context.Context, addresses []Address) []function {
 	return lpus
 }
 
-// identify reads the ids of every function, in one goroutine because that is quickest; if anything in
-// there hangs, each in a goroutine of its own, to find out which one it is.
+// identify reads the ids of every function. It does so in one goroutine, which is fastest. If a read hangs, it reads each
+// function in its own goroutine, to find out which one hangs.
 func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
@@ -181,16 +181,17 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	}
 	functions := make([]function, len(addresses))
 	inParallel(len(addresses), func(i int) {
-		f, err := within(ctx, s.readers, "ids of "+addresses[i].String(), s.CardDeadline, func() (function, error) { return s.identifyOne(addresses[i]), nil })
+		a := addresses[i]
+		f, err := within(ctx, s.readers, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
 		if err != nil {
-			f = function{address: addresses[i], err: err}
+			f = function{address: a, err: err}
 		}
 		functions[i] = f
 	})
 	return functions
 }
 
-// modelByClass finds the model of an LPU that is known by a class device rather than by ids.
+// modelByClass finds the model of an LPU by its class device instead of its ids.
 func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
 	for _, m := range s.models {
 		for _, match := range m.Match {
@@ -202,8 +203,8 @@ func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
 	return nil
 }
 
-// reportLoneManagement names cards that show a management function only: their user function, the LPU,
-// is missing, as on a card that runs its factory image.
+// reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing, as on
+// a card that runs its factory image.
 func (s *scan) reportLoneManagement(lpus []function) {
 	alone := maps.Clone(s.managements)
 	for _, f := range lpus {
@@ -217,7 +218,7 @@ func (s *scan) reportLoneManagement(lpus []function) {
 	}
 }
 
-// readModels reads what the models of the LPUs found need: class devices and mounts.
+// readModels reads the class devices and the mounts that the models of the LPUs name.
 func (s *scan) readModels(ctx context.Context, lpus []function) {
 	for _, m := range s.models {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.model == m }) {
@@ -235,7 +236,7 @@ func (s *scan) readModels(ctx context.Context, lpus []function) {
 	}
 }
 
-// class lists the devices of sys/class/SUBSYSTEM, once a scan; no subsystem has none.
+// class lists the devices of sys/class/SUBSYSTEM, once in a scan. For an empty subsystem there are none.
 func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	devices, known := s.classes[subsystem]
 	if known || subsystem == "" {
@@ -251,7 +252,7 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	return devices
 }
 
-// readMounts finds out which of a model's mounts exist on this machine.
+// readMounts checks which mounts of a model exist on this machine.
 func (s *scan) readMounts(ctx context.Context, m *Model) {
 	mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
 		seen := slices.Clone(m.Mounts)
@@ -267,15 +268,15 @@ func (s *scan) readMounts(ctx context.Context, m *Model) {
 	m.Mounts = mounts
 }
 
-// readCards reads every card in its own goroutine, so that one that hangs costs the others nothing.
+// readCards reads every card in its own goroutine, so that a card that hangs does not delay the others.
 func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	cards := make([]LPU, len(lpus))
 	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, lpus[i]) })
 	return cards
 }
 
-// inParallel calls do with 0 to n-1, sixteen at a time: as many as a server has cards, and few enough that
-// a deadline, which runs from the call on, never passes while a card waits for a processor.
+// inParallel calls do with 0 to n-1, sixteen at a time. A server has at most that many cards, and they are few enough that
+// no deadline passes while a goroutine waits for a processor.
 func inParallel(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -289,7 +290,7 @@ func inParallel(n int, do func(i int)) {
 	wg.Wait()
 }
 
-// refuseSharedNodes makes LPUs that claim the same node unusable: it can only be one of them.
+// refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong to one of them only.
 func refuseSharedNodes(lpus []LPU) {
 	owner := map[string]*LPU{}
 	for i := range lpus {
