@@ -1,6 +1,6 @@
-// Package host reads a machine's files below a root, which need not be "/": a simulated node, or the host's root as a
-// container sees it. A path is looked up as in a chroot: links may be absolute or climb, but nothing outside of
-// the root is ever reached. No read waits for a FIFO or a device, and each is bounded.
+// Package host reads the files of a machine below a root. The root need not be "/": it can be a simulated node, or the
+// root of the host in a container. A path is looked up as in a chroot: links may be absolute or contain "..", but nothing
+// outside of the root is ever read. No read waits for a FIFO or a device, and each has a limit.
 package host
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
-// Root is the directory under which a machine lies, as people typed it.
+// Root is the directory that has the files of a machine, as the user typed it.
 type Root string
 
-// Resolve is the path on this machine that a path of the root leads to. What does not exist yet is as it is written.
-// The error says that links form a loop, or that the root cannot be used.
+// Resolve follows the links in a path of the root and returns the path on this machine. Elements that do not exist yet stay
+// as they are. The error is that links form a loop, or that the root cannot be read.
 func (r Root) Resolve(p string) (string, error) { return securejoin.SecureJoin(string(r), p) }
 
-// Shown is a path of the root as people here would type it.
+// Shown returns a path of the root as a user of this machine would type it, for messages.
 func (r Root) Shown(p string) string { return filepath.Join(string(r), p) }
 
-// Exists tells whether a path leads to something.
+// Exists tells whether a path of the root exists, with links followed.
 func (r Root) Exists(p string) bool {
 	real, err := r.Resolve(p)
 	if err == nil {
@@ -44,8 +44,8 @@ func (r Root) Read(p string, limit int64) ([]byte, error) {
 	return wholefile.Read(real, limit)
 }
 
-// Same tells whether two paths lead to the same place, whether or not anything is there. /var/run is a link to /run on
-// every machine of today, also on one whose root has no such link.
+// Same tells whether two paths are the same with links followed, whether or not the file exists. /var/run counts as /run,
+// because it is a link to it on every machine of today, even if this root has no such link.
 func (r Root) Same(a, b string) bool {
 	resolve := func(p string) string {
 		p = path.Clean(p)
@@ -60,7 +60,7 @@ func (r Root) Same(a, b string) bool {
 	return resolve(a) == resolve(b)
 }
 
-// Glob finds the paths of the root that match an absolute pattern, sorted as filepath.Glob does.
+// Glob returns the paths of the root that match an absolute pattern, sorted as filepath.Glob does.
 func (r Root) Glob(pattern string) ([]string, error) {
 	dir := pattern
 	for strings.ContainsAny(dir, `*?[\`) {
@@ -77,12 +77,12 @@ func (r Root) Glob(pattern string) ([]string, error) {
 	return matches, err
 }
 
-// literal is a pattern that matches just a path.
+// literal returns a pattern that matches only this path.
 func literal(path string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
 }
 
-// Locate finds a path as it is typed: a path of the root if it lies below, else one of this machine.
+// Locate splits a path as the user typed it into root and path. A path that is not below this root has the root "/".
 func (r Root) Locate(typed string) (Root, string) {
 	abs, _ := filepath.Abs(typed) // this fails only where there is no working directory, and so no such file
 	root, _ := filepath.Abs(string(r))
@@ -92,10 +92,10 @@ func (r Root) Locate(typed string) (Root, string) {
 	return "/", abs
 }
 
-// IsAbsent tells a file that is not there from one that cannot be read.
+// IsAbsent tells whether an error says that a file does not exist.
 func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Reason is an error without the path, for a message that names the path already.
+// Reason returns an error without its path, for a message that names the path already.
 func Reason(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -15,14 +14,14 @@ import (
 // AttributeMax is how many bytes a sysfs attribute can hold, one page (Documentation/filesystems/sysfs.rst).
 const AttributeMax = 4096
 
-// openTries is how often openat2 is asked before the slower way is taken: it answers EAGAIN where a link climbs
-// while anything on the machine is being renamed or mounted (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
+// openTries is how often openat2 is tried before the slower fallback. It fails with EAGAIN if a link contains ".." and any
+// file of the machine is renamed or mounted meanwhile (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
 const openTries = 32
 
-// Tree is a root that is open, for many reads one after the other.
+// Tree is an open root, for many reads.
 type Tree struct {
 	Root
-	// NoOpenat2 is set in tests, for kernels before 5.6 and for sandboxes that refuse the call.
+	// NoOpenat2 uses the fallback at once. Tests set it: kernels before 5.6 and some sandboxes have no openat2.
 	NoOpenat2 bool
 
 	dir *os.File
@@ -43,7 +42,7 @@ func (t *Tree) Close() { _ = t.dir.Close() }
 // Dir is an open directory of the tree. Its files are read relative to it, so the path to it is
 // looked up once however many attributes are read.
 type Dir struct {
-	Path string // as people know it, root included: for messages
+	Path string // with the root, for messages
 
 	fd int
 }
@@ -81,7 +80,8 @@ func (t *Tree) openInRoot(p string) (int, error) {
 	return retry(func() (int, error) { return unix.Open(resolved, flags|unix.O_NOFOLLOW, 0) })
 }
 
-// openat2 makes the call while the descriptor of the root cannot be closed and given to another file.
+// openat2 calls openat2(2). SyscallConn keeps the descriptor of the root open during the call, so that it cannot become
+// the descriptor of another file.
 func (t *Tree) openat2(p string, how *unix.OpenHow) (fd int, err error) {
 	raw, err := t.dir.SyscallConn()
 	if err != nil {
@@ -106,7 +106,7 @@ func retry(call func() (int, error)) (int, error) {
 // Close releases the directory.
 func (d *Dir) Close() { _ = unix.Close(d.fd) }
 
-// Fault is an error about a file of the directory.
+// Fault returns an error about a file of the directory, an *fs.PathError.
 func (d *Dir) Fault(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: path.Join(d.Path, name), Err: err}
 }
@@ -142,7 +142,7 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	}
 }
 
-// FileKind names what is not a regular file, in the words of ls.
+// FileKind names the kind of a file that is not regular, from st_mode: "a FIFO". It is "" for a regular file.
 func FileKind(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -160,8 +160,8 @@ func FileKind(mode uint32) string {
 	}
 }
 
-// Text reads an attribute and trims the newline that sysfs ends it with. What no attribute can be, too
-// long or not text, is an error, so that junk never reaches an inventory.
+// Text reads an attribute and trims the newline at its end. If it is too long for an attribute of sysfs or is not text,
+// that is an error, so that no binary data gets into an inventory.
 func (d *Dir) Text(name string) (string, error) {
 	data, err := d.Head(name, AttributeMax+1)
 	if err != nil {
@@ -177,7 +177,7 @@ func (d *Dir) Text(name string) (string, error) {
 	return text, nil
 }
 
-// Line is Text of one line, as all attributes are but uevent and a few tables.
+// Line reads an attribute of one line as Text does. Most attributes have one line; uevent has more.
 func (d *Dir) Line(name string) (string, error) {
 	text, err := d.Text(name)
 	if err == nil && strings.ContainsAny(text, "\n\t") {
@@ -186,11 +186,20 @@ func (d *Dir) Line(name string) (string, error) {
 	return text, err
 }
 
-// NotText tells what no attribute has in it.
+// Line reads one attribute by its path; see [Dir.Line].
+func (t *Tree) Line(p string) (string, error) {
+	d, err := t.Dir(path.Dir(p))
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	return d.Line(path.Base(p))
+}
+
+// NotText tells whether a character cannot be part of a sysfs attribute: all but printable ASCII, newline and tab.
 func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 
-// Link returns the target of a symbolic link in the directory, as it is written.
-func (d *Dir) Link(name string) (string, error) {
+func (d *Dir) link(name string) (string, error) {
 	buffer := make([]byte, unix.PathMax)
 	n, err := retry(func() (int, error) { return unix.Readlinkat(d.fd, name, buffer) })
 	if err != nil {
@@ -199,10 +208,10 @@ func (d *Dir) Link(name string) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// LinkName is the last element of a link's target: how sysfs says driver, subsystem and group
+// LinkName returns the last element of the target of a link. So sysfs names driver, subsystem and IOMMU group
 // (Documentation/admin-guide/sysfs-rules.rst).
 func (d *Dir) LinkName(name string) (string, error) {
-	target, err := d.Link(name)
+	target, err := d.link(name)
 	if err != nil {
 		return "", err
 	}
@@ -213,11 +222,8 @@ func (d *Dir) LinkName(name string) (string, error) {
 	return last, nil
 }
 
-// Names lists the directory, in no order.
+// Names lists the directory in no order. It can be called once.
 func (d *Dir) Names() ([]string, error) {
-	if _, err := unix.Seek(d.fd, 0, io.SeekStart); err != nil {
-		return nil, d.Fault("", err)
-	}
 	var names []string
 	for buffer := make([]byte, 8<<10); ; {
 		n, err := retry(func() (int, error) { return unix.ReadDirent(d.fd, buffer) })
@@ -231,20 +237,53 @@ func (d *Dir) Names() ([]string, error) {
 	}
 }
 
-// Follow returns where the link dir/name leads, as a path below the root; dir is the path of d below the root. The kernel's
-// links in sysfs are relative and name no further link (fs/sysfs/symlink.c), so their text is enough.
-func (d *Dir) Follow(dir, name string) (string, error) {
-	target, err := d.Link(name)
+// Follow returns where a link leads, as a path below the root. The kernel's links in sysfs are relative and name no
+// further link (fs/sysfs/symlink.c), so their text is enough.
+func (t *Tree) Follow(link string) (string, error) {
+	d, err := t.Dir(path.Dir(link))
 	if err != nil {
 		return "", err
 	}
+	defer d.Close()
+	return d.follow(path.Dir(link), path.Base(link))
+}
+
+// Links returns where each link of a directory leads, as Follow does, in no order.
+func (t *Tree) Links(dir string) ([]string, error) {
+	d, err := t.Dir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Names()
+	var targets []string
+	for _, name := range names {
+		if target, err := d.follow(dir, name); err == nil { // else it is no link, or is gone
+			targets = append(targets, target)
+		}
+	}
+	return targets, err
+}
+
+func (d *Dir) follow(dir, name string) (string, error) {
+	target, err := d.link(name)
 	if !path.IsAbs(target) {
 		target = path.Join("/", dir, target)
 	}
-	return path.Clean(target), nil
+	return path.Clean(target), err
 }
 
-// Lstat looks at a file without opening it; links on the way to it are followed within the root.
+// Names lists a directory, in no order.
+func (t *Tree) Names(dir string) ([]string, error) {
+	d, err := t.Dir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Names()
+}
+
+// Lstat returns the status of a file without opening it. Links in the path to it are followed within the root.
 func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	d, err := t.Dir(path.Dir(path.Join("/", p)))
@@ -256,7 +295,7 @@ func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 	return st, err
 }
 
-// IsPlainName tells whether a name can be one element of a path that sysfs or /dev shows: printable ASCII without a slash.
+// IsPlainName tells whether a name can be one element of a path in sysfs or /dev: printable ASCII without space and slash.
 func IsPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '/'

@@ -1,5 +1,5 @@
-// Package allocate decides which LPUs a workload takes: an inventory and a wish in, a decision with its reasons out. The rule
-// itself is [ring.Fabric.Choose].
+// Package allocate decides which LPUs a workload gets. Its input is an inventory and a wish, its output a decision with its
+// reasons. The rule itself is [ring.Fabric.Choose].
 package allocate
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Wish is what a workload asks for. LPUs are positions in the inventory.
+// Wish is what a workload asks for. LPUs are given as positions in the inventory.
 type Wish struct {
-	Size int
-	Free []int // those that it can have; see [Free]
-	Must []int // those that have to be among them
-	// Connected refuses LPUs that do not follow each other on a ring. One LPU is always connected.
+	Size int   // how many LPUs
+	Free []int // the LPUs to choose from; see [Free]
+	Must []int // the LPUs that the decision must contain
+	// Connected refuses LPUs that do not follow each other on a ring. A single LPU is always connected.
 	Connected bool
 }
 
-// Free is the LPUs that somebody can have: usable, and held open by nobody that discovery.FindUsers saw.
+// Free returns the LPUs that are available: usable, and without users as far as discovery.FindUsers has found.
 func Free(inv *discovery.Inventory) []int {
 	free := []int{}
 	for i, l := range inv.LPUs {
@@ -31,18 +31,18 @@ func Free(inv *discovery.Inventory) []int {
 	return free
 }
 
-// Decision is which LPUs to take, and why.
+// Decision says which LPUs to take, and why.
 type Decision struct {
 	LPUs []string `json:"lpus"` // in ring order
-	// Connected says that the LPUs follow each other on a ring; nil: no ring table says who is neighbour of whom.
+	// Connected says that the LPUs follow each other on a ring. It is nil if no ring table says which LPUs are neighbours.
 	Connected   *bool       `json:"connected,omitempty"`
-	FreeAfter   [][]string  `json:"freeAfter"` // the arcs that stay free
+	FreeAfter   [][]string  `json:"freeAfter"` // the LPUs that stay free, as arcs: LPUs that follow each other on a ring
 	Explanation Explanation `json:"explanation"`
 
 	Chosen []int `json:"-"` // positions of LPUs in the inventory
 }
 
-// Explanation is what a decision was made of.
+// Explanation says how a decision was made.
 type Explanation struct {
 	Size        int         `json:"size"`
 	Free        []string    `json:"free"`
@@ -51,19 +51,20 @@ type Explanation struct {
 	Reason      string      `json:"reason"`
 }
 
-// Candidate is a connected set that was weighed.
+// Candidate is a connected set that was compared with the others.
 type Candidate struct {
 	LPUs []string `json:"lpus"` // in ring order
 	ring.Candidate
 }
 
-// Refusal says why a wish cannot be fulfilled, and what to do about it.
+// Refusal is the error that a wish cannot be fulfilled: why, and what to do about it.
 type Refusal struct{ Why, Remedy string }
 
 func (r *Refusal) Error() string { return r.Why }
 
-// Decide picks LPUs by the rule of [ring.Fabric.Choose]; f is the inventory's fabric. With a [*Refusal] the decision has no LPUs
-// and the refusal as its reason. Any other error is a wish that makes no sense, such as more LPUs that must be included than are asked for.
+// Decide chooses LPUs by the rule of [ring.Fabric.Choose]; f is the fabric of the inventory. If the error is a [*Refusal],
+// the decision has no LPUs, and its reason is the refusal. Any other error means that the wish makes no sense, such as a
+// size below the number of LPUs in Must.
 func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error) {
 	d := &Decision{LPUs: []string{}, FreeAfter: [][]string{}, Explanation: Explanation{
 		Size: w.Size, Free: names(inv, w.Free), MustInclude: names(inv, w.Must), Candidates: []Candidate{},
@@ -95,7 +96,7 @@ func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error)
 	return d, nil
 }
 
-// impossible says why not even LPUs that are not connected can be had.
+// impossible returns the reason why the wish cannot be fulfilled even with LPUs that are not connected; nil if it can.
 func (w Wish) impossible(inv *discovery.Inventory) *Refusal {
 	for _, card := range w.Must {
 		if !slices.Contains(w.Free, card) {
@@ -106,12 +107,13 @@ func (w Wish) impossible(inv *discovery.Inventory) *Refusal {
 	case w.Size > len(inv.LPUs):
 		return &Refusal{fmt.Sprintf("%s asked for, this node has %d", lpus(w.Size), len(inv.LPUs)), "ask for fewer"}
 	case w.Size > len(w.Free):
-		return &Refusal{fmt.Sprintf("%s asked for, %d of %d free", lpus(w.Size), len(w.Free), len(inv.LPUs)), "see lpuctl list for who uses the others"}
+		return &Refusal{fmt.Sprintf("%s asked for, %d of %d free", lpus(w.Size), len(w.Free), len(inv.LPUs)),
+			"see lpuctl list for who uses the others"}
 	}
 	return nil
 }
 
-// unconnected says why LPUs that are connected cannot be had.
+// unconnected returns the reason why no connected LPUs are available.
 func unconnected(inv *discovery.Inventory, f *ring.Fabric, w Wish, choice ring.Choice) *Refusal {
 	if !f.Cabled() {
 		return &Refusal{"it is not known which LPUs are connected: there is no ring table",
@@ -121,7 +123,7 @@ func unconnected(inv *discovery.Inventory, f *ring.Fabric, w Wish, choice ring.C
 		"free are " + Join(arcs(inv, f, w.Free)) + ": ask for fewer, or leave out --require-connected"}
 }
 
-// reason is the decision in a sentence.
+// reason says in one sentence why the decision is as it is.
 func (d *Decision) reason(inv *discovery.Inventory, f *ring.Fabric, choice ring.Choice) string {
 	candidates := d.Explanation.Candidates
 	switch {
@@ -135,11 +137,12 @@ func (d *Decision) reason(inv *discovery.Inventory, f *ring.Fabric, choice ring.
 	return pieces(inv, f, choice)
 }
 
+// pieces says how the chosen LPUs fall apart.
 func pieces(inv *discovery.Inventory, f *ring.Fabric, choice ring.Choice) string {
 	return fmt.Sprintf("no set is connected; the fewest pieces are %d: %s", choice.Pieces, Join(arcs(inv, f, choice.Cards)))
 }
 
-// arcs takes LPUs apart into the longest arcs they make, by name.
+// arcs divides LPUs into the longest possible arcs. It returns their names.
 func arcs(inv *discovery.Inventory, f *ring.Fabric, cards []int) [][]string {
 	all := [][]string{}
 	for _, arc := range f.FreeArcs(cards) {
@@ -148,7 +151,7 @@ func arcs(inv *discovery.Inventory, f *ring.Fabric, cards []int) [][]string {
 	return all
 }
 
-// Join writes arcs for people: "lpu0 lpu1, lpu4".
+// Join formats arcs for people: "lpu0 lpu1, lpu4".
 func Join(arcs [][]string) string {
 	texts := make([]string, len(arcs))
 	for i, arc := range arcs {

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
-// Address is the place of a PCI function in the machine: domain, bus, device, function.
+// Address is the PCI address of a function: domain, bus, device, function.
 // Its text form is the kernel's, "0000:b1:00.1" (drivers/pci/probe.c, dev_set_name "%04x:%02x:%02x.%d");
 // a domain above ffff, as Intel VMD makes them, has as many digits as it needs ("10000:01:00.0").
 type Address struct {
@@ -17,45 +16,25 @@ type Address struct {
 	Function uint8 // 0 to 7
 }
 
-// ParseAddress reads the text form, and no other: hexadecimal digits of either case, four to eight
+// ParseAddress parses the text form, and no other: hexadecimal digits of either case, four to eight
 // for the domain. The error names the text and the form expected.
 func ParseAddress(text string) (Address, error) {
-	domain, rest, ok1 := strings.Cut(text, ":")
-	bus, rest, ok2 := strings.Cut(rest, ":")
-	device, function, ok3 := strings.Cut(rest, ".")
-	if !ok1 || !ok2 || !ok3 || len(domain) < 4 || len(domain) > 4 && domain[0] == '0' ||
-		len(bus) != 2 || len(device) != 2 || len(function) != 1 {
-		return Address{}, notAnAddress(text)
-	}
-	var a Address
-	var err [4]error
-	a.Domain, err[0] = parseHex[uint32](domain, 32)
-	a.Bus, err[1] = parseHex[uint8](bus, 8)
-	a.Device, err[2] = parseHex[uint8](device, 5)
-	a.Function, err[3] = parseHex[uint8](function, 3)
-	for _, e := range err {
-		if e != nil {
-			return Address{}, notAnAddress(text)
+	if n := len(text); n >= 12 && n <= 16 && (n == 12 || text[0] != '0') && text[n-8] == ':' && text[n-5] == ':' && text[n-2] == '.' {
+		all, err := strconv.ParseUint(text[:n-8]+text[n-7:n-5]+text[n-4:n-2]+text[n-1:], 16, 64)
+		a := Address{uint32(all >> 20), uint8(all >> 12), uint8(all >> 4), uint8(all & 0xf)}
+		if err == nil && a.Device < 32 && a.Function < 8 {
+			return a, nil
 		}
 	}
-	return a, nil
+	return Address{}, fmt.Errorf("%q is not a PCI address (expected a form like 0000:b1:00.1)", text)
 }
 
-func notAnAddress(text string) error {
-	return fmt.Errorf("%q is not a PCI address (expected a form like 0000:b1:00.1)", text)
-}
-
-func parseHex[T uint8 | uint32](digits string, bits int) (T, error) {
-	v, err := strconv.ParseUint(digits, 16, bits)
-	return T(v), err
-}
-
-// String is the kernel's spelling, lower case.
+// String returns the text form of the kernel, in lower case.
 func (a Address) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%d", a.Domain, a.Bus, a.Device, a.Function)
 }
 
-// Sibling is another function of the same card.
+// Sibling returns the address of another function of the same card.
 func (a Address) Sibling(function uint8) Address {
 	a.Function = function
 	return a
@@ -71,10 +50,10 @@ func (a Address) Compare(b Address) int {
 	)
 }
 
-// MarshalText makes an Address a JSON string.
+// MarshalText writes the address as String does, for JSON.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText is ParseAddress.
+// UnmarshalText parses the address as ParseAddress does, for JSON.
 func (a *Address) UnmarshalText(text []byte) (err error) {
 	*a, err = ParseAddress(string(text))
 	return err

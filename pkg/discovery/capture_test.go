@@ -136,16 +136,18 @@ func TestBrokenCard(t *testing.T) {
 		want    string            // reasons' ids
 		health  Health
 	}{
-		"dead bus":          {map[string]string{"config": "\xff\xff\xff\xff"}, "dead-bus", Unhealthy},
-		"asleep, not dead":  {map[string]string{"config": "\xff\xff\xff\xff", "power_state": "D3cold\n"}, "", Healthy},
-		"no driver":         {map[string]string{"driver": ""}, "no-driver", Unhealthy},
-		"another driver":    {map[string]string{"driver": "-> ../x/other"}, "wrong-driver", Unhealthy},
-		"vfio":              {map[string]string{"driver": "-> ../x/vfio-pci"}, "passed-through", Unhealthy},
-		"numa FIFO":         {map[string]string{"numa_node": "fifo"}, "unreadable-attribute", Healthy},
-		"numa junk":         {map[string]string{"numa_node": "\x80\x00"}, "unreadable-attribute", Healthy},
-		"numa words":        {map[string]string{"numa_node": "zero\n"}, "unreadable-attribute", Healthy},
-		"numa unknown":      {map[string]string{"numa_node": "-1\n"}, "", Healthy},
-		"no link files":     {map[string]string{"current_link_speed": "", "current_link_width": "", "max_link_speed": "", "max_link_width": ""}, "", Healthy},
+		"dead bus":         {map[string]string{"config": "\xff\xff\xff\xff"}, "dead-bus", Unhealthy},
+		"asleep, not dead": {map[string]string{"config": "\xff\xff\xff\xff", "power_state": "D3cold\n"}, "", Healthy},
+		"no driver":        {map[string]string{"driver": ""}, "no-driver", Unhealthy},
+		"another driver":   {map[string]string{"driver": "-> ../x/other"}, "wrong-driver", Unhealthy},
+		"vfio":             {map[string]string{"driver": "-> ../x/vfio-pci"}, "passed-through", Unhealthy},
+		"numa FIFO":        {map[string]string{"numa_node": "fifo"}, "unreadable-attribute", Healthy},
+		"numa junk":        {map[string]string{"numa_node": "\x80\x00"}, "unreadable-attribute", Healthy},
+		"numa words":       {map[string]string{"numa_node": "zero\n"}, "unreadable-attribute", Healthy},
+		"numa unknown":     {map[string]string{"numa_node": "-1\n"}, "", Healthy},
+		"no link files": {map[string]string{
+			"current_link_speed": "", "current_link_width": "", "max_link_speed": "", "max_link_width": "",
+		}, "", Healthy},
 		"link unknown":      {map[string]string{"current_link_speed": "Unknown\n", "current_link_width": "63\n"}, "", Healthy},
 		"dev junk":          {map[string]string{"uio/uio6/dev": "245\n"}, "bad-node", Unhealthy},
 		"dev FIFO":          {map[string]string{"uio/uio6/dev": "fifo"}, "bad-node", Unhealthy},
@@ -327,7 +329,9 @@ func FuzzAttributes(f *testing.F) {
 			card + "/max_link_speed":              "8.0 GT/s PCIe\n",
 			"sys/bus/pci/drivers/lpu/module/none": "x",
 		})
-		for name, data := range map[string][]byte{"subsystem_vendor": id, "numa_node": id, "current_link_speed": link, "lpu/lpu0/dev": dev, "lpu/lpu0/uevent": uevent} {
+		for name, data := range map[string][]byte{
+			"subsystem_vendor": id, "numa_node": id, "current_link_speed": link, "lpu/lpu0/dev": dev, "lpu/lpu0/uevent": uevent,
+		} {
 			if err := os.WriteFile(filepath.Join(root, card, name), data, 0o644); err != nil {
 				t.Fatal(err)
 			}

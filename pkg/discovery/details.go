@@ -2,34 +2,32 @@ package discovery
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
-// Details are what people like to know of an LPU beyond its inventory entry.
+// Details is more about an LPU than its inventory entry has: names and vital product data. Fields that are not known are empty.
 type Details struct {
-	VendorName  string    `json:"vendorName,omitempty"`  // from pci.ids
-	ProductName string    `json:"productName,omitempty"` // likewise; pci.ids does not know every LPU
+	VendorName  string    `json:"vendorName,omitempty"`  // vendor, looked up in pci.ids
+	ProductName string    `json:"productName,omitempty"` // device, looked up in pci.ids, which does not have every LPU
 	Path        []Address `json:"path,omitempty"`        // PCI functions from the root port down to the LPU
-	Board       string    `json:"board,omitempty"`       // identifier string of vpd
-	PartNumber  string    `json:"partNumber,omitempty"`  // PN of vpd
-	BoardSerial string    `json:"boardSerial,omitempty"` // SN of vpd
+	Board       string    `json:"board,omitempty"`       // vpd, the identifier string
+	PartNumber  string    `json:"partNumber,omitempty"`  // vpd, field PN
+	BoardSerial string    `json:"boardSerial,omitempty"` // vpd, field SN
 }
 
-// ErrNoNames says that neither the root nor this machine has a list of PCI names.
+// ErrNoNames is the error where neither the root nor this machine has a list of PCI names (pci.ids).
 var ErrNoNames = errors.New("there is no pci.ids here: names of vendor and product are left out (package pci.ids or hwdata has them)")
 
-// Describe reads the details of an LPU: its place in the PCI tree, vital product data, and names. What it cannot read
-// within limit is left out, and the error says why; ErrNoNames says that there are no names to look up.
+// Describe reads the details of an LPU: its path in the PCI tree, its vital product data and its names. If the reads do not
+// end within limit, the details are empty and the error says so. With ErrNoNames only the names are missing.
 func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (Details, error) {
 	return within(ctx, &readers{}, "details", limit, func() (Details, error) { return describe(host.Root(root), lpu) })
 }
@@ -49,10 +47,12 @@ func describe(root host.Root, lpu *LPU) (d Details, err error) {
 	return d, err
 }
 
-// names looks the names of an LPU up in the first list that one of the roots has.
+// names looks the names of an LPU up in the first list that one of the roots has where distributions install it.
 func names(lpu *LPU, roots ...host.Root) (vendor, product string, err error) {
 	for _, root := range roots {
-		for _, p := range pciIDs() {
+		for _, p := range []string{
+			"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids.gz", "/usr/share/hwdata/pci.ids.gz",
+		} {
 			if vendor, product, err = lookUp(root, p, lpu.Vendor, lpu.Device); err == nil {
 				return vendor, product, nil
 			}
@@ -61,28 +61,18 @@ func names(lpu *LPU, roots ...host.Root) (vendor, product string, err error) {
 	return "", "", ErrNoNames
 }
 
-// pciIDs are the places where distributions install the list of PCI names.
-func pciIDs() []string {
-	return []string{"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids.gz", "/usr/share/hwdata/pci.ids.gz"}
-}
-
-// pciIDsMax is far more than the list has: 1.5 MiB in 2026.
+// pciIDsMax is the most bytes that are read of a list of PCI names. The list had 1.5 MiB in 2026.
 const pciIDsMax = 16 << 20
 
-// lookUp searches a list of PCI names, read line by line because it is long, for a vendor and one of its devices.
+// lookUp searches a list of PCI names for a vendor and one of its devices.
 func lookUp(root host.Root, p, vendor, device string) (vendorName, deviceName string, err error) {
-	real, err := root.Resolve(p)
+	data, err := root.Read(p, pciIDsMax)
 	if err != nil {
 		return "", "", err
 	}
-	f, err := os.OpenFile(real, os.O_RDONLY|unix.O_NONBLOCK, 0) // it does not wait for a FIFO
-	if err != nil {
-		return "", "", err
-	}
-	defer f.Close()
-	var text io.Reader = f
+	var text io.Reader = bytes.NewReader(data)
 	if strings.HasSuffix(p, ".gz") {
-		if text, err = gzip.NewReader(f); err != nil {
+		if text, err = gzip.NewReader(text); err != nil {
 			return "", "", err
 		}
 	}
@@ -90,8 +80,8 @@ func lookUp(root host.Root, p, vendor, device string) (vendorName, deviceName st
 	return vendorName, deviceName, nil
 }
 
-// findNames reads the format of https://pci-ids.ucw.cz: "10ee  Xilinx Corporation" at the start of a line, and on the lines
-// that follow a tab and "5000  Alveo U200 XDMA Platform". A line with two tabs is a subsystem.
+// findNames reads the format of https://pci-ids.ucw.cz. A vendor is a line such as "10ee  Xilinx Corporation". The lines
+// after it are its devices: a tab and "5000  Alveo U200 XDMA Platform". A line with two tabs is a subsystem.
 func findNames(lines *bufio.Scanner, vendor, device string) (vendorName, deviceName string) {
 	for lines.Scan() {
 		line := lines.Text()

@@ -39,7 +39,8 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := Describe(context.Background(), root, &inv.LPUs[0], time.Minute)
-	if err != nil || len(d.Path) != 4 || d.Path[3] != inv.LPUs[0].Address || d.BoardSerial != "HXSIM0000" || d.VendorName != "Xilinx Corporation" || d.ProductName != "Alveo U55C" {
+	if err != nil || len(d.Path) != 4 || d.Path[3] != inv.LPUs[0].Address ||
+		d.BoardSerial != "HXSIM0000" || d.VendorName != "Xilinx Corporation" || d.ProductName != "Alveo U55C" {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -53,7 +54,9 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := host.Root(t.TempDir())
-	plain := host.Root(plant.Tree(t, map[string]string{"usr/share/misc/pci.ids": "-> /usr/share/hwdata/pci.ids", "usr/share/hwdata/pci.ids": someNames}))
+	plain := host.Root(plant.Tree(t, map[string]string{
+		"usr/share/misc/pci.ids": "-> /usr/share/hwdata/pci.ids", "usr/share/hwdata/pci.ids": someNames,
+	}))
 	gzipped := host.Root(plant.Tree(t, map[string]string{"usr/share/hwdata/pci.ids.gz": packed.String()}))
 	lpu := &LPU{Vendor: "10ee", Device: "505d"}
 	for name, roots := range map[string][]host.Root{"plain": {plain}, "packed": {gzipped}, "the second root": {none, plain}} {
@@ -61,7 +64,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q %q %v", name, vendor, product, err)
 		}
 	}
-	if vendor, product, err := names(&LPU{Vendor: "10ee", Device: "505e"}, plain); vendor != "Xilinx Corporation" || product != "" || err != nil {
+	vendor, product, err := names(&LPU{Vendor: "10ee", Device: "505e"}, plain)
+	if vendor != "Xilinx Corporation" || product != "" || err != nil {
 		t.Errorf("an unknown product: %q %q %v", vendor, product, err)
 	}
 	if _, _, err := names(lpu, none); !errors.Is(err, ErrNoNames) {

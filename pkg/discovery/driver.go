@@ -9,9 +9,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// readDriver reads what the LPU's own driver answers, by health profile. The driver may have to ask the
-// card, so any of these reads can hang.
-func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
+// readDriver reads the attributes that the LPU's own driver answers, as the health profile says. The driver may have to
+// ask the card, so each of these reads can hang.
+func (s *scan) readDriver(lpu LPU, f function) LPU {
 	if lpu.Driver == "" || lpu.Driver == "vfio-pci" {
 		return lpu
 	}
@@ -20,12 +20,11 @@ func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
 		return lpu
 	}
 	defer dir.Close()
-	r := attributes{dir, &lpu}
-	switch m.Health {
+	switch f.model.Health {
 	case healthXocl:
-		r.xocl(s.tree)
+		s.readXocl(&lpu, dir)
 	case healthHA:
-		s.readHASerial(&lpu, m)
+		s.readHASerial(&lpu, f.model)
 	}
 	if lpu.Serial == "" {
 		// PCI core, since Linux 6.19 and for root only: the Device Serial Number capability.
@@ -34,83 +33,63 @@ func (s *scan) readDriver(lpu LPU, m *compiledModel) LPU {
 	return lpu
 }
 
-// xocl reads the state of a card under XRT's driver. Its sub-device directories (rom.u.N, xmc.u.N) carry
-// a number that changes with each reset, so they are found by prefix. Sensors and serial number go
-// through the management function and wait for a timeout when that is not ready: hence the order.
-func (r attributes) xocl(t *host.Tree) {
-	const resetRemedy = "if it stays so: xbutil reset --device ADDRESS, or power-cycle the server"
-	remedy := strings.ReplaceAll(resetRemedy, "ADDRESS", r.lpu.Address.String())
-	if offline, ok := r.text("dev_offline"); ok && offline != "0" {
-		r.lpu.reason(finding.Offline, "the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
+// readXocl reads the state of a card under XRT's driver. The names of its sub-device directories (rom.u.N, xmc.u.N) end
+// with a number that changes with each reset, so they are found by prefix. Sensors and serial number go through the
+// management function, and wait for a timeout if that is not ready. So ready is read first.
+func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
+	remedy := "if it stays so: xbutil reset --device " + lpu.Address.String() + ", or power-cycle the server"
+	if offline := lpu.optional(dir.Line("dev_offline")); offline != "" && offline != "0" {
+		lpu.reason(finding.Offline,
+			"the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
 	}
-	ready, known := r.number("ready")
-	if known && ready == 0 {
-		r.lpu.reason(finding.NotReady, "the card's management side does not answer (ready is 0)",
+	ready, known := lpu.number(dir, "ready")
+	answers := !known || ready != 0
+	if !answers {
+		lpu.reason(finding.NotReady, "the card's management side does not answer (ready is 0)",
 			"check that xclmgmt is loaded and bound to the card's management function; "+remedy)
 	}
-	names, err := r.dir.Names()
+	names, err := dir.Names()
 	if err != nil {
-		r.warn(err)
+		lpu.warn(err)
 		return
 	}
-	r.shell(t, names)
-	if r.lpu.Serial == "" && (!known || ready != 0) {
-		r.lpu.Serial = r.subdevice(t, names, "xmc.u.", "serial_num")
+	subdevice := func(prefix, attribute string) string {
+		i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
+		if i < 0 {
+			return ""
+		}
+		return lpu.optional(s.tree.Line(path.Join(pciDevices, lpu.Address.String(), names[i], attribute)))
+	}
+	lpu.Shell = subdevice("rom.u.", "VBNV")
+	if s.inRecovery(lpu) {
+		lpu.reason(finding.RecoveryShell, "the card runs its factory image ("+lpu.Shell+")",
+			"flash the LPU shell: xbmgmt program --base --device "+lpu.Address.Sibling(0).String()+", then power-cycle the server")
+	}
+	if lpu.Serial == "" && answers {
+		lpu.Serial = subdevice("xmc.u.", "serial_num")
 	}
 }
 
-// shell reads the flashed shell's name. A card on its factory image has the driver and the node of an LPU,
-// but none of its logic.
-func (r attributes) shell(t *host.Tree, names []string) {
-	r.lpu.Shell = r.subdevice(t, names, "rom.u.", "VBNV")
-	name := strings.ToLower(r.lpu.Shell)
-	if !strings.Contains(name, "recovery") && !strings.Contains(name, "golden") && !r.inRecovery(t) {
-		return
+// inRecovery tells whether a card runs its factory image: the name of the shell says so, or the attribute recovery of the
+// management function, which xclmgmt makes. Such a card has the driver and the node of an LPU, but not its logic.
+func (s *scan) inRecovery(lpu *LPU) bool {
+	name := strings.ToLower(lpu.Shell)
+	if strings.Contains(name, "recovery") || strings.Contains(name, "golden") {
+		return true
 	}
-	r.lpu.reason(finding.RecoveryShell, "the card runs its factory image ("+r.lpu.Shell+")",
-		"flash the LPU shell: xbmgmt program --base --device "+r.lpu.Address.Sibling(0).String()+", then power-cycle the server")
-}
-
-// inRecovery is what the management function says of the image (recovery, made by xclmgmt).
-func (r attributes) inRecovery(t *host.Tree) bool {
-	if r.lpu.Management == nil {
+	if lpu.Management == nil {
 		return false
 	}
-	dir, err := t.Dir(pciDevices + "/" + r.lpu.Management.Address.String())
-	if err != nil {
-		return false
-	}
-	defer dir.Close()
-	recovery, _ := dir.Line("recovery")
+	recovery, _ := s.tree.Line(path.Join(pciDevices, lpu.Management.Address.String(), "recovery"))
 	return recovery == "1"
 }
 
-// subdevice reads an attribute of the one sub-device whose name starts with prefix; "" if there is none.
-func (r attributes) subdevice(t *host.Tree, names []string, prefix, attribute string) string {
-	i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
-	if i < 0 {
-		return ""
-	}
-	dir, err := t.Dir(path.Join(pciDevices, r.lpu.Address.String(), names[i]))
-	if err != nil {
-		r.warn(err)
-		return ""
-	}
-	defer dir.Close()
-	text, _ := attributes{dir, r.lpu}.text(attribute)
-	return text
-}
-
-// readHASerial reads the serial attribute that Bertha's class device may carry.
-func (s *scan) readHASerial(lpu *LPU, m *compiledModel) {
-	for _, rule := range m.nodes {
-		for _, d := range s.classes[rule.subsystem()][lpu.Address] {
-			dir, err := s.tree.Dir(d.path)
-			if err != nil {
-				continue
-			}
-			lpu.Serial, _ = attributes{dir, lpu}.text("serial")
-			dir.Close()
+// readHASerial reads the attribute serial that the class device of a Bertha may have.
+func (s *scan) readHASerial(lpu *LPU, m *Model) {
+	for _, rule := range m.Nodes {
+		subsystem, _ := classOf(rule)
+		for _, device := range s.classes[subsystem][lpu.Address] {
+			lpu.Serial = lpu.optional(s.tree.Line(path.Join(device, "serial")))
 			return
 		}
 	}

@@ -11,7 +11,9 @@ import (
 
 // idAttributes are the sysfs attributes that identify a PCI function (Documentation/ABI/testing/sysfs-bus-pci
 // and Documentation/PCI/sysfs-pci.rst): each "0x" and hexadecimal digits. The kernel answers them from memory.
-var idAttributes = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"} //nolint:gochecknoglobals // never changed; Go has no constant arrays
+//
+//nolint:gochecknoglobals // never changed; Go has no constant arrays
+var idAttributes = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
 
 const (
 	idVendor = iota
@@ -21,96 +23,63 @@ const (
 	idClass
 )
 
-// identity reads the ids of one function as they are asked for: most functions of a machine are told
-// apart from an LPU by their vendor alone.
+// idSet has one id for each of idAttributes: hexadecimal digits without 0x, in lower case. "" is an id that was not read.
+type idSet [len(idAttributes)]string
+
+// identity reads the ids of one function when they are needed: for most functions of a machine the vendor alone
+// says that they are no LPU.
 type identity struct {
-	dir    *host.Dir
-	values [len(idAttributes)]uint32
-	known  [len(idAttributes)]bool
-	err    error // the first id that was asked for and could not be read
+	dir *host.Dir
+	ids idSet
+	err error // the first id that was needed and could not be read
 }
 
-func (id *identity) get(attribute int) (uint32, bool) {
-	if id.known[attribute] {
-		return id.values[attribute], true
-	}
-	text, err := id.dir.Line(idAttributes[attribute])
-	if err == nil {
-		var v uint64
-		if v, err = strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 32); err != nil {
-			err = id.dir.Fault(idAttributes[attribute], fmt.Errorf("%.20q is not a hexadecimal number", text))
-		}
-		id.values[attribute] = uint32(v)
-	}
-	if err != nil {
-		if id.err == nil {
+// get returns one id; "" if it cannot be read.
+func (id *identity) get(attribute int) string {
+	if id.ids[attribute] == "" {
+		digits, err := readID(id.dir, idAttributes[attribute])
+		if err != nil && id.err == nil {
 			id.err = err
 		}
-		return 0, false
+		id.ids[attribute] = digits
 	}
-	id.known[attribute] = true
-	return id.values[attribute], true
+	return id.ids[attribute]
 }
 
-// text is an id as LPU shows it: four digits, or "" when it cannot be read.
-func (id *identity) text(attribute int) string {
-	v, ok := id.get(attribute)
-	if !ok {
-		return ""
+func readID(dir *host.Dir, name string) (string, error) {
+	text, err := dir.Line(name)
+	if err != nil {
+		return "", err
 	}
-	return fmt.Sprintf("%04x", v)
+	digits := strings.ToLower(strings.TrimPrefix(text, "0x"))
+	if _, err := strconv.ParseUint(digits, 16, 32); err != nil {
+		return "", dir.Fault(name, fmt.Errorf("%.20q is not a hexadecimal number", text))
+	}
+	return digits, nil
 }
 
-// wanted is a value that an id must have. Of a class of four digits the programming interface, the low 8 bits, is left out.
-type wanted struct {
-	attribute int
-	value     uint32
-	shift     int
-}
-
-// parseWanted reads four hexadecimal digits; of a class, four or six.
-func parseWanted(attribute int, text string) (wanted, error) {
-	value, err := strconv.ParseUint(text, 16, 32)
-	w := wanted{attribute: attribute, value: uint32(value)}
-	if attribute != idClass {
-		if err != nil || len(text) != 4 {
-			return w, fmt.Errorf("%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
-		}
-		return w, nil
-	}
-	if err != nil || len(text) != 4 && len(text) != 6 {
-		return w, fmt.Errorf("%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", text)
-	}
-	if len(text) == 4 {
-		w.shift = 8
-	}
-	return w, nil
-}
-
-// entry is a Match with its ids parsed, the vendor first: all are wanted.
-type entry []wanted
-
-func (e entry) matches(id *identity) bool {
-	for _, w := range e {
-		if v, ok := id.get(w.attribute); !ok || v>>w.shift != w.value {
+// matches tells whether a function has all ids of the entry. Of a class with four digits the programming interface,
+// the last two digits in sysfs, does not count.
+func (m *Match) matches(id *identity) bool {
+	for attribute, want := range m.ids() {
+		if want != "" && !strings.HasPrefix(id.get(attribute), strings.ToLower(want)) {
 			return false
 		}
 	}
-	return true
+	return m.Subsystem == ""
 }
 
-func anyMatches(entries []entry, id *identity) bool {
-	return slices.ContainsFunc(entries, func(e entry) bool { return e.matches(id) })
-}
-
-// function is a PCI function as its ids tell it.
+// function is a PCI function with the result of matching its ids, or the address of an LPU that should be there.
 type function struct {
 	address Address
-	ids     [idSubdevice + 1]string // read for LPUs only
-	model   *compiledModel          // whose LPU it is; nil: of none
-	also    *compiledModel          // another row of the same rank that matches too
-	manages *compiledModel          // whose management function it is
-	err     error                   // why it cannot be told
+	ids     idSet  // the ids that were read
+	model   *Model // the model of the LPU; nil: it is no LPU
+	also    *Model // another row of the same rank that matches too
+	manages *Model // the model of the card that this function manages
+	err     error  // the reason why its ids cannot be read
+
+	index int  // of the LPU
+	known bool // an earlier scan saw the LPU, this one does not
 }
 
 func (s *scan) identifyOne(a Address) function {
@@ -126,22 +95,19 @@ func (s *scan) identifyOne(a Address) function {
 	if f.model == nil {
 		f.manages = s.matchManagement(id, a)
 		f.err = id.err
-		return f
 	}
-	for i := range f.ids {
-		f.ids[i] = id.text(i)
-	}
+	f.ids = id.ids
 	return f
 }
 
-// match finds the model of a function. The operator's rows stand before the built-in ones and win over
-// them; two rows of the same rank that match are both returned.
-func (s *scan) match(id *identity) (model, also *compiledModel) {
+// match finds the model of a function. The operator's rows come before the built-in rows and win over them. If two
+// rows of the same rank match, it returns both.
+func (s *scan) match(id *identity) (model, also *Model) {
 	for _, m := range s.models {
 		switch {
 		case model != nil && m.operator != model.operator:
 			return model, nil
-		case !anyMatches(m.entries, id):
+		case !slices.ContainsFunc(m.Match, func(e Match) bool { return e.matches(id) }):
 		case model != nil:
 			return model, m
 		default:
@@ -151,10 +117,17 @@ func (s *scan) match(id *identity) (model, also *compiledModel) {
 	return model, nil
 }
 
-func (s *scan) matchManagement(id *identity, a Address) *compiledModel {
+// matchManagement finds the model of the card that this function manages. Its vendor is the vendor of the LPU.
+func (s *scan) matchManagement(id *identity, a Address) *Model {
 	for _, m := range s.models {
-		if m.Management != nil && a.Function == m.Management.Function && anyMatches(m.managers, id) {
-			return m
+		if m.Management == nil || a.Function != m.Management.Function {
+			continue
+		}
+		for _, e := range m.Match {
+			manager := Match{Vendor: e.Vendor, Device: m.Management.Device}
+			if e.Vendor != "" && manager.matches(id) {
+				return m
+			}
 		}
 	}
 	return nil

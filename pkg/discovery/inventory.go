@@ -8,42 +8,42 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// APIVersion stands in every document lpuctl prints or reads.
+// APIVersion is the apiVersion of every document that lpuctl prints or reads.
 const APIVersion = "lpuctl.hyperaccel.ai/v1alpha1"
 
-// Inventory is all that one scan found, in order of PCI addresses.
+// Inventory is the result of one scan. Its LPUs are in ascending order of PCI address.
 type Inventory struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"` // "Inventory"
 	LPUs       []LPU        `json:"lpus"`
 	Rings      []Ring       `json:"rings"`
-	RingTable  *TableRef    `json:"ringTable,omitempty"` // absent: neighbours are not known
-	Problems   finding.List `json:"problems"`            // of the machine; those of one LPU are its Reasons
+	RingTable  *TableRef    `json:"ringTable,omitempty"` // absent: it is not known which LPUs are neighbours
+	Problems   finding.List `json:"problems"`            // findings about the machine; those about one LPU are in LPU.Reasons
 }
 
-// Ring is LPUs that are cabled one to the next, as the ring table says.
+// Ring is a ring or a chain of LPUs, each cabled to the next, as the ring table says.
 type Ring struct {
 	ID string `json:"id"` // "ring" and a number, in the order of the rings' first LPUs
-	// Members by name. A closed ring starts at its lowest LPU and goes on to the lower of that one's
-	// neighbours; a chain starts at the lower of its ends.
+	// Members are names of LPUs in the order of the cables. A closed ring starts with its lowest LPU, and the lower
+	// neighbour of that LPU is the second. A chain starts with the lower of its two ends.
 	Members []string `json:"members"`
 	Closed  bool     `json:"closed"` // a cable leads from the last member to the first
-	// DeadLinks are the cables between neighbours of which one is not usable (LPU.Usable).
+	// DeadLinks are the cables with an LPU at one end that is not usable (LPU.Usable).
 	DeadLinks [][2]string `json:"deadLinks"`
 }
 
-// Dead tells whether the cable between two neighbours cannot be used.
+// Dead tells whether the cable between two neighbours is one of DeadLinks. Their order does not matter.
 func (r *Ring) Dead(a, b string) bool {
 	return slices.Contains(r.DeadLinks, [2]string{a, b}) || slices.Contains(r.DeadLinks, [2]string{b, a})
 }
 
-// TableRef says which ring table is in force.
+// TableRef names the ring table that is used.
 type TableRef struct {
 	Path   string `json:"path"`
 	Format string `json:"format"` // hyperdex or lpuctl
 }
 
-// RingPlace is where an LPU sits on its ring.
+// RingPlace is the position of an LPU on its ring.
 type RingPlace struct {
 	ID       string `json:"id"`
 	Position int    `json:"position"` // in Ring.Members, from 0
@@ -54,7 +54,7 @@ type RingPlace struct {
 // Health is the state of an LPU.
 type Health string
 
-// The states: unknown is an LPU whose state could not be read in time.
+// The states of an LPU. It is unknown if a read did not end in time.
 const (
 	Healthy       Health = "healthy"
 	Unhealthy     Health = "unhealthy"
@@ -63,7 +63,7 @@ const (
 
 // LPU is one accelerator: on a card of two functions its user function. Paths in the comments are
 // relative to sys/bus/pci/devices/ADDRESS unless they start with sys/.
-// An optional field is absent when the kernel does not say, never zero in its stead.
+// An optional field that the kernel does not report is absent; it is never zero instead.
 type LPU struct {
 	Name    string  `json:"name"`  // "lpu" and the index
 	Index   int     `json:"index"` // position in ascending PCI address order, usable or not, from 0
@@ -71,7 +71,7 @@ type LPU struct {
 	Address Address `json:"address"`
 
 	Vendor    string `json:"vendor"`    // vendor, four hexadecimal digits
-	Device    string `json:"device"`    // device, likewise
+	Device    string `json:"device"`    // device, four hexadecimal digits
 	Subvendor string `json:"subvendor"` // subsystem_vendor
 	Subdevice string `json:"subdevice"` // subsystem_device
 
@@ -96,16 +96,16 @@ type LPU struct {
 	Reasons finding.List `json:"reasons"` // why it is not usable, and warnings
 	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
 	Absent bool `json:"absent,omitempty"`
-	// Users are the processes that hold a node open; nil where nobody looked (FindUsers).
+	// Users are the processes that have a node open. It is nil until FindUsers has looked.
 	Users []User `json:"users,omitzero"`
 
-	// What a container needs besides the node: the model's, with what is true on this machine.
+	// Mounts and Env are what a container needs besides the node. They are from the model.
 	Mounts []Mount  `json:"-"`
 	Env    []string `json:"-"`
 }
 
-// State is how the LPU is, in words for people: its health or, if it is not usable, the ID of the first error without its
-// dashes, such as "no driver" or "absent".
+// State returns the state of the LPU in words for people: its health or, if it is not usable, the id of the first error
+// with spaces for dashes, such as "no driver" or "absent".
 func (l *LPU) State() string {
 	first := l.Reasons.FirstError()
 	if l.Usable || first == nil {
@@ -116,10 +116,10 @@ func (l *LPU) State() string {
 
 // Node is a character device in /dev.
 type Node struct {
-	Path     string `json:"path"`     // /dev/ and DEVNAME of the class device's uevent
-	Major    uint32 `json:"major"`    // class device's dev
-	Minor    uint32 `json:"minor"`    // likewise
-	Verified bool   `json:"verified"` // seen under the root with these numbers; false where /dev cannot be seen
+	Path     string `json:"path"`     // "/dev/" and DEVNAME from uevent of the class device
+	Major    uint32 `json:"major"`    // dev of the class device, before the colon
+	Minor    uint32 `json:"minor"`    // dev of the class device, after the colon
+	Verified bool   `json:"verified"` // the root has this node with these numbers; false if /dev cannot be seen
 }
 
 // Link is the PCI Express link of a function. A field is 0 when the kernel does not know it.
@@ -130,10 +130,10 @@ type Link struct {
 	MaxWidth    int     `json:"maxWidth"`    // max_link_width, lanes
 }
 
-// String is the link as lspci says it: "8.0GT/s x16".
+// String returns the current speed and width as lspci prints them: "8.0GT/s x16".
 func (l Link) String() string { return linkText(l.SpeedGTs, l.Width) }
 
-// Most is the link at its best, likewise.
+// Most returns the highest speed and width, in the form of String.
 func (l Link) Most() string { return linkText(l.MaxSpeedGTs, l.MaxWidth) }
 
 func linkText(speed float64, width int) string {
@@ -143,10 +143,10 @@ func linkText(speed float64, width int) string {
 	return fmt.Sprintf("%.1fGT/s x%d", speed, width)
 }
 
-// Management is the function of a card that administers it. A container does not get it unless asked.
+// Management is the function of a card that administers it. A container gets it only on request.
 type Management struct {
 	Address Address `json:"address"`
-	Nodes   []Node  `json:"nodes,omitempty"` // where Options.Management asked for them
+	Nodes   []Node  `json:"nodes,omitempty"` // only if Options.Management is set
 }
 
 // Mount is a directory or file of the host that a container with the LPU needs.

@@ -1,10 +1,11 @@
 package discovery
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -12,11 +13,11 @@ import (
 )
 
 // Model is one row of the device-model table: which PCI functions are which LPU, what makes them usable,
-// where their node is and what a container needs besides it.
+// where their device node is, and what a container needs besides the node.
 type Model struct {
 	Name    string `json:"name"`
 	Enabled *bool  `json:"enabled,omitempty"` // absent: true
-	// Match says which functions are this LPU: those that any entry matches. No entry, no LPU.
+	// Match says which functions are this LPU: a function for which at least one entry holds. Without entries there is none.
 	Match []Match `json:"match,omitempty"`
 	// Drivers under which the LPU is usable; empty: any.
 	Drivers []string `json:"drivers,omitempty"`
@@ -28,34 +29,37 @@ type Model struct {
 	// Health is the profile by which the LPU is judged: generic, xocl or ha.
 	Health string `json:"health,omitempty"`
 
-	operator bool // from the config file: wins over a built-in row that matches too
+	operator bool // the row is from the config file, and wins over a built-in row that matches too
 }
 
-// Match is one set of conditions that hold together. Ids are hexadecimal without 0x, as in pci.ids.
+// Match is a set of conditions; all must hold. Ids are hexadecimal without 0x, as in pci.ids.
 type Match struct {
 	Vendor    string `json:"vendor,omitempty"`
 	Device    string `json:"device,omitempty"`
 	Subvendor string `json:"subvendor,omitempty"`
 	Subdevice string `json:"subdevice,omitempty"`
 	Class     string `json:"class,omitempty"`     // base and sub class ("1200"), or with programming interface ("120000")
-	Subsystem string `json:"subsystem,omitempty"` // a class device in sys/class/SUBSYSTEM below the function; stands alone
+	Subsystem string `json:"subsystem,omitempty"` // the function has a class device in sys/class/SUBSYSTEM; excludes the other fields
 }
 
-// ManagementMatch finds the function that administers the card of an LPU: same card, same vendor.
+// ids returns the ids of the entry in the order of idAttributes.
+func (m *Match) ids() idSet { return idSet{m.Vendor, m.Device, m.Subvendor, m.Subdevice, m.Class} }
+
+// ManagementMatch finds the function that administers the card of an LPU. It has the same card and vendor as the LPU.
 type ManagementMatch struct {
 	Device   string   `json:"device"`
 	Function uint8    `json:"function"`
 	Nodes    []string `json:"nodes,omitempty"`
 }
 
-// The health profiles: what is read to judge an LPU.
+// The health profiles. A profile says which attributes of its driver an LPU is judged by.
 const (
 	healthGeneric = "generic"
 	healthXocl    = "xocl"
 	healthHA      = "ha"
 )
 
-// BuiltinModels is the table lpuctl is built with. Sources of the ids and names: the id tables of XRT's
+// BuiltinModels returns the model table that is built into lpuctl. Sources of the ids and names: the id tables of XRT's
 // xocl and xclmgmt drivers (orion-u55c), HyperAccel's published articles and libraries (lpu, bertha).
 // Bertha's PCI ids are not public, so that row matches nothing until the operator gives them.
 func BuiltinModels() []Model {
@@ -91,32 +95,32 @@ func BuiltinModels() []Model {
 	}
 }
 
-// MergeModels lays the operator's models over a table, by name: what an entry states replaces what the
-// table's row of that name says; an entry of a new name is a new row. The operator's rows come first, so
-// that they win where two rows match one function.
+// MergeModels merges the operator's models into a table, by name. If the table has a row of that name, the fields that
+// the operator sets replace the fields of the row; else the model is a new row. The operator's rows come first, so that
+// they win where two rows match one function.
 func MergeModels(table, operator []Model) []Model {
 	var merged []Model
 	for _, over := range operator {
-		m := over
-		if i := slices.IndexFunc(table, func(t Model) bool { return t.Name == over.Name }); i >= 0 {
-			m = overlay(table[i], over)
+		m := Model{Health: healthGeneric}
+		if i := slices.IndexFunc(table, over.sameName); i >= 0 {
+			m = table[i]
 		}
-		if m.Health == "" {
-			m.Health = healthGeneric
-		}
-		m.operator = true
-		merged = append(merged, m)
+		merged = append(merged, overlay(m, over))
 	}
 	for _, m := range table {
-		if !slices.ContainsFunc(operator, func(o Model) bool { return o.Name == m.Name }) {
+		if !slices.ContainsFunc(operator, m.sameName) {
 			merged = append(merged, m)
 		}
 	}
 	return merged
 }
 
-// overlay replaces what an entry of the config file states: null and a key that is left out state nothing, an empty list does.
+func (m *Model) sameName(other Model) bool { return m.Name == other.Name }
+
+// overlay replaces the fields that an entry of the config file sets. A key that is null or missing sets nothing; an empty
+// list does.
 func overlay(m, over Model) Model {
+	m.operator = true
 	to, from := reflect.ValueOf(&m).Elem(), reflect.ValueOf(over)
 	for i := range to.NumField() {
 		if to.Field(i).CanSet() && !from.Field(i).IsZero() {
@@ -126,162 +130,112 @@ func overlay(m, over Model) Model {
 	return m
 }
 
-// IsEnabled tells whether the row takes part in a scan.
+// enabled copies the rows that a scan uses. A row that Validate refuses is left out.
+func enabled(models []Model) []*Model {
+	var rows []*Model
+	for _, m := range models {
+		if m.IsEnabled() && len(m.Validate()) == 0 {
+			rows = append(rows, &m)
+		}
+	}
+	return rows
+}
+
+// IsEnabled tells whether a scan uses the row.
 func (m *Model) IsEnabled() bool { return m.Enabled == nil || *m.Enabled }
 
-// Validate checks one row. The path of each fault is relative to the row.
+// Validate checks one row and returns all its faults. The path of each is relative to the row.
 //
 // A node rule is class:NAME (a class device of that subsystem below the function), drm:render (a DRM
 // render node) or path:TEMPLATE (a path in which {index} and {address} are filled in).
 func (m *Model) Validate() []strictyaml.Fault {
 	var c checker
-	if m.Name == "" {
-		c.fault("name", errors.New("a model needs a name"))
-	}
+	c.require(m.Name != "", "name", "a model needs a name")
 	for i, match := range m.Match {
 		c.match(fmt.Sprintf("match.%d", i), match)
 	}
 	c.nodeRules("nodes", m.Nodes)
-	if m.Management != nil {
-		c.management(m.Management)
+	if a := m.Management; a != nil {
+		c.id("management.device", a.Device)
+		c.require(a.Function <= 7, "management.function", "a PCI function is 0 to 7")
+		c.nodeRules("management.nodes", a.Nodes)
 	}
 	for i, mount := range m.Mounts {
 		c.absolute(fmt.Sprintf("mounts.%d.hostPath", i), mount.HostPath)
-		if mount.ContainerPath != "" {
-			c.absolute(fmt.Sprintf("mounts.%d.containerPath", i), mount.ContainerPath)
-		}
+		c.absolute(fmt.Sprintf("mounts.%d.containerPath", i), cmp.Or(mount.ContainerPath, "/"))
 	}
 	for i, entry := range m.Env {
-		if key, _, ok := strings.Cut(entry, "="); !ok || key == "" {
-			c.fault(fmt.Sprintf("env.%d", i), fmt.Errorf("%q is not NAME=VALUE", entry))
-		}
+		c.require(strings.Index(entry, "=") > 0, fmt.Sprintf("env.%d", i), "%q is not NAME=VALUE", entry)
 	}
-	if m.Health != "" && !slices.Contains([]string{healthGeneric, healthXocl, healthHA}, m.Health) {
-		c.fault("health", fmt.Errorf("%q is not a health profile (generic, xocl or ha)", m.Health))
-	}
+	c.require(slices.Contains([]string{"", healthGeneric, healthXocl, healthHA}, m.Health),
+		"health", "%q is not a health profile (generic, xocl or ha)", m.Health)
 	return c
 }
 
 // checker collects the faults of a model.
 type checker []strictyaml.Fault
 
-// fault adds one, unless err is nil.
-func (c *checker) fault(field string, err error) {
-	if err != nil {
-		*c = append(*c, strictyaml.Fault{Path: field, Message: err.Error(), Remedy: "correct it; lpuctl config show prints the table that is built in"})
+// require adds a fault unless ok.
+func (c *checker) require(ok bool, field, format string, args ...any) {
+	if !ok {
+		*c = append(*c, strictyaml.Fault{
+			Path: field, Message: fmt.Sprintf(format, args...), Remedy: "correct it; lpuctl config show prints the table that is built in",
+		})
 	}
 }
 
-// match checks an entry and returns the ids it demands.
-func (c *checker) match(field string, m Match) entry {
-	var e entry
-	for attribute, id := range [...]struct{ key, text string }{
-		{"vendor", m.Vendor}, {"device", m.Device}, {"subvendor", m.Subvendor}, {"subdevice", m.Subdevice}, {"class", m.Class},
-	} {
-		if id.text != "" {
-			wanted, err := parseWanted(attribute, id.text)
-			c.fault(field+"."+id.key, err)
-			e = append(e, wanted)
+func (c *checker) match(field string, m Match) {
+	ids := m.ids()
+	stated := 0
+	for attribute, key := range [...]string{"vendor", "device", "subvendor", "subdevice"} {
+		if id := ids[attribute]; id != "" {
+			stated++
+			c.id(field+"."+key, id)
 		}
 	}
-	switch {
-	case m.Subsystem != "" && len(e) > 0:
-		c.fault(field+".subsystem", errors.New("subsystem stands alone; make the ids an entry of their own"))
-	case m.Subsystem != "" && !host.IsPlainName(m.Subsystem):
-		c.fault(field+".subsystem", fmt.Errorf("%q is not a subsystem name", m.Subsystem))
-	case m.Subsystem == "" && len(e) == 0:
-		c.fault(field, errors.New("an empty entry would match every PCI function"))
-	case m.Vendor != "" && len(e) == 1:
-		c.fault(field+".vendor", errors.New("a vendor alone would match everything it makes; add the device id"))
+	if m.Class != "" {
+		stated++
+		c.require(isHex(m.Class, 4) || isHex(m.Class, 6),
+			field+".class", "%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", m.Class)
 	}
-	return e
+	if m.Subsystem != "" {
+		c.require(stated == 0, field+".subsystem", "subsystem stands alone; make the ids an entry of their own")
+		c.require(host.IsPlainName(m.Subsystem), field+".subsystem", "%q is not a subsystem name", m.Subsystem)
+		return
+	}
+	c.require(stated > 0, field, "an empty entry would match every PCI function")
+	c.require(m.Vendor == "" || stated > 1, field+".vendor", "a vendor alone would match everything it makes; add the device id")
 }
 
-func (c *checker) nodeRules(field string, rules []string) []nodeRule {
-	var parsed []nodeRule
-	for i, text := range rules {
-		rule, err := parseNodeRule(text)
-		c.fault(fmt.Sprintf("%s.%d", field, i), err)
-		if err == nil {
-			parsed = append(parsed, rule)
-		}
-	}
-	return parsed
+func (c *checker) id(field, text string) {
+	c.require(isHex(text, 4), field, "%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
 }
 
-func (c *checker) management(m *ManagementMatch) {
-	_, err := parseWanted(idDevice, m.Device)
-	c.fault("management.device", err)
-	if m.Function > 7 {
-		c.fault("management.function", errors.New("a PCI function is 0 to 7"))
+func isHex(text string, digits int) bool {
+	_, err := strconv.ParseUint(text, 16, 32)
+	return err == nil && len(text) == digits
+}
+
+func (c *checker) nodeRules(field string, rules []string) {
+	for i, rule := range rules {
+		subsystem, _ := classOf(rule)
+		c.require(host.IsPlainName(subsystem) || strings.HasPrefix(rule, "path:/dev/"),
+			fmt.Sprintf("%s.%d", field, i), "%q is not a node rule (class:NAME, drm:render or path:/dev/TEMPLATE)", rule)
 	}
-	c.nodeRules("management.nodes", m.Nodes)
 }
 
 func (c *checker) absolute(field, path string) {
-	if !strings.HasPrefix(path, "/") {
-		c.fault(field, fmt.Errorf("%q is not an absolute path", path))
-	}
+	c.require(strings.HasPrefix(path, "/"), field, "%q is not an absolute path", path)
 }
 
-// nodeRule is a parsed entry of Model.Nodes.
-type nodeRule struct{ kind, argument string }
-
-func parseNodeRule(text string) (nodeRule, error) {
-	kind, argument, _ := strings.Cut(text, ":")
-	switch {
-	case kind == "class" && host.IsPlainName(argument),
-		kind == "drm" && argument == "render",
-		kind == "path" && strings.HasPrefix(argument, "/dev/"):
-		return nodeRule{kind, argument}, nil
+// classOf returns the class in which a node rule searches, and the prefix of the class devices that it accepts: DRM has a
+// card node and a render node for each device. Both are "" for a rule that searches no class.
+func classOf(rule string) (subsystem, prefix string) {
+	if rule == "drm:render" {
+		return "drm", "renderD"
 	}
-	return nodeRule{}, fmt.Errorf("%q is not a node rule (class:NAME, drm:render or path:/dev/TEMPLATE)", text)
-}
-
-// compiledModel is a model with its ids and rules parsed, once a scan.
-type compiledModel struct {
-	Model
-	entries         []entry
-	managers        []entry // of the management function, besides its number
-	subsystems      []string
-	nodes           []nodeRule
-	managementNodes []nodeRule
-	present         []Mount // the model's mounts, with Present as it is on this machine
-}
-
-// compile parses the enabled models. What Validate would refuse matches nothing.
-func compile(models []Model) []*compiledModel {
-	var compiled []*compiledModel
-	for _, m := range models {
-		if m.IsEnabled() {
-			compiled = append(compiled, m.compile())
-		}
+	if name, ok := strings.CutPrefix(rule, "class:"); ok {
+		return name, ""
 	}
-	return compiled
-}
-
-func (m *Model) compile() *compiledModel {
-	var refused checker
-	c := &compiledModel{Model: *m, nodes: refused.nodeRules("", m.Nodes)}
-	for _, match := range m.Match {
-		var faults checker
-		switch e := faults.match("", match); {
-		case len(faults) > 0:
-		case match.Subsystem != "":
-			c.subsystems = append(c.subsystems, match.Subsystem)
-		default:
-			c.entries = append(c.entries, e)
-		}
-	}
-	if m.Management == nil {
-		return c
-	}
-	c.managementNodes = refused.nodeRules("", m.Management.Nodes)
-	device, err := parseWanted(idDevice, m.Management.Device)
-	for _, e := range c.entries {
-		if err == nil && e[0].attribute == idVendor {
-			c.managers = append(c.managers, entry{e[0], device})
-		}
-	}
-	return c
+	return "", ""
 }

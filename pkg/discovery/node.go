@@ -16,58 +16,27 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// classDevices are the devices of one class, by the PCI function they belong to.
-type classDevices map[Address][]classDevice
+// classDevices are the devices of one class, by the PCI function they belong to: paths below the root such as
+// /sys/devices/.../0000:43:00.1/drm/renderD130.
+type classDevices map[Address][]string
 
-// classDevice is a directory such as .../0000:43:00.1/drm/renderD130.
-type classDevice struct{ name, path string }
-
-// subsystem is the class a node rule looks in; "" for a rule that looks in none.
-func (r nodeRule) subsystem() string {
-	switch r.kind {
-	case "class":
-		return r.argument
-	case "drm":
-		return "drm"
-	}
-	return ""
-}
-
-// accepts tells whether the class device is one that the rule means: DRM has a card node beside the
-// render node of a device.
-func (r nodeRule) accepts(d classDevice) bool {
-	return r.kind != "drm" || strings.HasPrefix(d.name, "renderD")
-}
-
-// listClass lists a directory of sys/class. Its entries are links to the class devices, whose path says which
-// PCI function they belong to. A class that is not there has no devices.
+// listClass lists a directory of sys/class. Its entries are links to the class devices. The path of a class device
+// contains the PCI function that it belongs to. A class that does not exist has no devices.
 func (s *scan) listClass(class string) (classDevices, error) {
-	dir, err := s.tree.Dir(class)
+	links, err := s.tree.Links(class)
 	if host.IsAbsent(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Names()
-	if err != nil {
-		return nil, err
-	}
 	devices := classDevices{}
-	for _, name := range names {
-		real, err := dir.Follow(class, name)
-		if err != nil {
-			continue // not a link: no class device
-		}
-		if a, ok := functionOf(real); ok {
-			devices[a] = append(devices[a], classDevice{name, real})
+	for _, device := range links {
+		if a, ok := functionOf(device); ok {
+			devices[a] = append(devices[a], device)
 		}
 	}
-	return devices, nil
+	return devices, err
 }
 
-// functionOf is the PCI function nearest above a device path.
+// functionOf returns the PCI function of a class device: the nearest one above it in its path.
 func functionOf(devicePath string) (Address, bool) {
 	for p := path.Dir(devicePath); len(p) > 1; p = path.Dir(p) {
 		if a, err := ParseAddress(path.Base(p)); err == nil {
@@ -77,19 +46,21 @@ func functionOf(devicePath string) (Address, bool) {
 	return Address{}, false
 }
 
-// nodes applies the rules in order; the first that yields a node wins. That a rule yields more than one
-// is an error, because any choice might be the wrong device.
-func (s *scan) nodes(rules []nodeRule, lpu *LPU) ([]Node, error) {
+// nodes applies the rules in order; the first that finds a node wins. If a rule finds more than one node, that is an
+// error, because each of them may be the wrong device.
+func (s *scan) nodes(rules []string, lpu *LPU) ([]Node, error) {
 	for _, rule := range rules {
-		if rule.kind == "path" {
-			return []Node{{Path: fillTemplate(rule.argument, lpu)}}, nil
+		if template, ok := strings.CutPrefix(rule, "path:"); ok {
+			filled := strings.NewReplacer("{index}", strconv.Itoa(lpu.Index), "{address}", lpu.Address.String()).Replace(template)
+			return []Node{{Path: path.Clean(filled)}}, nil
 		}
+		subsystem, prefix := classOf(rule)
 		var found []Node
-		for _, d := range s.classes[rule.subsystem()][lpu.Address] {
-			if !rule.accepts(d) {
+		for _, device := range s.classes[subsystem][lpu.Address] {
+			if !strings.HasPrefix(path.Base(device), prefix) {
 				continue
 			}
-			n, err := s.classNode(d)
+			n, err := s.classNode(device)
 			if host.IsAbsent(err) {
 				continue // a class device without a node
 			}
@@ -101,7 +72,7 @@ func (s *scan) nodes(rules []nodeRule, lpu *LPU) ([]Node, error) {
 		if len(found) > 1 {
 			slices.SortFunc(found, func(a, b Node) int { return strings.Compare(a.Path, b.Path) })
 			return nil, fmt.Errorf("it has %d nodes of %s, and nothing says which is the LPU's: %s and %s",
-				len(found), rule.subsystem(), found[0].Path, found[1].Path)
+				len(found), subsystem, found[0].Path, found[1].Path)
 		}
 		if len(found) == 1 {
 			return found, nil
@@ -110,15 +81,10 @@ func (s *scan) nodes(rules []nodeRule, lpu *LPU) ([]Node, error) {
 	return nil, nil
 }
 
-func fillTemplate(template string, lpu *LPU) string {
-	filled := strings.NewReplacer("{index}", strconv.Itoa(lpu.Index), "{address}", lpu.Address.String()).Replace(template)
-	return path.Clean(filled)
-}
-
-// classNode reads which node a class device has: numbers from dev ("226:130"), name from DEVNAME in
-// uevent (drivers/base/core.c, dev_uevent), which may differ from the directory's name.
-func (s *scan) classNode(d classDevice) (Node, error) {
-	dir, err := s.tree.Dir(d.path)
+// classNode reads the device node of a class device: its numbers from dev ("226:130"), and its name from DEVNAME in
+// uevent (drivers/base/core.c, dev_uevent). That name may differ from the name of the directory.
+func (s *scan) classNode(device string) (Node, error) {
+	dir, err := s.tree.Dir(device)
 	if err != nil {
 		return Node{}, err
 	}
@@ -135,28 +101,21 @@ func (s *scan) classNode(d classDevice) (Node, error) {
 	if err != nil && !host.IsAbsent(err) {
 		return Node{}, err
 	}
-	name := d.name
+	name := path.Base(device)
 	for line := range strings.SplitSeq(uevent, "\n") {
 		if value, ok := strings.CutPrefix(line, "DEVNAME="); ok {
 			name = value
 		}
 	}
-	if !isNodeName(name) {
-		return Node{}, dir.Fault("uevent", fmt.Errorf("%.40q is not a name in /dev", name))
+	for element := range strings.SplitSeq(name, "/") {
+		if !host.IsPlainName(element) {
+			return Node{}, dir.Fault("uevent", fmt.Errorf("%.40q is not a name in /dev", name))
+		}
 	}
 	return Node{Path: "/dev/" + name, Major: major, Minor: minor}, nil
 }
 
-func isNodeName(name string) bool {
-	for element := range strings.SplitSeq(name, "/") {
-		if !host.IsPlainName(element) {
-			return false
-		}
-	}
-	return true
-}
-
-// parseDev reads a dev attribute. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h).
+// parseDev parses the attribute dev. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h).
 func parseDev(text string) (major, minor uint32, ok bool) {
 	a, b, ok := strings.Cut(text, ":")
 	ma, err1 := strconv.ParseUint(a, 10, 12)
@@ -164,43 +123,40 @@ func parseDev(text string) (major, minor uint32, ok bool) {
 	return uint32(ma), uint32(mi), ok && err1 == nil && err2 == nil
 }
 
-// verified compares nodes with what lies in /dev under the root. One that is not there, or is another device,
-// makes the LPU unusable and is dropped: nobody may be handed it. Where /dev cannot be seen, as in a container
-// that mounts sysfs only, nodes stay unverified.
+// verified returns the nodes that /dev under the root has as sysfs describes them. Any other node makes the LPU unusable,
+// because no container may get a wrong device.
 func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
-		if s.seesDev {
-			st, err := s.tree.Lstat(n.Path)
-			if n.fromTemplate() && err == nil {
-				n.Major, n.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
-			}
-			if id, message := judgeNode(n, st, err); id != "" {
-				lpu.reason(id, message, "")
-				continue
-			}
-			n.Verified = err == nil
+		if id, message := s.verify(&n); id != "" {
+			lpu.reason(id, message, "")
+		} else {
+			kept = append(kept, n)
 		}
-		kept = append(kept, n)
 	}
 	return kept
 }
 
-// fromTemplate tells a node of a path rule, for which sysfs has no numbers to compare with.
-func (n Node) fromTemplate() bool { return n.Major == 0 && n.Minor == 0 }
-
-// judgeNode says what is wrong with a node, given what lstat says of its path; nothing is if id is "".
-func judgeNode(n Node, st unix.Stat_t, err error) (id finding.ID, message string) {
+// verify compares a node with /dev. It returns the id and message of a finding, or "" if nothing is wrong. The node stays
+// unverified if /dev cannot be seen, as in a container that mounts sysfs only, or if this user may not read it.
+func (s *scan) verify(n *Node) (id finding.ID, message string) {
+	if !s.seesDev {
+		return "", ""
+	}
+	st, err := s.tree.Lstat(n.Path)
 	major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", "" // cannot be seen by this user: not verified, not wrong
+		return "", ""
 	case err != nil:
 		return finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
 		return finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(host.FileKind(st.Mode), "a regular file"))
+	case n.Major == 0 && n.Minor == 0: // from a path rule: sysfs has no numbers to compare with
+		n.Major, n.Minor = major, minor
 	case major != n.Major || minor != n.Minor:
 		return finding.NodeMismatch, fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor)
 	}
+	n.Verified = true
 	return "", ""
 }

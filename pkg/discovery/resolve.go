@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Resolve finds the LPUs that people mean, as positions in the inventory, each once and in the order in which they are named.
-// A word is one of these or, with commas between, several:
+// Resolve finds LPUs by what people call them. It returns positions in the inventory, each once, in the order of the words.
+// A word is one of these, or several with commas between:
 //
 //	lpu0, LPU0, 0                          name or index
-//	0000:43:00.1, 43:00.1                  PCI address, the domain may be left out, as lspci leaves it out
+//	0000:43:00.1, 43:00.1                  PCI address; the domain may be left out, as lspci does
 //	pci-0000-43-00.1                       CDI device name by PCI address
 //	lpu0-1-2-3, all                        CDI device names of sets
 //	hyperaccel.ai/lpu=lpu0                 any of these, qualified by the CDI kind
 //	/dev/dri/renderD128                    device node
 //
-// The error names the word that means no LPU, or more than one, and what is there.
+// The error names a word that fits no LPU, or more than one, and says which LPUs there are.
 func (inv *Inventory) Resolve(kind string, words ...string) ([]int, error) {
 	var cards []int
 	for _, list := range words {
@@ -45,20 +45,18 @@ func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
 	if indices, ok := setIndices(lower); ok && slices.Max(indices) < len(inv.LPUs) {
 		return indices, nil
 	}
-	address := lower
 	if dashed, ok := strings.CutPrefix(lower, "pci-"); ok {
-		address = strings.ReplaceAll(dashed, "-", ":")
+		lower = strings.ReplaceAll(dashed, "-", ":")
 	}
 	found := inv.where(func(l *LPU) bool {
-		a := l.Address.String()
-		return lower == l.Name || lower == strconv.Itoa(l.Index) || address == a || strings.HasSuffix(a, ":"+address) && strings.Count(address, ":") == 1 ||
+		return slices.Contains([]string{l.Name, strconv.Itoa(l.Index)}, lower) || l.Address.isCalled(lower) ||
 			slices.ContainsFunc(l.Nodes, func(n Node) bool { return n.Path == bare })
 	})
 	switch len(found) {
 	case 1:
 		return found, nil
 	case 0:
-		return nil, inv.unknown(word, address)
+		return nil, inv.unknown(word, lower)
 	}
 	var candidates []string
 	for _, card := range found {
@@ -67,7 +65,14 @@ func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
 	return nil, fmt.Errorf("%q can be %s", word, strings.Join(candidates, " or "))
 }
 
-// where are the positions of the LPUs that are wanted.
+// isCalled tells whether a word is the address, with or without the domain.
+func (a Address) isCalled(word string) bool {
+	full := a.String()
+	_, short, _ := strings.Cut(full, ":")
+	return word == full || word == short
+}
+
+// where returns the positions of the LPUs that are wanted.
 func (inv *Inventory) where(wanted func(*LPU) bool) (cards []int) {
 	for i := range inv.LPUs {
 		if wanted(&inv.LPUs[i]) {
@@ -77,7 +82,7 @@ func (inv *Inventory) where(wanted func(*LPU) bool) (cards []int) {
 	return cards
 }
 
-// setIndices reads the name of a set: "lpu0-1-2-3".
+// setIndices parses the name of a set: "lpu0-1-2-3".
 func setIndices(name string) (indices []int, ok bool) {
 	list, isSet := strings.CutPrefix(name, "lpu")
 	for text := range strings.SplitSeq(list, "-") {
@@ -90,13 +95,13 @@ func setIndices(name string) (indices []int, ok bool) {
 	return indices, isSet && len(indices) > 1
 }
 
-// unknown says that a word means no LPU, and what is there.
+// unknown is the error that a word fits no LPU. It says which LPUs there are.
 func (inv *Inventory) unknown(word, address string) error {
 	if len(inv.LPUs) == 0 {
 		return fmt.Errorf("no LPU %q: there is no LPU on this node", word)
 	}
 	for _, l := range inv.LPUs {
-		if m := l.Management; m != nil && (address == m.Address.String() || "0000:"+address == m.Address.String()) {
+		if m := l.Management; m != nil && m.Address.isCalled(address) {
 			return fmt.Errorf("no LPU %q: it is the management function of %s (%s)", word, l.Name, l.Address)
 		}
 	}

@@ -16,30 +16,27 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Where a ring table is looked for, under the root. The first is what `lpuctl ring install` writes, the second
-// is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where anybody may.)
+// The files in which a scan searches for a ring table, under the root. The first is what `lpuctl ring install` writes, the second
+// is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where every user may write.)
 const (
 	InstalledRingTable = "/etc/lpuctl/ring.yaml"
 	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
 )
 
-// ringTableMax is far more than a table of 64 cards needs.
+// ringTableMax is the most bytes of a ring table, far more than one of 64 cards has.
 const ringTableMax = 1 << 20
 
-// readRingTable finds the ring table and reads it. No table is no problem; one that cannot be used is, and
-// then neighbours are as unknown as without one.
+// readRingTable finds and reads the ring table. It returns nil if there is none, which is no problem, or if the table cannot
+// be used, which it adds to the problems.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
-		paths = nil
-		for _, p := range []string{InstalledRingTable, hyperdexRingTable} {
-			if resolved, err := s.tree.Resolve(p); err == nil {
-				paths = append(paths, resolved)
-			}
-		}
+		installed, _ := s.tree.Resolve(InstalledRingTable) // "" if that fails, and no file has this name
+		hyperdex, _ := s.tree.Resolve(hyperdexRingTable)
+		paths = []string{installed, hyperdex}
 	}
 	for _, p := range paths {
-		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return ReadRingTable(p) })
+		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return readTable(p) })
 		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}
@@ -47,7 +44,11 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
 		}
 		if err != nil {
-			s.unusableTable(p, err)
+			id := finding.RingUnreadable
+			if errors.As(err, new(unsafeError)) {
+				id = finding.RingUnsafe
+			}
+			s.problems.Add(id, p, err.Error(), "").At(p, 0)
 			return nil
 		}
 		table, findings := ring.Parse(p, data)
@@ -61,25 +62,17 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	return nil
 }
 
-func (s *scan) unusableTable(path string, err error) {
-	id, message := finding.RingUnreadable, err.Error()
-	if unsafe, ok := errors.AsType[*unsafeError](err); ok {
-		id, message = finding.RingUnsafe, unsafe.why
-	}
-	s.problems.Add(id, path, message, "").At(path, 0)
-}
+// unsafeError is the reason why a file cannot be trusted.
+type unsafeError string
 
-// unsafeError says why a file cannot be trusted.
-type unsafeError struct{ path, why string }
+func (e unsafeError) Error() string { return string(e) }
 
-func (e *unsafeError) Error() string { return e.path + ": " + e.why }
-
-// ReadRingTable reads a ring table that lpuctl may act upon: a regular file, no link, that only root or the
-// user it runs as can have written, of at most 1 MiB.
-func ReadRingTable(path string) ([]byte, error) {
+// readTable reads a ring table that can be trusted: a regular file, no link, of at most 1 MiB, that only root or the user of
+// this process can have written.
+func readTable(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
-		return nil, &unsafeError{path, "a symbolic link"}
+		return nil, unsafeError("a symbolic link")
 	}
 	if err != nil {
 		return nil, err
@@ -89,79 +82,66 @@ func ReadRingTable(path string) ([]byte, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
 	}
-	switch {
-	case host.FileKind(st.Mode) != "":
-		return nil, &unsafeError{path, host.FileKind(st.Mode) + ", not a regular file"}
+	why := ""
+	switch kind := host.FileKind(st.Mode); {
+	case kind != "":
+		why = kind + ", not a regular file"
 	case st.Mode&0o022 != 0:
-		return nil, &unsafeError{path, fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)}
+		why = fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return nil, &unsafeError{path, fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)}
+		why = fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)
 	case st.Size > ringTableMax:
-		return nil, &unsafeError{path, fmt.Sprintf("%d bytes are more than a ring table can have", st.Size)}
+		why = fmt.Sprintf("%d bytes are more than a ring table can have", st.Size)
+	default:
+		return io.ReadAll(io.LimitReader(f, ringTableMax+1))
 	}
-	return io.ReadAll(io.LimitReader(f, ringTableMax+1))
+	return nil, unsafeError(why)
 }
 
-// tableProblems leaves out what says how a server is built rather than that something is wrong with it: that it
-// has several rings, and that they do not follow the addresses. `lpuctl ring check` says those too.
+// tableProblems removes findings that only describe how a server is built: it has several rings, or a ring that does not
+// follow the addresses. `lpuctl ring check` prints them.
 func tableProblems(findings finding.List) finding.List {
 	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID == finding.RingSeveral || f.ID == finding.RingOrder })
 }
 
-// addAbsent puts the cards that the table knows by address and that are not here among the others, so that
-// nobody behind them changes his index. A table that leaves the function out means that of the other cards.
-func addAbsent(lpus []candidate, table *ring.Table) []candidate {
+// addAbsent adds the cards that the table names by address and that were not found. So the cards after them keep their
+// index. If the table leaves the PCI function out, it is the same as that of the other cards.
+func addAbsent(lpus []function, table *ring.Table) []function {
 	if table == nil {
 		return lpus
 	}
-	functionDigit := uint8(0)
+	digit := uint8(0)
 	if len(lpus) > 0 {
-		functionDigit = lpus[0].address.Function
+		digit = lpus[0].address.Function
 	}
 	for _, text := range table.Addresses() {
 		a, err := ParseAddress(text)
 		if err != nil {
-			a, err = ParseAddress(fmt.Sprintf("%s.%d", text, functionDigit))
+			a, err = ParseAddress(fmt.Sprintf("%s.%d", text, digit))
 		}
-		here := func(c candidate) bool { return c.address.Sibling(0) == a.Sibling(0) }
+		here := func(f function) bool { return f.address.Sibling(0) == a.Sibling(0) }
 		if err == nil && !slices.ContainsFunc(lpus, here) {
-			lpus = append(lpus, candidate{function: function{address: a}})
+			lpus = append(lpus, function{address: a})
 		}
 	}
 	return lpus
 }
 
-// addKnown puts the cards that an earlier scan saw among those that are here.
-func (s *scan) addKnown(lpus []candidate) []candidate {
+// addKnown adds the cards that an earlier scan found and this one did not.
+func (s *scan) addKnown(lpus []function) []function {
 	for a := range s.known {
-		if !slices.ContainsFunc(lpus, func(c candidate) bool { return c.address == a }) {
-			lpus = append(lpus, candidate{function: function{address: a, err: s.unread[a]}, known: true})
+		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
+			lpus = append(lpus, function{address: a, err: s.unread[a], known: true})
 		}
 	}
 	return lpus
 }
 
-// missingLPU stands for a card that should be here.
-func missingLPU(c candidate) LPU {
-	l := LPU{Name: c.name, Index: c.index, Address: c.address, Absent: true, Nodes: []Node{}, Reasons: finding.List{}}
-	if c.err != nil {
-		l.Absent = false
-		l.stalled(c.err)
-		return l
-	}
-	if c.known {
-		l.reason(finding.Gone, fmt.Sprintf("there was a card at %s, and there is none now", c.address), "")
-		return l
-	}
-	l.reason(finding.Absent, fmt.Sprintf("the ring table names a card at %s, and there is none", c.address), "")
-	return l
-}
-
-// bindRings puts the table onto the LPUs.
+// bindRings applies the ring table to the LPUs.
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 	cards := inv.RingCards()
 	for i := range cards {
-		if _, known := s.known[inv.LPUs[i].Address]; known { // an index in the table meant it when it was here
+		if _, known := s.known[inv.LPUs[i].Address]; known { // the table counted it when it was there
 			cards[i].Absent = false
 		}
 	}
@@ -178,7 +158,7 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 	}
 }
 
-// RingCards are the LPUs as pkg/ring binds tables to them.
+// RingCards returns the LPUs in the form to which pkg/ring binds a table.
 func (inv *Inventory) RingCards() []ring.Card {
 	cards := make([]ring.Card, len(inv.LPUs))
 	for i, l := range inv.LPUs {
@@ -187,8 +167,8 @@ func (inv *Inventory) RingCards() []ring.Card {
 	return cards
 }
 
-// addRing puts a ring of the table into the inventory. It comes after the cards are judged, because a cable is dead if an
-// LPU at one of its ends is not usable.
+// addRing adds a ring of the table to the inventory. The LPUs must have been read before, because a cable is dead if an LPU
+// at one of its ends is not usable.
 func (inv *Inventory) addRing(r ring.Ring) {
 	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
 	n := len(r.Cards)

@@ -16,35 +16,34 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Where sysfs keeps what a scan reads, relative to the root. No other file spells these out.
+// The directories of sysfs that a scan reads, relative to the root. Other files use these names.
 const (
 	pciDevices = "sys/bus/pci/devices"
 	pciDrivers = "sys/bus/pci/drivers"
 	sysClass   = "sys/class"
 )
 
-// ErrNoSysfs says that the root has no readable list of PCI devices, so that nothing can be said about LPUs.
+// ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing is known about LPUs.
 var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 
-// Options of a scan; the zero value scans for the built-in models.
+// Options are the options of a scan. The zero value searches for the built-in models.
 type Options struct {
 	Models       []Model       // nil: BuiltinModels()
-	CardDeadline time.Duration // how long the reads of one card may take together; 0: one second
-	Management   bool          // look for the nodes of management functions too
-	RingTable    string        // file to read in place of those that are searched for, as it is typed: not below the root
-	// Expect is a table that is to be held against this machine and is not in force yet: the cards it names
-	// are looked for, and no other table is read.
+	CardDeadline time.Duration // the longest time for all reads of one card; 0: one second
+	Management   bool          // find the nodes of management functions too
+	RingTable    string        // file to read instead of the usual ones; a path of this machine, not of the root
+	// Expect is a ring table to compare with this machine before it is installed. The cards that it names are expected,
+	// and no other table is read.
 	Expect *ring.Table
 
-	// known are the cards that earlier scans saw, with their serial numbers: they are missing when they are gone, keep
-	// their index, and are not asked for the number again, which may take the card's management side long to tell.
+	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
+	// index. The serial number is not read again, because the card's management function may take long to answer.
 	known   map[Address]string
-	readers *readers // what hangs since an earlier scan
+	readers *readers // reads of earlier scans that still hang
 }
 
-// Scan reads the machine under root and returns what it found. A card that is broken or does not answer
-// is in the inventory with its reasons; Scan itself fails only when the root cannot be read (ErrNoSysfs)
-// or ctx ends.
+// Scan reads the machine under root and returns what it found. A card that is broken or does not answer is in the
+// inventory with the reasons. Scan fails only if the root cannot be read (ErrNoSysfs) or if ctx ends.
 func Scan(ctx context.Context, root string, options Options) (*Inventory, error) {
 	if options.Models == nil {
 		options.Models = BuiltinModels()
@@ -67,14 +66,15 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 // scan is the state of one Scan.
 type scan struct {
 	Options
-	tree     *host.Tree
-	models   []*compiledModel
-	classes  map[string]classDevices // by subsystem, those that were read
-	seesDev  bool                    // whether there is a /dev to verify nodes in
-	versions sync.Map                // driver: what its module says of its version
-	problems finding.List
-	table    *TableRef         // the ring table that was read
-	unread   map[Address]error // functions of which it cannot be told what they are
+	tree        *host.Tree
+	models      []*Model
+	classes     map[string]classDevices // the classes that were read, by subsystem
+	managements map[Address]*Model      // the management functions that were found, with the models of their cards
+	seesDev     bool                    // there is a /dev in which nodes can be verified
+	versions    sync.Map                // versions of drivers' modules, by driver
+	problems    finding.List
+	table       *TableRef         // the ring table that was read
+	unread      map[Address]error // functions whose ids cannot be read
 }
 
 func newScan(t *host.Tree, options Options) *scan {
@@ -83,8 +83,8 @@ func newScan(t *host.Tree, options Options) *scan {
 		options.readers = &readers{}
 	}
 	return &scan{
-		Options: options, tree: t, models: compile(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, unread: map[Address]error{},
+		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
+		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{},
 	}
 }
 
@@ -93,9 +93,8 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	lpus, managements := s.members(ctx, addresses)
-	s.readClasses(ctx, lpus)
-	s.readMounts(ctx, lpus)
+	lpus := s.members(ctx, addresses)
+	s.readModels(ctx, lpus)
 	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
@@ -103,7 +102,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table))), managements),
+		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table)))),
 		Rings:      []Ring{},
 		Problems:   append(finding.List{}, s.problems...),
 	}
@@ -116,20 +115,17 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 
 // list returns the addresses of all PCI functions in ascending order.
 func (s *scan) list() ([]Address, error) {
-	dir, err := s.tree.Dir(pciDevices)
+	names, err := s.tree.Names(pciDevices)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	defer dir.Close()
-	names, err := dir.Names()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
-	}
+	shown := s.tree.Shown(pciDevices)
 	addresses := make([]Address, 0, len(names))
 	for _, name := range names {
 		a, err := ParseAddress(name)
 		if err != nil {
-			s.problems.Add(finding.OddPCIEntry, path.Join(dir.Path, name), err.Error(), "the kernel makes no such entry: check what is mounted at "+dir.Path)
+			s.problems.Add(finding.OddPCIEntry, path.Join(shown, name), err.Error(),
+				"the kernel makes no such entry: check what is mounted at "+shown)
 			continue
 		}
 		addresses = append(addresses, a)
@@ -138,50 +134,40 @@ func (s *scan) list() ([]Address, error) {
 	return addresses, nil
 }
 
-// candidate is a PCI function that is an LPU, or should be one; then it has no model.
-type candidate struct {
-	function
-	name  string
-	index int
-	known bool // an earlier scan saw it
-}
-
 // numbered gives the LPUs their indices, in the order of their addresses.
-func numbered(lpus []candidate) []candidate {
-	slices.SortFunc(lpus, func(a, b candidate) int { return a.address.Compare(b.address) })
+func numbered(lpus []function) []function {
+	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	for i := range lpus {
-		lpus[i].index, lpus[i].name = i, fmt.Sprintf("lpu%d", i)
+		lpus[i].index = i
 	}
 	return lpus
 }
 
-// members finds out which functions are LPUs, and returns the management functions beside.
-func (s *scan) members(ctx context.Context, addresses []Address) ([]candidate, map[Address]*compiledModel) {
+// members finds the functions that are LPUs. It keeps the management functions and those it cannot read in the scan.
+func (s *scan) members(ctx context.Context, addresses []Address) []function {
 	functions := s.identify(ctx, addresses)
-	bySubsystem := s.subsystemMembers(ctx)
-	var lpus []candidate
-	managements := map[Address]*compiledModel{}
+	var lpus []function
 	for _, f := range functions {
 		if f.model == nil {
-			f.model = bySubsystem[f.address]
+			f.model = s.modelByClass(ctx, f.address)
 		}
 		switch {
 		case f.model != nil:
-			lpus = append(lpus, candidate{function: f})
+			lpus = append(lpus, f)
 		case f.manages != nil:
-			managements[f.address] = f.manages
+			s.managements[f.address] = f.manages
 		case f.err != nil:
 			s.unread[f.address] = f.err
 			s.problems.Add(finding.UnreadableFunction, f.address.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
 				"see the kernel log for the device (dmesg | grep "+f.address.String()+")")
 		}
 	}
-	s.reportLoneManagement(lpus, managements)
-	return lpus, managements
+	s.reportLoneManagement(lpus)
+	return lpus
 }
 
-// identify reads the ids of every function, in one goroutine because that is quickest; if anything in
-// there hangs, each in a goroutine of its own, to find out which one it is.
+// identify reads the ids of every function. It does so in one goroutine, which is fastest. If a read hangs, it reads each
+// function in its own goroutine, to find out which one hangs.
 func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
@@ -195,65 +181,65 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 	}
 	functions := make([]function, len(addresses))
 	inParallel(len(addresses), func(i int) {
-		f, err := within(ctx, s.readers, "ids of "+addresses[i].String(), s.CardDeadline, func() (function, error) { return s.identifyOne(addresses[i]), nil })
+		a := addresses[i]
+		f, err := within(ctx, s.readers, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
 		if err != nil {
-			f = function{address: addresses[i], err: err}
+			f = function{address: a, err: err}
 		}
 		functions[i] = f
 	})
 	return functions
 }
 
-// subsystemMembers finds the LPUs of models that know them by a class device rather than by ids.
-func (s *scan) subsystemMembers(ctx context.Context) map[Address]*compiledModel {
-	members := map[Address]*compiledModel{}
+// modelByClass finds the model of an LPU by its class device instead of its ids.
+func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
 	for _, m := range s.models {
-		for _, subsystem := range m.subsystems {
-			for a := range s.class(ctx, subsystem) {
-				if members[a] == nil {
-					members[a] = m
-				}
+		for _, match := range m.Match {
+			if s.class(ctx, match.Subsystem)[a] != nil {
+				return m
 			}
 		}
 	}
-	return members
+	return nil
 }
 
-// reportLoneManagement names cards that show a management function only: their user function, the LPU,
-// is missing, as on a card that runs its factory image.
-func (s *scan) reportLoneManagement(lpus []candidate, managements map[Address]*compiledModel) {
-	paired := map[Address]bool{}
-	for _, c := range lpus {
-		if m := c.model.Management; m != nil {
-			paired[c.address.Sibling(m.Function)] = true
+// reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing, as on
+// a card that runs its factory image.
+func (s *scan) reportLoneManagement(lpus []function) {
+	alone := maps.Clone(s.managements)
+	for _, f := range lpus {
+		if m := f.model.Management; m != nil {
+			delete(alone, f.address.Sibling(m.Function))
 		}
 	}
-	for _, a := range slices.SortedFunc(maps.Keys(managements), Address.Compare) {
-		if !paired[a] {
-			s.problems.Add(finding.CardWithoutLPU, a.String(),
-				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", managements[a].Name), "")
-		}
+	for _, a := range slices.SortedFunc(maps.Keys(alone), Address.Compare) {
+		s.problems.Add(finding.CardWithoutLPU, a.String(),
+			fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", alone[a].Name), "")
 	}
 }
 
-// readClasses lists the class devices that the node rules of the LPUs found need.
-func (s *scan) readClasses(ctx context.Context, lpus []candidate) {
-	for _, m := range modelsOf(lpus) {
-		rules := m.nodes
-		if s.Management {
-			rules = slices.Concat(rules, m.managementNodes)
+// readModels reads the class devices and the mounts that the models of the LPUs name.
+func (s *scan) readModels(ctx context.Context, lpus []function) {
+	for _, m := range s.models {
+		if !slices.ContainsFunc(lpus, func(f function) bool { return f.model == m }) {
+			continue
+		}
+		rules := m.Nodes
+		if s.Management && m.Management != nil {
+			rules = slices.Concat(rules, m.Management.Nodes)
 		}
 		for _, rule := range rules {
-			if subsystem := rule.subsystem(); subsystem != "" {
-				s.class(ctx, subsystem)
-			}
+			subsystem, _ := classOf(rule)
+			s.class(ctx, subsystem)
 		}
+		s.readMounts(ctx, m)
 	}
 }
 
-// class lists the devices of sys/class/SUBSYSTEM, once a scan.
+// class lists the devices of sys/class/SUBSYSTEM, once in a scan. For an empty subsystem there are none.
 func (s *scan) class(ctx context.Context, subsystem string) classDevices {
-	if devices, known := s.classes[subsystem]; known {
+	devices, known := s.classes[subsystem]
+	if known || subsystem == "" {
 		return devices
 	}
 	devices, err := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
@@ -266,50 +252,31 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	return devices
 }
 
-// readMounts finds out which of the models' mounts exist on this machine.
-func (s *scan) readMounts(ctx context.Context, lpus []candidate) {
-	for _, m := range modelsOf(lpus) {
-		mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
-			seen := slices.Clone(m.Mounts)
-			for i := range seen {
-				seen[i].Present = s.tree.Exists(seen[i].HostPath)
-			}
-			return seen, nil
-		})
-		if err != nil {
-			s.problems.Add(finding.MountStalled, m.Name, fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts), "")
-			mounts = m.Mounts
+// readMounts checks which mounts of a model exist on this machine.
+func (s *scan) readMounts(ctx context.Context, m *Model) {
+	mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
+		seen := slices.Clone(m.Mounts)
+		for i := range seen {
+			seen[i].Present = s.tree.Exists(seen[i].HostPath)
 		}
-		m.present = mounts
-	}
-}
-
-// modelsOf returns the models that have an LPU here, in order of first appearance.
-func modelsOf(lpus []candidate) []*compiledModel {
-	var models []*compiledModel
-	for _, c := range lpus {
-		if !slices.Contains(models, c.model) {
-			models = append(models, c.model)
-		}
-	}
-	return models
-}
-
-// readCards reads every card in its own goroutine, so that one that hangs costs the others nothing.
-func (s *scan) readCards(ctx context.Context, lpus []candidate, managements map[Address]*compiledModel) []LPU {
-	cards := make([]LPU, len(lpus))
-	inParallel(len(lpus), func(i int) {
-		if lpus[i].model == nil {
-			cards[i] = missingLPU(lpus[i])
-		} else {
-			cards[i] = s.readCard(ctx, lpus[i], managements)
-		}
+		return seen, nil
 	})
+	if err != nil {
+		s.problems.Add(finding.MountStalled, m.Name, fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts), "")
+		return
+	}
+	m.Mounts = mounts
+}
+
+// readCards reads every card in its own goroutine, so that a card that hangs does not delay the others.
+func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
+	cards := make([]LPU, len(lpus))
+	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, lpus[i]) })
 	return cards
 }
 
-// inParallel calls do with 0 to n-1, sixteen at a time: as many as a server has cards, and few enough that
-// a deadline, which runs from the call on, never passes while a card waits for a processor.
+// inParallel calls do with 0 to n-1, sixteen at a time. A server has at most that many cards, and they are few enough that
+// no deadline passes while a goroutine waits for a processor.
 func inParallel(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -323,7 +290,7 @@ func inParallel(n int, do func(i int)) {
 	wg.Wait()
 }
 
-// refuseSharedNodes makes LPUs that claim the same node unusable: it can only be one of them.
+// refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong to one of them only.
 func refuseSharedNodes(lpus []LPU) {
 	owner := map[string]*LPU{}
 	for i := range lpus {

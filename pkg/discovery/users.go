@@ -14,16 +14,16 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// User is a process that holds an LPU's node open.
+// User is a process that has the device node of an LPU open.
 type User struct {
-	PID       int    `json:"pid"`
+	PID       int    `json:"pid"`                 // /proc/PID
 	Command   string `json:"command"`             // /proc/PID/comm
-	Container string `json:"container,omitempty"` // id, as far as the cgroup tells
-	Pod       string `json:"pod,omitempty"`       // Kubernetes UID, likewise
+	Container string `json:"container,omitempty"` // container id, from /proc/PID/cgroup
+	Pod       string `json:"pod,omitempty"`       // Kubernetes UID of the pod, from /proc/PID/cgroup
 }
 
-// FindUsers fills in who uses each LPU. It sees what the caller may see: without root that is the caller's own
-// processes, and then a note in the inventory's problems says so. It gives up when ctx ends.
+// FindUsers sets LPU.Users. It finds the processes that the caller may inspect. Without root these are the caller's own;
+// then it adds a note to the problems of the inventory. It stops when ctx ends.
 func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	for i := range inv.LPUs {
 		inv.LPUs[i].Users = []User{}
@@ -39,7 +39,7 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		return
 	}
 	defer t.Close()
-	hidden := 0 // processes that the caller may not look into
+	hidden := 0 // processes that the caller may not inspect
 	for _, pid := range pids(t) {
 		if ctx.Err() != nil {
 			break
@@ -57,18 +57,13 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		}
 	}
 	if hidden > 0 {
-		inv.Problems.Add(finding.UsersHidden, "/proc", fmt.Sprintf("of %d processes it cannot be seen which files they hold open", hidden), "")
+		inv.Problems.Add(finding.UsersHidden, "/proc", fmt.Sprintf("cannot see the open files of %d processes", hidden), "")
 	}
 }
 
-// pids are the processes of the machine, in ascending order; none where there is no /proc.
+// pids returns the processes of the machine in ascending order; none if there is no /proc.
 func pids(t *host.Tree) []int {
-	proc, err := t.Dir("proc")
-	if err != nil {
-		return nil
-	}
-	defer proc.Close()
-	names, _ := proc.Names()
+	names, _ := t.Names("proc")
 	var pids []int
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
@@ -79,26 +74,17 @@ func pids(t *host.Tree) []int {
 	return pids
 }
 
-// heldBy are the LPUs, by index in the inventory, whose nodes a process holds open. That it ends meanwhile is an error
-// like any other.
+// heldBy returns the LPUs, by index in the inventory, whose nodes a process has open. If the process ends meanwhile, that
+// is an error too.
 func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
-	open, err := t.Dir(fmt.Sprintf("proc/%d/fd", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer open.Close()
-	names, err := open.Names()
-	if err != nil {
-		return nil, err
-	}
+	open, err := t.Links(fmt.Sprintf("proc/%d/fd", pid))
 	var held []int
-	for _, name := range names {
-		target, err := open.Link(name)
-		if i, isNode := nodes[target]; err == nil && isNode && !slices.Contains(held, i) {
+	for _, file := range open {
+		if i, isNode := nodes[file]; isNode && !slices.Contains(held, i) {
 			held = append(held, i)
 		}
 	}
-	return held, nil
+	return held, err
 }
 
 func user(t *host.Tree, pid int) User {
@@ -119,9 +105,9 @@ var (
 	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
 )
 
-// parseCgroup reads /proc/PID/cgroup (cgroups(7)). Container engines end the path with the container's id of 64
-// hexadecimal digits, with or without a prefix and ".scope" (libpod-, cri-containerd-, docker-); the kubelet
-// names a directory above "pod" and the pod's UID, with underscores for hyphens under systemd.
+// parseCgroup finds the container and the pod in /proc/PID/cgroup (cgroups(7)). The path of a container ends with its id of
+// 64 hexadecimal digits, with or without a prefix and ".scope" (libpod-, cri-containerd-, docker-). A directory above it is
+// named "pod" and the UID of the pod by the kubelet, with underscores instead of hyphens under systemd.
 func parseCgroup(text string) (container, pod string) {
 	if ids := containerID.FindAllString(text, -1); len(ids) > 0 {
 		container = ids[len(ids)-1]

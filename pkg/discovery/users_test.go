@@ -18,7 +18,7 @@ func TestFindUsers(t *testing.T) {
 		"proc/12/fd/4":    "-> /dev/lpu0", // twice is once
 		"proc/12/fd/5":    "-> /dev/lpu1",
 		"proc/12/comm":    "vllm\n",
-		"proc/12/cgroup":  "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod3f5fdb9a_1f3b_4d0e_9d5c_0a1b2c3d4e5f.slice/cri-containerd-" + id + ".scope\n",
+		"proc/12/cgroup":  "0::/kubepods.slice/kubepods-pod3f5fdb9a_1f3b_4d0e_9d5c_0a1b2c3d4e5f.slice/cri-containerd-" + id + ".scope\n",
 		"proc/9/fd/1":     "-> /dev/lpu1",
 		"proc/9/comm":     "x\x1by\n", // junk is left out
 		"proc/9/cgroup":   "0::/user.slice\n",
@@ -48,9 +48,11 @@ func TestParseCgroup(t *testing.T) {
 	id := strings.Repeat("ab", 32)
 	for text, want := range map[string][2]string{
 		"": {},
-		"12:devices:/kubepods/besteffort/pod3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f/" + id + "\n1:name=systemd:/": {id, "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f"},
-		"0::/machine.slice/libpod-" + id + ".scope/container":                                                  {id, ""},
-		"0::/system.slice/docker-" + id + ".scope":                                                             {id, ""},
+		"12:devices:/kubepods/besteffort/pod3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f/" + id + "\n1:name=systemd:/": {
+			id, "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f",
+		},
+		"0::/machine.slice/libpod-" + id + ".scope/container": {id, ""},
+		"0::/system.slice/docker-" + id + ".scope":            {id, ""},
 		"0::/podman": {},
 	} {
 		container, pod := parseCgroup(text)

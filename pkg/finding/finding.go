@@ -1,5 +1,5 @@
-// Package finding says what lpuctl finds out of order: one form for every command, one collector, and one table
-// of all ids with what each means and what to do about it (docs/findings.md is made of it).
+// Package finding describes the problems that lpuctl reports. It has one type of finding for every command, one collector,
+// and one table of all ids with their meaning and remedy. docs/findings.md is generated from that table.
 package finding
 
 import (
@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Severity says how bad a finding is.
+// Severity is how serious a finding is.
 type Severity string
 
 // The severities: an error makes something unusable, a warning needs a look, a note explains.
@@ -21,30 +21,30 @@ const (
 // ID names a kind of finding. It is stable, for scripts and for the documentation: "no-driver".
 type ID string
 
-// Finding is one thing that is out of order: what, where, and what to do about it.
+// Finding is one problem: what is wrong, where, and what to do about it.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	ID       ID       `json:"id"`
-	Subject  string   `json:"subject"`        // the LPU, PCI address, container runtime or file it is about
-	File     string   `json:"file,omitempty"` // path of the file that is at fault, if one is
+	Subject  string   `json:"subject"`        // what it is about: an LPU, PCI address, container runtime or file
+	File     string   `json:"file,omitempty"` // path of the file with the problem, if there is one
 	Line     int      `json:"line,omitempty"` // in File, from 1
 	Message  string   `json:"message"`
 	Remedy   string   `json:"remedy"`
 }
 
-// New makes a finding with the severity that the table gives its id. Without a remedy it has the table's.
+// New returns a finding. The table gives its severity, and its remedy if remedy is empty.
 func New(id ID, subject, message, remedy string) Finding {
 	rule := RuleOf(id)
 	return Finding{Severity: rule.Severity, ID: id, Subject: subject, Message: message, Remedy: cmp.Or(remedy, rule.Remedy)}
 }
 
-// At says in which file the finding is, and on which line; 0 is the file as a whole.
+// At sets the file and the line of the finding; line 0 is the file as a whole.
 func (f *Finding) At(file string, line int) *Finding {
 	f.File, f.Line = file, line
 	return f
 }
 
-// String is the finding on one line, as people read it, without the remedy.
+// String formats the finding on one line for people, without the remedy.
 func (f Finding) String() string {
 	where := f.Subject
 	if f.File != "" && f.File != f.Subject {
@@ -59,8 +59,8 @@ func (f Finding) String() string {
 // List collects findings.
 type List []Finding
 
-// Add adds a finding as [New] makes it, and returns it until the next one is added: so that its place can be said.
-// The list grows into new memory, because a reader that was given up on may still add to a copy of it.
+// Add adds a finding as [New] makes it. It returns the finding so that [Finding.At] can be called on it, before the next is
+// added. The list always grows into new memory, because a read that timed out may still add to a copy of it.
 func (l *List) Add(id ID, subject, message, remedy string) *Finding {
 	*l = append(slices.Clip(*l), New(id, subject, message, remedy))
 	return &(*l)[len(*l)-1]

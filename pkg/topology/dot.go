@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Dot is the scene for Graphviz, with everything where the SVG has it. Positions are in points, from the bottom up.
+// Dot returns the scene as a graph for Graphviz, with the positions of the SVG. They are in points, and y grows upwards.
 func (s *Scene) Dot() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "graph lpus {\n  layout=neato; inputscale=72; node [shape=box, width=%.2f, height=%.2f, fontname=sans, fontsize=%g];\n",

@@ -11,8 +11,8 @@ NODE  no way over the ring; same NUMA node
 SYS   no way over the ring; across NUMA nodes, or unknown
 `
 
-// Matrix is a table of how any two LPUs reach each other, in the manner of nvidia-smi topo -m. A cell is empty where the
-// kernel does not say.
+// Matrix returns a table of how any two LPUs reach each other, like nvidia-smi topo -m. A cell is empty if the kernel does
+// not report the value.
 func (s *Scene) Matrix() (header []string, rows [][]string) {
 	header = []string{""}
 	for _, from := range s.nodes {
@@ -26,7 +26,7 @@ func (s *Scene) Matrix() (header []string, rows [][]string) {
 	return append(header, "NUMA", "SWITCH"), rows
 }
 
-// relation is the shortest way from one LPU to another.
+// relation names the shortest way from one LPU to another, in the words of MatrixLegend.
 func relation(a, b *node) string {
 	switch hops := hops(a, b); {
 	case a == b:
@@ -41,7 +41,7 @@ func relation(a, b *node) string {
 	return "SYS"
 }
 
-// hops is the least number of cables from a to b, in either direction; 0 if there is no way.
+// hops returns the least number of cables from a to b, in either direction; 0 if there is no way.
 func hops(a, b *node) int {
 	there, back := walk(a, b), walk(b, a)
 	if there == 0 || back > 0 && back < there {

@@ -5,13 +5,13 @@ import "math"
 // Sizes in pictures, in pixels.
 const (
 	boxWidth, boxHeight = 116.0, 72.0
-	gap                 = 32.0 // the least space between two boxes, and around all
+	gap                 = 32.0 // the least space between two boxes, and around the picture
 	titleHeight         = 36.0 // a title and the space below it
 	titleSize, textSize = 15.0, 11.5
 	inRow               = 8 // LPUs in a row that are on no ring
 )
 
-// look is how a state is drawn. The borders differ too, so that a picture can be read in black and white.
+// look says how a state is drawn. The borders differ too, so that a picture is readable in black and white.
 type look struct{ meaning, fill, border, dashes string } // border is a style of Graphviz, and dashes the same in SVG
 
 func looks() []look {
@@ -32,7 +32,7 @@ func (n *node) look() look {
 	return looks()[1]
 }
 
-// arrange gives every group its place: as many in a row as there are rows.
+// arrange sets the position of every group: a grid with as many columns as rows.
 func (s *Scene) arrange() {
 	columns := int(math.Ceil(math.Sqrt(float64(len(s.groups)))))
 	x, y := gap, gap
@@ -47,14 +47,14 @@ func (s *Scene) arrange() {
 	}
 }
 
-// arrange places the title and the members below it, and returns the size of the whole.
+// arrange sets the positions of the title and of the members below it, and returns the size of the group.
 func (g *group) arrange(x, y float64) (width, height float64) {
 	if g.cabled() {
 		width, height = g.circle()
 	} else {
 		width, height = g.grid()
 	}
-	whole := max(width, 0.65*titleSize*float64(len(g.title))) // no font has letters that are wider on average
+	whole := max(width, 0.65*titleSize*float64(len(g.title))) // wide enough for the letters of any font
 	g.x, g.y = x+whole/2, y+titleSize
 	for _, m := range g.members {
 		m.x += x + (whole-width)/2

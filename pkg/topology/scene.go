@@ -1,6 +1,6 @@
-// Package topology draws how the LPUs of a node are connected. An inventory becomes one scene, and the drawing for the
+// Package topology draws how the LPUs of a node are connected. An inventory becomes one scene. The drawing for the
 // terminal, the matrix, the graph for Graphviz and the SVG are views of that scene, so they cannot contradict each other.
-// As JSON the same facts are in the inventory itself.
+// For JSON the inventory itself has the same facts.
 //
 // The package is pure: it reads no file and prints nothing.
 package topology
@@ -13,7 +13,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Scene is the LPUs of an inventory, the cables between them, and the place of each in a picture.
+// Scene is the LPUs of an inventory, the cables between them, and the position of each in a picture.
 type Scene struct {
 	nodes         []*node // in the order of the inventory
 	groups        []*group
@@ -21,13 +21,14 @@ type Scene struct {
 	width, height float64             // of all groups, in pixels
 }
 
-// node is one LPU, and the cable from it to the next one on its ring or chain. Texts are empty where the kernel does not say.
+// node is one LPU, and the cable from it to the next LPU of its ring or chain. A text is empty if the kernel does not
+// report the value.
 type node struct {
 	*discovery.LPU
 	state            string  // see discovery.LPU.State
 	numa, port       string  // "0", "0000:41:00.0"
 	numaName, behind string  // "NUMA 0", "S0"
-	next             *node   // nil where no cable leads on
+	next             *node   // nil if no cable leads on
 	dead             bool    // the cable to next: one of the two is not usable
 	x, y             float64 // of the centre
 }
@@ -42,7 +43,7 @@ type group struct {
 // cabled tells whether the members are a ring or a chain.
 func (g *group) cabled() bool { return g.members[0].next != nil }
 
-// New makes the scene of an inventory.
+// New returns the scene of an inventory.
 func New(inv *discovery.Inventory) *Scene {
 	s := &Scene{}
 	loose := &group{title: "not on a ring"}
@@ -84,11 +85,11 @@ func (s *Scene) newNode(l *discovery.LPU) *node {
 	return n
 }
 
-// lines are what a box in a picture says.
+// lines returns the text of a box in a picture.
 func (n *node) lines() []string {
 	lines := []string{n.Name, n.Address.String(), n.state}
-	if place := strings.TrimSpace(n.numaName + " " + n.behind); place != "" {
-		lines = append(lines, place)
+	if location := strings.TrimSpace(n.numaName + " " + n.behind); location != "" {
+		lines = append(lines, location)
 	}
 	return lines
 }

@@ -12,7 +12,7 @@ const (
 	entryWidth, entryHeight   = 320.0, 24.0
 )
 
-// SVG is the scene as a picture that needs nothing else: no script, no font, no style sheet. Below the groups is a legend of
+// SVG returns the scene as a picture in one file: it needs no script, font or style sheet. Below the groups is a legend of
 // states, cables and switches.
 func (s *Scene) SVG() string {
 	var p picture
@@ -64,10 +64,10 @@ func (p *picture) legend(s *Scene) {
 	}
 }
 
-// picture is elements of an SVG.
+// picture collects elements of an SVG.
 type picture struct{ strings.Builder }
 
-// text stands around x, or starts there if the attributes say so; y is its baseline.
+// text is centred at x, or starts there if the attributes say so; y is its baseline.
 func (p *picture) text(x, y float64, attributes, text string) {
 	fmt.Fprintf(p, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes)
 	_ = xml.EscapeText(p, []byte(text)) // a Builder takes everything

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// text is a drawing for a terminal that grows.
+// text collects the lines of a drawing for a terminal.
 type text struct {
 	strings.Builder
-	state int // columns of a state
+	state int // columns of the widest state
 }
 
-// Text is the drawing for a terminal. Each ring is a ladder: down the left side, and up the right side.
+// Text returns the drawing for a terminal. Each ring is a ladder: it goes down on the left side, and up on the right side.
 func (s *Scene) Text() string {
 	t := &text{state: 10}
 	for _, n := range s.nodes {
@@ -34,7 +34,7 @@ func (s *Scene) Text() string {
 	return t.String()
 }
 
-// label is an LPU as the drawing shows it: name, state, NUMA node, switch.
+// label returns the text of an LPU: name, state, NUMA node, switch.
 func (t *text) label(n *node) string {
 	return strings.TrimRight(fmt.Sprintf("%-7s%-*s%-8s%s", n.Name, t.state, n.state, n.numaName, n.behind), " ")
 }
@@ -62,7 +62,7 @@ func (t *text) ladder(ring []*node) {
 	}
 }
 
-// wire is the cable to the next LPU.
+// wire returns the drawing of the cable to the next LPU, whether it is alive or dead.
 func (n *node) wire(alive, dead string) string {
 	if n.dead {
 		return dead

@@ -4,9 +4,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Fabric is how the LPUs are cabled, ready to be chosen from: card i is LPUs[i]. A cable to an absent LPU is dead, and no
-// other: what is made of the fabric, such as the spec, depends on cabling and cards but not on health. So it does not use
-// Ring.DeadLinks.
+// Fabric returns how the LPUs are cabled, for choosing among them: card i is LPUs[i]. Only a cable to an absent LPU is dead
+// in it. The fabric must not change with health, because the CDI spec is made from it; so it does not use Ring.DeadLinks.
 func (inv *Inventory) Fabric() *ring.Fabric {
 	index := make(map[string]int, len(inv.LPUs))
 	places := make([]ring.Place, len(inv.LPUs))
