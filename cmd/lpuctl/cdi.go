@@ -41,10 +41,19 @@ func specFlags(cmd *cobra.Command, o *cdi.Options) {
 	complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 }
 
+// scanForSpec scans the node for a spec with these options, and adds to them what the config says.
+func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Inventory, error) {
+	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+	if err == nil {
+		o.Kind, o.Annotations = a.config.CDI.Kind, a.config.CDI.Annotations
+	}
+	return inv, err
+}
+
 // makeSpec scans the node and makes its spec. What was left out is reported, and makes the command end
 // with found after its work is done. No LPU, and no LPU that can be handed out, have no spec.
 func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, result, err error) {
-	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+	inv, err := a.scanForSpec(cmd, &o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,16 +61,12 @@ func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, res
 	if len(inv.LPUs) == 0 {
 		return nil, noLPU(a.root), nil
 	}
-	o.Kind, o.Annotations = a.config.CDI.Kind, a.config.CDI.Annotations
 	spec, findings, err := cdi.Spec(inv, o)
 	a.report(findings)
 	if errors.Is(err, cdi.ErrNoDevices) {
 		return nil, &exitError{code: exitFound, err: err}, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return spec, foundIn(findings), nil
+	return spec, foundIn(findings), err
 }
 
 func (a *app) locateSpec() (cdi.File, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -46,17 +47,19 @@ func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, finding.List, error
 	}
 	lpus, findings := withNodes(inv.LPUs)
 	findings = append(findings, missingMounts(lpus, o)...)
-	if len(lpus) == 0 {
-		return nil, findings, ErrNoDevices
+	d, err := devicesOf(inv, o)
+	if err != nil {
+		return nil, findings, err
 	}
-	d := devicesOf(inv, lpus, o)
-	names, err := d.names(inv, kind, o.Devices)
+	names, err := d.names(o.Devices)
 	if err != nil {
 		return nil, findings, err
 	}
 	spec := &specs.Spec{Kind: kind, ContainerEdits: d.common.container()}
-	for _, c := range d.selected(names) {
-		spec.Devices = append(spec.Devices, specs.Device{Name: c.name, Annotations: c.annotations, ContainerEdits: c.container()})
+	for _, c := range d.list {
+		if len(names) == 0 || slices.Contains(names, c.name) {
+			spec.Devices = append(spec.Devices, specs.Device{Name: c.name, Annotations: c.annotations, ContainerEdits: c.container()})
+		}
 	}
 	return spec, findings, setVersion(spec, o.Version)
 }
