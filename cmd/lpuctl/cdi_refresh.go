@@ -34,6 +34,9 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 			if err != nil {
 				return err
 			}
+			if spec != nil {
+				a.report(file.OldKinds(spec))
+			}
 			if !dryRun {
 				return cmp.Or(a.applySpec(cmd, file, spec), result)
 			}

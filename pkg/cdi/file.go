@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
@@ -80,14 +82,12 @@ func parse(data []byte) (*specs.Spec, error) {
 // Lacks returns the AddressName of each LPU with nodes that the file does not resolve to just these nodes. The error says
 // that the file cannot be read or that no runtime would take it.
 func (f File) Lacks(inv *discovery.Inventory) ([]string, error) {
-	have := map[string][]string{}
+	var have map[string][]string
 	data, err := f.Read()
 	if err == nil && data != nil {
 		var spec *specs.Spec
 		if spec, err = parse(data); err == nil && spec.Kind == f.kind {
-			for _, d := range spec.Devices {
-				have[d.Name] = nodePaths(d)
-			}
+			have = nodesByName(spec)
 		}
 	}
 	lacking := []string{}
@@ -178,32 +178,75 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-func (f File) refuseConflict(spec *specs.Spec) error {
-	dir := filepath.Dir(f.Path)
+// others are the specs in other files of the directory, as far as they can be read.
+func (f File) others() (map[string]*specs.Spec, error) {
+	files, err := specFiles(filepath.Dir(f.Path))
+	others := map[string]*specs.Spec{}
+	for _, path := range files {
+		data, err := wholefile.Read(path, specMax)
+		if err != nil || path == f.Path {
+			continue
+		}
+		if spec, err := parse(data); err == nil { // else no runtime takes it either
+			others[path] = spec
+		}
+	}
+	return others, err
+}
+
+// specFiles are the files in a directory that runtimes read, sorted.
+func specFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
+	var files []string
 	for _, e := range entries {
-		name := filepath.Join(dir, e.Name())
-		if ext := filepath.Ext(name); name == f.Path || ext != ".json" && ext != ".yaml" {
-			continue
-		}
-		data, err := wholefile.Read(name, specMax)
-		if err != nil || !bytes.Contains(data, []byte(f.kind)) {
-			continue
-		}
-		other, err := parse(data)
-		if err != nil || other.Kind != f.kind {
-			continue // no runtime takes it either
-		}
-		for _, d := range other.Devices {
-			if slices.ContainsFunc(spec.Devices, func(ours specs.Device) bool { return ours.Name == d.Name }) {
-				return &Conflict{File: name, Device: f.kind + "=" + d.Name}
-			}
+		if ext := filepath.Ext(e.Name()); ext == ".json" || ext == ".yaml" {
+			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}
-	return nil
+	return files, err
+}
+
+func (f File) refuseConflict(spec *specs.Spec) error {
+	others, err := f.others()
+	for _, path := range slices.Sorted(maps.Keys(others)) {
+		if shared := sharedNames(others[path], spec); others[path].Kind == f.kind && len(shared) > 0 {
+			return &Conflict{File: path, Device: f.kind + "=" + shared[0]}
+		}
+	}
+	return err
+}
+
+// sharedNames are the devices of a spec that another one defines too.
+func sharedNames(spec, other *specs.Spec) (names []string) {
+	for _, d := range spec.Devices {
+		if slices.ContainsFunc(other.Devices, func(o specs.Device) bool { return o.Name == d.Name }) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// OldKinds finds specs of other kinds in the directory that have devices for the LPUs of this one: after a change of the kind
+// the file of the former kind stays, and nobody renews it.
+func (f File) OldKinds(spec *specs.Spec) (findings finding.List) {
+	others, _ := f.others() // a directory that cannot be read is an error of Write
+	for _, path := range slices.Sorted(maps.Keys(others)) {
+		if oldKind(others[path], spec) {
+			addOldKind(&findings, path, others[path].Kind, spec.Kind)
+		}
+	}
+	return findings
+}
+
+// oldKind tells whether a spec of another kind has a device of ours by PCI address, which no other vendor would name so.
+func oldKind(other, ours *specs.Spec) bool {
+	isAddress := func(name string) bool { return strings.HasPrefix(name, addressPrefix) }
+	return other.Kind != ours.Kind && slices.ContainsFunc(sharedNames(other, ours), isAddress)
+}
+
+func addOldKind(findings *finding.List, path, kind, now string) {
+	findings.Add(finding.OldKind, filepath.Base(path), "it has devices of kind "+kind+" for LPUs of this node, which are of kind "+now+" now: it is not renewed",
+		"rm "+path+" if nothing asks for "+kind+" any more").At(path, 0)
 }
 
 // clearLeftovers removes what a killed Write left behind; the lock says that none is under way.

@@ -154,6 +154,9 @@ func (v *Validator) member(path string, here, served map[string]*document) findi
 				}
 			}
 		}
+		if now := v.specNow(false); d.spec != nil && now != nil && oldKind(d.spec, now) {
+			addOldKind(&d.findings, path, d.spec.Kind, v.Kind)
+		}
 		return d.findings
 	}
 	v.check(d)

@@ -99,15 +99,22 @@ func (v *Validator) checkHardware(d *document) {
 
 // nodesNow are the nodes of each device of a spec made now, with those of the management functions or without.
 func (v *Validator) nodesNow(management bool) map[string][]string {
-	nodes := map[string][]string{}
+	if spec := v.specNow(management); spec != nil {
+		return nodesByName(spec)
+	}
+	return nil
+}
+
+// specNow is the spec that would be made now; nil where there is none.
+func (v *Validator) specNow(management bool) *specs.Spec {
+	if v.Inventory == nil {
+		return nil
+	}
 	spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management})
 	if err != nil {
-		return nodes
+		return nil
 	}
-	for _, device := range spec.Devices {
-		nodes[device.Name] = nodePaths(device)
-	}
-	return nodes
+	return spec
 }
 
 // ourName tells whether a name is of one of our families.
