@@ -30,7 +30,7 @@ type device struct {
 // devicesOf makes the families of names: lpuN, pci-ADDRESS, and the sets, of which all is the last. The order is fixed, so
 // that equal inventories give equal bytes. The error is ErrNoDevices if no LPU has a node.
 func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
-	cards := cardsWithNode(inv, func(*discovery.LPU) bool { return true })
+	cards := cardsWithNode(inv)
 	if len(cards) == 0 {
 		return nil, ErrNoDevices
 	}

@@ -55,8 +55,11 @@ func Locate(root, specDir, kind string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return File{Path: filepath.Join(dir, strings.ReplaceAll(kind, "/", "-")+".json"), kind: kind}, nil
+	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind}, nil
 }
+
+// fileName is the name that the CDI library gives the file of a kind, without its ending.
+func fileName(kind string) string { return strings.ReplaceAll(kind, "/", "-") }
 
 // Read returns the bytes of the file; nil, without an error, if there is none.
 func (f File) Read() ([]byte, error) {
@@ -132,10 +135,10 @@ func (f File) Write(ctx context.Context, spec *specs.Spec) error {
 
 // Remove takes the file away and tells whether there was one. It touches no other file.
 func (f File) Remove(ctx context.Context) (removed bool, err error) {
-	if _, err := os.Lstat(filepath.Dir(f.Path)); errors.Is(err, fs.ErrNotExist) {
+	unlock, err := f.lock(ctx)
+	if errors.Is(err, fs.ErrNotExist) { // the directory
 		return false, nil
 	}
-	unlock, err := f.lock(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -180,7 +183,7 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 
 // others are the specs in other files of the directory, as far as they can be read.
 func (f File) others() (map[string]*specs.Spec, error) {
-	files, err := specFiles(filepath.Dir(f.Path))
+	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
 	others := map[string]*specs.Spec{}
 	for _, path := range files {
 		data, err := wholefile.Read(path, specMax)
@@ -194,12 +197,11 @@ func (f File) others() (map[string]*specs.Spec, error) {
 	return others, err
 }
 
-// specFiles are the files in a directory that runtimes read, sorted.
-func specFiles(dir string) ([]string, error) {
+// specFiles are the files in a directory with these endings, sorted. Runtimes read .json and .yaml.
+func specFiles(dir string, endings ...string) (files []string, err error) {
 	entries, err := os.ReadDir(dir)
-	var files []string
 	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); ext == ".json" || ext == ".yaml" {
+		if slices.Contains(endings, filepath.Ext(e.Name())) {
 			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}

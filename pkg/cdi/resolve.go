@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -83,18 +84,15 @@ func survive(read func() error) (err error) {
 }
 
 func resolved(cache *cdi.Cache, kind string) []Resolved {
-	byFile := map[string]*cdi.Spec{}
-	for _, name := range cache.ListDevices() {
-		if spec := cache.GetDevice(name).GetSpec(); spec.Kind == kind {
-			byFile[spec.GetPath()] = spec
-		}
-	}
+	vendor, _ := parser.ParseQualifier(kind)
+	files := cache.GetVendorSpecs(vendor)
+	slices.SortFunc(files, func(a, b *cdi.Spec) int { return strings.Compare(a.GetPath(), b.GetPath()) })
 	devices := []Resolved{}
-	for _, file := range slices.Sorted(maps.Keys(byFile)) {
-		for _, d := range byFile[file].Devices {
+	for _, spec := range files {
+		for _, d := range spec.Devices {
 			name := kind + "=" + d.Name
-			if served := cache.GetDevice(name); served != nil && served.GetSpec().GetPath() == file {
-				devices = append(devices, Resolved{Name: name, File: file, Nodes: nodePaths(d)})
+			if served := cache.GetDevice(name); served != nil && served.GetSpec() == spec {
+				devices = append(devices, Resolved{Name: name, File: spec.GetPath(), Nodes: nodePaths(d)})
 			}
 		}
 	}
@@ -126,7 +124,7 @@ func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
-			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, strings.ReplaceAll(kind, "/", "-")+".json") {
+			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, fileName(kind)+".json") {
 				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh writes our file anew; remove other files of the same kind")
 			} else {
 				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")

@@ -14,7 +14,7 @@ import (
 func sets(inv *discovery.Inventory, f *ring.Fabric) (all [][]int) {
 	for _, r := range inv.Rings {
 		n := len(r.Members)
-		cards := cardsWithNode(inv, func(l *discovery.LPU) bool { return l.Ring != nil && l.Ring.ID == r.ID })
+		cards := slices.DeleteFunc(cardsWithNode(inv), func(card int) bool { return !slices.Contains(r.Members, inv.LPUs[card].Name) })
 		for k := 2; k <= n; k++ {
 			if n <= 8 || k&(k-1) == 0 {
 				all = append(all, f.Arcs(cards, k)...)
@@ -24,11 +24,10 @@ func sets(inv *discovery.Inventory, f *ring.Fabric) (all [][]int) {
 	return all
 }
 
-// cardsWithNode is the LPUs, by position in the inventory, that have a node and are wanted.
-func cardsWithNode(inv *discovery.Inventory, wanted func(*discovery.LPU) bool) []int {
-	var cards []int
-	for i := range inv.LPUs {
-		if l := &inv.LPUs[i]; len(l.Nodes) > 0 && wanted(l) {
+// cardsWithNode are the LPUs that have a node, by position in the inventory.
+func cardsWithNode(inv *discovery.Inventory) (cards []int) {
+	for i, l := range inv.LPUs {
+		if len(l.Nodes) > 0 {
 			cards = append(cards, i)
 		}
 	}
@@ -64,10 +63,15 @@ func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 	const source = "list of the container's LPUs"
 	variables := append(driverVersion(inRing), Variable{visibleDevices, joinIndices(inRing, ","), source})
 	if known {
-		byAddress := slices.SortedFunc(slices.Values(inRing), func(a, b discovery.LPU) int { return a.Index - b.Index })
 		positions := make([]string, len(inRing))
 		for i, l := range inRing {
-			positions[i] = strconv.Itoa(slices.IndexFunc(byAddress, func(o discovery.LPU) bool { return o.Index == l.Index }))
+			before := 0 // indices are given in the order of addresses
+			for _, other := range inRing {
+				if other.Index < l.Index {
+					before++
+				}
+			}
+			positions[i] = strconv.Itoa(before)
 		}
 		variables = append(variables, Variable{"LPU_RING_ORDER", strings.Join(positions, ","), source},
 			Variable{"LPU_CONNECTED", strconv.FormatBool(connected), "ring table"})

@@ -115,28 +115,25 @@ func missingMounts(lpus []discovery.LPU, o Options) (findings finding.List) {
 // newer than itself; or the one asked for. The path on the host is left out unless the version asked for
 // has the field (0.5.0): it is the same as in the container.
 func setVersion(spec *specs.Spec, version string) error {
-	if version == "" {
-		lowest, err := specs.MinimumRequiredVersion(spec)
-		spec.Version = lowest
+	lowest, err := specs.MinimumRequiredVersion(spec)
+	if spec.Version = lowest; version == "" || err != nil {
 		return err
 	}
 	spec.Version = strings.TrimPrefix(version, "v")
-	if err := specs.ValidateVersion(spec); err != nil {
-		return fmt.Errorf("cdiVersion %s does not do: %w", version, err)
+	switch err := specs.ValidateVersion(spec); {
+	case err != nil && olderThan(spec.Version, lowest):
+		return fmt.Errorf("cdiVersion %s is too low: at least %s is needed", version, lowest)
+	case err != nil:
+		return fmt.Errorf("cdiVersion %s: %w", version, err)
 	}
-	setHostPaths(spec, func(n *specs.DeviceNode) string { return n.Path })
-	if specs.ValidateVersion(spec) != nil {
-		setHostPaths(spec, func(*specs.DeviceNode) string { return "" })
-	}
-	return nil
-}
-
-func setHostPaths(spec *specs.Spec, hostPath func(*specs.DeviceNode) string) {
 	for _, d := range spec.Devices {
 		for _, n := range d.ContainerEdits.DeviceNodes {
-			n.HostPath = hostPath(n)
+			if !olderThan(spec.Version, "0.5.0") {
+				n.HostPath = n.Path
+			}
 		}
 	}
+	return nil
 }
 
 // Marshal is the spec as it stands in its file: indented JSON.

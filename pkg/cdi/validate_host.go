@@ -143,17 +143,19 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 // LPUs.
 func (d *document) mergeRepeated() {
 	times := map[string]int{}
-	kept := d.findings[:0]
+	for _, f := range d.findings {
+		times[string(f.ID)+f.Message]++
+	}
+	var kept finding.List
 	for _, f := range d.findings {
 		key := string(f.ID) + f.Message
-		if times[key]++; times[key] == 1 {
-			kept = append(kept, f)
+		if n := times[key]; n > 1 {
+			f.Message += fmt.Sprintf(" (%d times)", n)
+		} else if n == 0 {
+			continue
 		}
+		times[key] = 0
+		kept = append(kept, f)
 	}
 	d.findings = kept
-	for i, f := range d.findings {
-		if n := times[string(f.ID)+f.Message]; n > 1 {
-			d.findings[i].Message += fmt.Sprintf(" (%d times)", n)
-		}
-	}
 }
