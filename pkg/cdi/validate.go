@@ -73,9 +73,14 @@ func (v *Validator) File(path string) finding.List {
 
 // check checks what a file says.
 func (v *Validator) check(d *document) {
-	v.checkContent(d)
+	v.checkHead(d)
+	d.eachEdits(d.checkEdits)
 	if v.Host {
-		v.checkHost(d)
+		d.eachEdits(func(at string, e *specs.ContainerEdits) { v.checkHost(d, at, e) })
+		if v.Inventory != nil && d.spec.Kind == v.Kind {
+			v.checkHardware(d)
+		}
+		d.mergeRepeated()
 	}
 	d.collisions()
 }

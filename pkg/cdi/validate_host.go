@@ -14,53 +14,43 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// checkHost holds a file against the machine: what it names must be there, and be what it says.
-func (v *Validator) checkHost(d *document) {
-	v.checkHostEdits(d, "containerEdits", &d.spec.ContainerEdits)
-	for i := range d.spec.Devices {
-		v.checkHostEdits(d, fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
-	}
-	if v.Inventory != nil && d.spec.Kind == v.Kind {
-		v.checkHardware(d)
-	}
-	d.mergeRepeated()
-}
-
-func (v *Validator) checkHostEdits(d *document, at string, e *specs.ContainerEdits) {
+// checkHost holds container edits against the machine: what they name must be there, and be what they say.
+func (v *Validator) checkHost(d *document, at string, e *specs.ContainerEdits) {
 	for i, n := range e.DeviceNodes {
-		path := n.HostPath
-		if path == "" {
-			path = n.Path
-		}
-		v.checkNode(d, fmt.Sprintf("%s.deviceNodes.%d", at, i), path, n)
+		v.checkNode(d, fmt.Sprintf("%s.deviceNodes.%d", at, i), n)
 	}
 	for i, m := range e.Mounts {
 		if m.Type != "" && m.Type != "bind" && !slices.Contains(m.Options, "bind") {
 			continue
 		}
 		if _, err := v.stat(m.HostPath); err != nil {
-			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, host.Reason(err)), "install what provides it, or lpuctl cdi refresh")
+			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), missing(m.HostPath, err), "")
 		}
 	}
 	for i, h := range e.Hooks {
 		st, err := v.stat(h.Path)
-		switch where := fmt.Sprintf("%s.hooks.%d", at, i); {
+		switch here := fmt.Sprintf("%s.hooks.%d", at, i); {
 		case err != nil:
-			d.add(finding.HookMissing, where, fmt.Sprintf("%s: %v: the container does not start", h.Path, host.Reason(err)), "install the program, or remove the hook")
+			d.add(finding.HookMissing, here, missing(h.Path, err), "")
 		case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
-			d.add(finding.HookMissing, where, h.Path+" is no program that can be run: the container does not start", "install the program, or remove the hook")
+			d.add(finding.HookMissing, here, h.Path+" is no program that can be run: the container does not start", "")
 		}
 	}
 }
 
+func missing(path string, err error) string {
+	return fmt.Sprintf("%s: %v: the container does not start", path, host.Reason(err))
+}
+
 // checkNode looks at a device node and does not open it.
-func (v *Validator) checkNode(d *document, at, path string, n *specs.DeviceNode) {
+func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	if !v.seesDev() {
 		return
 	}
+	path := cmp.Or(n.HostPath, n.Path)
 	st, err := v.stat(path)
 	if err != nil {
-		d.add(finding.NodeMissing, at, fmt.Sprintf("%s: %v: the container does not start", path, host.Reason(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		d.add(finding.NodeMissing, at, missing(path, err), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
 		return
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
@@ -81,19 +71,18 @@ func (v *Validator) checkHardware(d *document) {
 	var stale []string
 	firstStale := ""
 	for i, device := range d.spec.Devices {
-		at := fmt.Sprintf("devices.%d", i)
+		at, has := fmt.Sprintf("devices.%d", i), nodePaths(device)
 		nodes, known := want[device.Name]
 		switch {
-		case known && !slices.Equal(nodes, nodePaths(device)) && !slices.Equal(withManagement[device.Name], nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
-			d.add(finding.NodeWrong, at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), cmp.Or(strings.Join(nodePaths(device), ", "), "no node")), "lpuctl cdi refresh")
 		case !known && ourName(device.Name):
-			if stale = append(stale, device.Name); firstStale == "" {
-				firstStale = at
-			}
+			stale, firstStale = append(stale, device.Name), cmp.Or(firstStale, at)
+		case len(nodes) == 1 && !slices.Equal(nodes, has) && !slices.Equal(withManagement[device.Name], has): // sets repeat what is wrong with their LPUs
+			message := fmt.Sprintf("%s is %s now, and the file says %s", device.Name, nodes[0], cmp.Or(strings.Join(has, ", "), "no node"))
+			d.add(finding.NodeWrong, at, message, "")
 		}
 	}
 	if len(stale) > 0 {
-		d.add(finding.StaleDevice, firstStale, "a spec made now would not have "+some(stale), "lpuctl cdi refresh; lpuctl list says how the LPUs are")
+		d.add(finding.StaleDevice, firstStale, "a spec made now would not have "+some(stale), "")
 	}
 }
 
