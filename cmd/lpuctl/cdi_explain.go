@@ -58,7 +58,7 @@ and explain names the device to use instead.
 // explainFindings are the collisions, and that the spec in place is not the one that is explained.
 func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Explanation) (findings finding.List) {
 	if len(e.Collisions) > 0 {
-		remedy := "use " + arguments(e, "--device ", "--env ")
+		remedy := "use " + arguments(e)
 		if slices.Equal(e.Use, e.Devices) {
 			remedy = "no device avoids it: give the models of these LPUs one value (models in the config file)"
 		}
@@ -93,13 +93,13 @@ func collisionText(e *cdi.Explanation) string {
 }
 
 // arguments are the devices to use and the variables to set, as options of a runtime.
-func arguments(e *cdi.Explanation, device, env string) string {
+func arguments(e *cdi.Explanation) string {
 	var parts []string
 	for _, d := range e.Use {
-		parts = append(parts, device+d)
+		parts = append(parts, "--device "+d)
 	}
 	for _, v := range e.UseEnv {
-		parts = append(parts, env+v.String())
+		parts = append(parts, "--env "+v.String())
 	}
 	return strings.Join(parts, " ")
 }
@@ -113,7 +113,7 @@ type readyLine struct {
 func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 	var ready []readyLine
 	for _, program := range []string{"podman", "nerdctl", "docker"} {
-		ready = append(ready, readyLine{program, program + " run " + arguments(e, "--device ", "--env ") + " IMAGE"})
+		ready = append(ready, readyLine{program, program + " run " + arguments(e) + " IMAGE"})
 	}
 	limits := fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.config.Serve.Resource, len(e.LPUs))
 	ready = append(ready, readyLine{"Kubernetes", limits})

@@ -152,10 +152,8 @@ func (d *devices) nameOf(word string) (string, error) {
 		return name, nil
 	case len(cards) > 1:
 		return "", fmt.Errorf("no single CDI device covers %s: they are no neighbours on a ring, or one has no device node", word)
-	case l.Reasons.FirstError() != nil:
-		return "", fmt.Errorf("%s is left out of the spec: %s", l.Name, l.Reasons.FirstError().Message)
 	}
-	return "", fmt.Errorf("%s is left out of the spec: it has no device node", l.Name)
+	return "", fmt.Errorf("%s is left out of the spec: %s", l.Name, whyLeftOut(l).Message)
 }
 
 // find is the device of a name; nil if there is none.

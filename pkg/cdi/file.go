@@ -3,11 +3,9 @@ package cdi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,16 +180,15 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // others are the specs in other files of the directory, as far as they can be read.
-func (f File) others() (map[string]*specs.Spec, error) {
+func (f File) others() (others []*document, err error) {
 	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
-	others := map[string]*specs.Spec{}
 	for _, path := range files {
 		data, err := wholefile.Read(path, specMax)
 		if err != nil || path == f.Path {
 			continue
 		}
 		if spec, err := parse(data); err == nil { // else no runtime takes it either
-			others[path] = spec
+			others = append(others, &document{path: path, spec: spec})
 		}
 	}
 	return others, err
@@ -210,9 +207,9 @@ func specFiles(dir string, endings ...string) (files []string, err error) {
 
 func (f File) refuseConflict(spec *specs.Spec) error {
 	others, err := f.others()
-	for _, path := range slices.Sorted(maps.Keys(others)) {
-		if shared := sharedNames(others[path], spec); others[path].Kind == f.kind && len(shared) > 0 {
-			return &Conflict{File: path, Device: f.kind + "=" + shared[0]}
+	for _, other := range others {
+		if shared := sharedNames(other.spec, spec); other.spec.Kind == f.kind && len(shared) > 0 {
+			return &Conflict{File: other.path, Device: f.kind + "=" + shared[0]}
 		}
 	}
 	return err
@@ -232,23 +229,20 @@ func sharedNames(spec, other *specs.Spec) (names []string) {
 // the file of the former kind stays, and nobody renews it.
 func (f File) OldKinds(spec *specs.Spec) (findings finding.List) {
 	others, _ := f.others() // a directory that cannot be read is an error of Write
-	for _, path := range slices.Sorted(maps.Keys(others)) {
-		if oldKind(others[path], spec) {
-			addOldKind(&findings, path, others[path].Kind, spec.Kind)
-		}
+	for _, other := range others {
+		other.checkOldKind(spec)
+		findings = append(findings, other.findings...)
 	}
 	return findings
 }
 
-// oldKind tells whether a spec of another kind has a device of ours by PCI address, which no other vendor would name so.
-func oldKind(other, ours *specs.Spec) bool {
+// checkOldKind finds that a spec of another kind than ours has a device of ours by PCI address, a name that no other vendor gives.
+func (d *document) checkOldKind(ours *specs.Spec) {
 	isAddress := func(name string) bool { return strings.HasPrefix(name, addressPrefix) }
-	return other.Kind != ours.Kind && slices.ContainsFunc(sharedNames(other, ours), isAddress)
-}
-
-func addOldKind(findings *finding.List, path, kind, now string) {
-	findings.Add(finding.OldKind, filepath.Base(path), "it has devices of kind "+kind+" for LPUs of this node, which are of kind "+now+" now: it is not renewed",
-		"rm "+path+" if nothing asks for "+kind+" any more").At(path, 0)
+	if d.spec.Kind != ours.Kind && slices.ContainsFunc(sharedNames(d.spec, ours), isAddress) {
+		message := fmt.Sprintf("it has devices of kind %s for LPUs of this node, which are of kind %s now: it is not renewed", d.spec.Kind, ours.Kind)
+		d.add(finding.OldKind, "", message, "rm "+d.path+" if nothing asks for "+d.spec.Kind+" any more")
+	}
 }
 
 // clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
@@ -275,16 +269,8 @@ func (f File) readBack(data []byte) error {
 
 // Devices are those of a spec's bytes; none if no runtime would take them.
 func Devices(data []byte) []specs.Device {
-	spec, err := parse(data)
-	if err != nil {
-		return nil
+	if spec, err := parse(data); err == nil {
+		return spec.Devices
 	}
-	return spec.Devices
-}
-
-// SameDevice tells whether a container gets the same by two devices.
-func SameDevice(a, b *specs.Device) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+	return nil
 }

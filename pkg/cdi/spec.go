@@ -45,8 +45,7 @@ func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, finding.List, error
 	if err := ValidateKind(kind); err != nil {
 		return nil, nil, err
 	}
-	lpus, findings := withNodes(inv.LPUs)
-	findings = append(findings, missingMounts(lpus, o)...)
+	findings := leftOut(inv, o)
 	d, err := devicesOf(inv, o)
 	if err != nil {
 		return nil, findings, err
@@ -78,37 +77,32 @@ func ValidateKind(kind string) error {
 	return nil
 }
 
-// withNodes returns the LPUs that can be handed out, and a finding for each that cannot.
-func withNodes(all []discovery.LPU) (lpus []discovery.LPU, leftOut finding.List) {
-	for _, l := range all {
-		if len(l.Nodes) > 0 {
-			lpus = append(lpus, l)
+// leftOut finds the LPUs that cannot be handed out, and the mounts of the others that this host does not have.
+func leftOut(inv *discovery.Inventory, o Options) (findings finding.List) {
+	var mounts finding.List
+	seen := map[string]bool{}
+	for _, l := range inv.LPUs {
+		if len(l.Nodes) == 0 {
+			why := whyLeftOut(l)
+			findings.Add(finding.LeftOut, l.Name, "left out of the spec: "+why.Message, why.Remedy)
 			continue
 		}
-		why, remedy := "it has no device node", "see lpuctl describe "+l.Name
-		if reason := l.Reasons.FirstError(); reason != nil {
-			why, remedy = reason.Message, reason.Remedy
+		for _, m := range l.Mounts {
+			if !m.Present && !o.UncheckedMounts && !seen[m.HostPath] {
+				seen[m.HostPath] = true
+				mounts.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
+			}
 		}
-		leftOut.Add(finding.LeftOut, l.Name, "left out of the spec: "+why, remedy)
 	}
-	return lpus, leftOut
+	return append(findings, mounts...)
 }
 
-func missingMounts(lpus []discovery.LPU, o Options) (findings finding.List) {
-	if o.UncheckedMounts {
-		return nil
+// whyLeftOut has the message and the remedy of an LPU that has no device node known to be its own.
+func whyLeftOut(l discovery.LPU) finding.Finding {
+	if reason := l.Reasons.FirstError(); reason != nil {
+		return *reason
 	}
-	seen := map[string]bool{}
-	for _, l := range lpus {
-		for _, m := range l.Mounts {
-			if m.Present || seen[m.HostPath] {
-				continue
-			}
-			seen[m.HostPath] = true
-			findings.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
-		}
-	}
-	return findings
+	return finding.Finding{Message: "it has no device node", Remedy: "see lpuctl describe " + l.Name}
 }
 
 // setVersion states the lowest cdiVersion that holds the content, because a runtime refuses a file that is

@@ -126,7 +126,7 @@ func (v *Validator) DirsAsTyped(dirs ...string) (all finding.List, err error) {
 // checkServed looks for what no file defines.
 func (v *Validator) checkServed(dirs []string, served []*document) (findings finding.List) {
 	if len(served) == 0 {
-		if v.specNow(false) != nil || len(v.Devices) > 0 {
+		if len(v.specNow(false).Devices)+len(v.Devices) > 0 {
 			where := strings.Join(dirs, ", ")
 			findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
 		}
@@ -161,8 +161,8 @@ func (v *Validator) foreign(d *document) {
 			d.findings[i].Severity = finding.Note
 		}
 	}
-	if now := v.specNow(false); d.spec != nil && now != nil && oldKind(d.spec, now) {
-		addOldKind(&d.findings, d.path, d.spec.Kind, v.Kind)
+	if d.spec != nil {
+		d.checkOldKind(v.specNow(false))
 	}
 }
 
@@ -194,27 +194,17 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// add adds a finding. at is the path of the value in the document; "" is the file as a whole.
+// add adds a finding. at is the path of the value in the document, such as devices.3.containerEdits; "" is the file as a whole.
 func (d *document) add(id finding.ID, at, message, remedy string) *finding.Finding {
 	line, subject := 0, filepath.Base(d.path)
 	if at != "" && d.lines != nil {
 		line = d.lines.Line(at)
-		if name := d.deviceAt(at); name != "" {
-			subject = name
-		}
+	}
+	var i int
+	if found, _ := fmt.Sscanf(at, "devices.%d", &i); found == 1 && d.spec != nil {
+		subject = d.spec.Devices[i].Name
 	}
 	return d.findings.Add(id, subject, message, remedy).At(d.path, line)
-}
-
-// deviceAt is the device that a path such as devices.3.containerEdits leads into.
-func (d *document) deviceAt(at string) string {
-	rest, ok := strings.CutPrefix(at, "devices.")
-	number, _, _ := strings.Cut(rest, ".")
-	i, err := strconv.Atoi(number)
-	if !ok || err != nil || d.spec == nil || i >= len(d.spec.Devices) {
-		return ""
-	}
-	return d.spec.Devices[i].Name
 }
 
 // read reads a file as runtimes do, and more strictly: spec is set if the CDI library takes it.

@@ -67,7 +67,7 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 
 // checkHardware holds devices of ours against what a spec made now would say.
 func (v *Validator) checkHardware(d *document) {
-	want, withManagement := v.nodesNow(false), v.nodesNow(true)
+	want, withManagement := nodesByName(v.specNow(false)), nodesByName(v.specNow(true))
 	var stale []string
 	firstStale := ""
 	for i, device := range d.spec.Devices {
@@ -86,24 +86,15 @@ func (v *Validator) checkHardware(d *document) {
 	}
 }
 
-// nodesNow are the nodes of each device of a spec made now, with those of the management functions or without.
-func (v *Validator) nodesNow(management bool) map[string][]string {
-	if spec := v.specNow(management); spec != nil {
-		return nodesByName(spec)
-	}
-	return nil
-}
-
-// specNow is the spec that would be made now; nil where there is none.
+// specNow is the spec that would be made now, with the nodes of the management functions or without; one without devices where
+// there is none.
 func (v *Validator) specNow(management bool) *specs.Spec {
-	if v.Inventory == nil {
-		return nil
+	if v.Inventory != nil {
+		if spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management}); err == nil {
+			return spec
+		}
 	}
-	spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management})
-	if err != nil {
-		return nil
-	}
-	return spec
+	return &specs.Spec{}
 }
 
 // ourName tells whether a name is of one of our families.
