@@ -24,12 +24,14 @@ lpuctl writes one file. Its devices have three families of names:
   sudo lpuctl cdi refresh
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE`,
 	}
-	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newExplainCommand(a), newCDIListCommand(a), newValidateCommand(a), newDiffCommand(a), newRemoveCommand(a))
+	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newExplainCommand(a), newCDIListCommand(a), newValidateCommand(a),
+		newDiffCommand(a), newRemoveCommand(a))
 	return cmd
 }
 
 func (a *app) specDirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.specDir, "spec-dir", "", "`DIR` under the root in which the spec lies (default "+cdi.DefaultSpecDir+", or "+specDirVariable+", or cdi.specDir of the config file)")
+	cmd.Flags().StringVar(&a.specDir, "spec-dir", "",
+		"`DIR` under the root in which the spec lies (default "+cdi.DefaultSpecDir+", or "+specDirVariable+", or cdi.specDir of the config file)")
 	_ = cmd.MarkFlagDirname("spec-dir")
 }
 
@@ -37,7 +39,8 @@ func (a *app) specDirFlag(cmd *cobra.Command) {
 func specFlags(cmd *cobra.Command, o *cdi.Options) {
 	cmd.Flags().StringVar(&o.Version, "cdi-version", "", "write this CDI `VERSION` (default: the lowest that holds the content)")
 	cmd.Flags().BoolVar(&o.Management, "with-mgmt", false, "hand out the management function's node too (it is the card's root of trust)")
-	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false, "put mounts in whether or not the host has them (for when the host cannot be seen)")
+	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false,
+		"put mounts in whether or not the host has them (for when the host cannot be seen)")
 	complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 }
 

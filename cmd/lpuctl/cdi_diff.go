@@ -23,7 +23,7 @@ The exit code is 3 if they differ.`,
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			spec, _, err := a.makeSpec(cmd, o) // what was left out is told; it is no difference
+			spec, _, err := a.makeSpec(cmd, o) // LPUs that are left out are reported; they are no difference
 			if err != nil {
 				return err
 			}

@@ -216,6 +216,9 @@ func TestExplainNames(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", words, got, want)
 		}
 	}
+	if name := NameOf(inv, nil); name != "" {
+		t.Errorf("%s is the name of no LPU", name)
+	}
 	inv = node(1) // JSON has [] where there is nothing
 	inv.LPUs[0].DriverVersion, inv.LPUs[0].Mounts = "", nil
 	if e, err := Explain(inv, Options{}, []string{"43:00.1"}); err != nil || e.Env == nil || e.Mounts == nil || e.UseEnv == nil {

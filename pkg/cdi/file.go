@@ -23,7 +23,7 @@ import (
 )
 
 // DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
-// empty after boot, so that a spec of before never outlives the devices it speaks of.
+// empty after boot, so that no spec outlives the devices that it describes.
 const DefaultSpecDir = "/var/run/cdi"
 
 // lockTimeout is how long Write and Remove wait for another lpuctl; one takes milliseconds.
@@ -240,7 +240,8 @@ func (f File) OldKinds(spec *specs.Spec) (findings finding.List) {
 func (d *document) checkOldKind(ours *specs.Spec) {
 	isAddress := func(name string) bool { return strings.HasPrefix(name, addressPrefix) }
 	if d.spec.Kind != ours.Kind && slices.ContainsFunc(sharedNames(d.spec, ours), isAddress) {
-		message := fmt.Sprintf("it has devices of kind %s for LPUs of this node, which are of kind %s now: it is not renewed", d.spec.Kind, ours.Kind)
+		message := fmt.Sprintf("it has devices of kind %s for LPUs of this node, which are of kind %s now: it is not renewed",
+			d.spec.Kind, ours.Kind)
 		d.add(finding.OldKind, "", message, "rm "+d.path+" if nothing asks for "+d.spec.Kind+" any more")
 	}
 }

@@ -30,7 +30,7 @@ type Resolved struct {
 // kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
 // directory may hold what never answers, such as a FIFO.
 func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, finding.List, error) {
-	dirs, err := within(root, specDirs)
+	dirs, err := resolveDirs(root, specDirs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,8 +58,8 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 	}
 }
 
-// within finds directories under root, as in a chroot.
-func within(root string, dirs []string) ([]string, error) {
+// resolveDirs finds directories under root, as in a chroot.
+func resolveDirs(root string, dirs []string) ([]string, error) {
 	paths := make([]string, len(dirs))
 	for i, dir := range dirs {
 		var err error
@@ -73,7 +73,8 @@ func within(root string, dirs []string) ([]string, error) {
 // ErrCrash says that a spec file makes the CDI library crash, and with it every runtime that reads its directory.
 var ErrCrash = errors.New("a spec file makes the CDI library crash, and so every runtime that reads it")
 
-// survive calls the CDI library, which up to 1.1.1 crashes on an empty item in a list of nodes, mounts or hooks.
+// survive calls the CDI library and returns its panic as ErrCrash. Up to 1.1.1 the library panics on an empty item in a list of
+// nodes, mounts or hooks.
 func survive(read func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -118,8 +119,8 @@ func nodePaths(d specs.Device) []string {
 	return paths
 }
 
-// cacheFindings tells what the library complains of, file by file. A file of another kind is its maker's
-// business, and a note.
+// cacheFindings are the errors of the library, file by file. That of a file of another kind is a note, because its maker has to
+// mend it.
 func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {

@@ -18,7 +18,7 @@ import (
 // DefaultKind is the CDI kind of LPUs: vendor and class.
 const DefaultKind = "hyperaccel.ai/lpu"
 
-// AllDevice is the name of the device that stands for every LPU.
+// AllDevice is the name of the device that covers every LPU.
 const AllDevice = "all"
 
 // ErrNoDevices says that no LPU can be handed out, so that there is no spec: CDI refuses one without devices.

@@ -86,9 +86,9 @@ func (v *Validator) check(d *document) {
 }
 
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
-// Files of other kinds are their makers' business: of them only what makes a runtime refuse or crash is told, as a note.
+// Findings about files of other kinds are notes, because their makers have to mend them, unless such a file stops every runtime.
 func (v *Validator) Dirs(dirs []string) (finding.List, error) {
-	paths, err := within(v.Root, dirs)
+	paths, err := resolveDirs(v.Root, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,8 @@ func (v *Validator) read(path string) *document {
 		return d
 	}
 	if statErr == nil && info.Mode()&0o004 == 0 {
-		d.add(finding.SpecMode, "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
+		message := "only some users may read it (mode %04o): podman and docker without root will not find its devices"
+		d.add(finding.SpecMode, "", fmt.Sprintf(message, info.Mode().Perm()), "chmod 0644 "+path)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		d.add(finding.SpecRefused, "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")

@@ -3,7 +3,6 @@ package cdi
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,16 +102,20 @@ type setting struct {
 // injected last. Where one device covers all that set the variable, that one is to be used, and the finding is a note.
 func (d *document) collisions() {
 	all := map[string][]setting{} // of each variable
+	var keys []string
 	for i, device := range d.spec.Devices {
 		for _, variable := range device.ContainerEdits.Env {
 			key, value, _ := strings.Cut(variable, "=")
+			if all[key] == nil {
+				keys = append(keys, key)
+			}
 			before := slices.DeleteFunc(all[key], func(s setting) bool { return s.device == i })
 			all[key] = append(before, setting{i, value})
 		}
 	}
 	var harmless []string // variables where one device covers all
 	example := ""
-	for _, key := range slices.Sorted(maps.Keys(all)) {
+	for _, key := range keys {
 		settings := all[key]
 		other := slices.IndexFunc(settings, func(s setting) bool { return s.value != settings[0].value })
 		if other < 0 {

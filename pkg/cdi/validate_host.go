@@ -55,13 +55,15 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+	const twoNumbers = "it says %s is %d:%d, and it is %d:%d: the container gets another device, or none"
 	switch {
 	case kind == "":
 		d.add(finding.NodeNotDevice, at, path+" is not a device node", "lpuctl cdi refresh; see what made it")
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
-		d.add(finding.NodeNumbers, at, fmt.Sprintf("it says %s is %d:%d, and it is %d:%d: the container gets another device, or none", path, n.Major, n.Minor, major, minor), "leave major and minor out: runtimes look them up")
+		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), "")
 	case n.Type != "" && n.Type != kind && n.Type != "u":
-		d.add(finding.NodeNumbers, at, fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind), "leave the type out: runtimes look it up")
+		message := fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind)
+		d.add(finding.NodeNumbers, at, message, "leave the type out: runtimes look it up")
 	}
 }
 
@@ -76,7 +78,8 @@ func (v *Validator) checkHardware(d *document) {
 		switch {
 		case !known && ourName(device.Name):
 			stale, firstStale = append(stale, device.Name), cmp.Or(firstStale, at)
-		case len(nodes) == 1 && !slices.Equal(nodes, has) && !slices.Equal(withManagement[device.Name], has): // sets repeat what is wrong with their LPUs
+		case len(nodes) != 1: // sets repeat what is wrong with their LPUs
+		case !slices.Equal(nodes, has) && !slices.Equal(withManagement[device.Name], has):
 			message := fmt.Sprintf("%s is %s now, and the file says %s", device.Name, nodes[0], cmp.Or(strings.Join(has, ", "), "no node"))
 			d.add(finding.NodeWrong, at, message, "")
 		}
@@ -97,7 +100,7 @@ func (v *Validator) specNow(management bool) *specs.Spec {
 	return &specs.Spec{}
 }
 
-// ourName tells whether a name is of one of our families.
+// ourName tells whether a device name has the form of ours.
 func ourName(name string) bool {
 	return strings.HasPrefix(name, "lpu") || strings.HasPrefix(name, "pci-") || name == AllDevice
 }
@@ -119,7 +122,7 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 	return st, nil
 }
 
-// mergeRepeated tells once what many devices have in common: eight LPUs share a mount, and sets repeat the nodes of their
+// mergeRepeated keeps one of several equal findings and counts them: eight LPUs share a mount, and sets repeat the nodes of their
 // LPUs.
 func (d *document) mergeRepeated() {
 	times := map[string]int{}
