@@ -24,12 +24,14 @@ lpuctl writes one file. Its devices have three families of names:
   sudo lpuctl cdi refresh
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE`,
 	}
-	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newExplainCommand(a), newCDIListCommand(a), newValidateCommand(a), newDiffCommand(a), newRemoveCommand(a))
+	cmd.AddCommand(newGenerateCommand(a), newRefreshCommand(a), newExplainCommand(a), newCDIListCommand(a), newValidateCommand(a),
+		newDiffCommand(a), newRemoveCommand(a))
 	return cmd
 }
 
 func (a *app) specDirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.specDir, "spec-dir", "", "`DIR` under the root in which the spec lies (default "+cdi.DefaultSpecDir+", or "+specDirVariable+", or cdi.specDir of the config file)")
+	cmd.Flags().StringVar(&a.specDir, "spec-dir", "",
+		"`DIR` under the root in which the spec lies (default "+cdi.DefaultSpecDir+", or "+specDirVariable+", or cdi.specDir of the config file)")
 	_ = cmd.MarkFlagDirname("spec-dir")
 }
 
@@ -37,14 +39,24 @@ func (a *app) specDirFlag(cmd *cobra.Command) {
 func specFlags(cmd *cobra.Command, o *cdi.Options) {
 	cmd.Flags().StringVar(&o.Version, "cdi-version", "", "write this CDI `VERSION` (default: the lowest that holds the content)")
 	cmd.Flags().BoolVar(&o.Management, "with-mgmt", false, "hand out the management function's node too (it is the card's root of trust)")
-	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false, "put mounts in whether or not the host has them (for when the host cannot be seen)")
+	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false,
+		"put mounts in whether or not the host has them (for when the host cannot be seen)")
 	complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+}
+
+// scanForSpec scans the node for a spec with these options, and adds to them what the config says.
+func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Inventory, error) {
+	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+	if err == nil {
+		o.Kind, o.Annotations = a.config.CDI.Kind, a.config.CDI.Annotations
+	}
+	return inv, err
 }
 
 // makeSpec scans the node and makes its spec. What was left out is reported, and makes the command end
 // with found after its work is done. No LPU, and no LPU that can be handed out, have no spec.
 func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, result, err error) {
-	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+	inv, err := a.scanForSpec(cmd, &o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,16 +64,12 @@ func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, res
 	if len(inv.LPUs) == 0 {
 		return nil, noLPU(a.root), nil
 	}
-	o.Kind, o.Annotations = a.config.CDI.Kind, a.config.CDI.Annotations
 	spec, findings, err := cdi.Spec(inv, o)
 	a.report(findings)
 	if errors.Is(err, cdi.ErrNoDevices) {
 		return nil, &exitError{code: exitFound, err: err}, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return spec, foundIn(findings), nil
+	return spec, foundIn(findings), err
 }
 
 func (a *app) locateSpec() (cdi.File, error) {

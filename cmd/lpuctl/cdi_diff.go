@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ The exit code is 3 if they differ.`,
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			spec, _, err := a.makeSpec(cmd, o) // what was left out is told; it is no difference
+			spec, _, err := a.makeSpec(cmd, o) // LPUs that are left out are reported; they are no difference
 			if err != nil {
 				return err
 			}
@@ -75,22 +76,27 @@ func (a *app) diff(file cdi.File, spec *specs.Spec, f format) error {
 // changes compares devices by name, in the order of the names as they stand, the new ones last.
 func changes(have, want []specs.Device) []driftChange {
 	list := []driftChange{}
-	named := func(devices []specs.Device, name string) int {
-		return slices.IndexFunc(devices, func(d specs.Device) bool { return d.Name == name })
-	}
-	for i := range have {
-		j := named(want, have[i].Name)
+	for i, from := range have {
+		to := named(want, from.Name)
 		switch {
-		case j < 0:
-			list = append(list, driftChange{"removed", have[i].Name, &have[i], nil})
-		case !cdi.SameDevice(&have[i], &want[j]):
-			list = append(list, driftChange{"changed", have[i].Name, &have[i], &want[j]})
+		case to == nil:
+			list = append(list, driftChange{"removed", from.Name, &have[i], nil})
+		case !reflect.DeepEqual(from, *to):
+			list = append(list, driftChange{"changed", from.Name, &have[i], to})
 		}
 	}
-	for j := range want {
-		if named(have, want[j].Name) < 0 {
-			list = append(list, driftChange{"added", want[j].Name, nil, &want[j]})
+	for i, to := range want {
+		if named(have, to.Name) == nil {
+			list = append(list, driftChange{"added", to.Name, nil, &want[i]})
 		}
 	}
 	return list
+}
+
+// named is the device of a name; nil if there is none.
+func named(devices []specs.Device, name string) *specs.Device {
+	if i := slices.IndexFunc(devices, func(d specs.Device) bool { return d.Name == name }); i >= 0 {
+		return &devices[i]
+	}
+	return nil
 }

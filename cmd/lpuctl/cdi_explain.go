@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,15 +30,17 @@ and explain names the device to use instead.
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+			inv, err := a.scanForSpec(cmd, &o)
 			if err != nil {
 				return err
 			}
 			if len(inv.LPUs) == 0 {
 				return noLPU(a.root)
 			}
-			o.Kind = a.config.CDI.Kind
 			e, err := cdi.Explain(inv, o, args)
+			if errors.Is(err, cdi.ErrNoDevices) {
+				return &exitError{code: exitFound, err: err, remedy: "lpuctl list says why"}
+			}
 			if err != nil {
 				return &exitError{code: exitFailed, err: err, remedy: "lpuctl list shows every LPU, lpuctl cdi generate every device"}
 			}
@@ -52,34 +57,49 @@ and explain names the device to use instead.
 
 // explainFindings are the collisions, and that the spec in place is not the one that is explained.
 func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Explanation) (findings finding.List) {
-	for _, c := range e.Collisions {
-		var values []string
-		for _, v := range c.Values {
-			values = append(values, v.Device+" sets "+v.Value)
+	if len(e.Collisions) > 0 {
+		remedy := "use " + arguments(e)
+		if slices.Equal(e.Use, e.Devices) {
+			remedy = "no device avoids it: give the models of these LPUs one value (models in the config file)"
 		}
-		findings.Add(finding.EnvCollision, strings.Join(e.Devices, ", "), fmt.Sprintf("%s collides: %s; the last one wins", c.Variable, strings.Join(values, ", ")),
-			"use "+arguments(e, "--device ", "--env "))
+		findings.Add(finding.EnvCollision, strings.Join(e.Devices, ", "), collisionText(e), remedy)
 	}
 	file, err := a.locateSpec()
 	if err != nil {
 		return findings
 	}
 	if spec, _, err := cdi.Spec(inv, o); err == nil {
-		if have, want, err := compare(file, spec); err == nil && string(have) != string(want) {
+		if have, want, err := compare(file, spec); err == nil && !bytes.Equal(have, want) {
 			findings.Add(finding.SpecDrift, file.Path, "the spec in place differs from the one that is explained here, or is not there", "")
 		}
 	}
 	return findings
 }
 
+// collisionText says of each variable that collides which device sets what.
+func collisionText(e *cdi.Explanation) string {
+	var variables []string
+	for _, c := range e.Collisions {
+		var values []string
+		for _, v := range c.Values {
+			values = append(values, v.Device+" sets "+v.Value)
+		}
+		if len(values) == 1 {
+			values = append(values, "which is not every LPU of the container")
+		}
+		variables = append(variables, c.Variable+" ("+strings.Join(values, ", ")+")")
+	}
+	return "of each variable the container gets the last value: " + strings.Join(variables, ", ")
+}
+
 // arguments are the devices to use and the variables to set, as options of a runtime.
-func arguments(e *cdi.Explanation, device, env string) string {
+func arguments(e *cdi.Explanation) string {
 	var parts []string
 	for _, d := range e.Use {
-		parts = append(parts, device+d)
+		parts = append(parts, "--device "+d)
 	}
 	for _, v := range e.UseEnv {
-		parts = append(parts, env+v.Name+"="+v.Value)
+		parts = append(parts, "--env "+v.String())
 	}
 	return strings.Join(parts, " ")
 }
@@ -93,9 +113,10 @@ type readyLine struct {
 func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 	var ready []readyLine
 	for _, program := range []string{"podman", "nerdctl", "docker"} {
-		ready = append(ready, readyLine{program, program + " run " + arguments(e, "--device ", "--env ") + " IMAGE"})
+		ready = append(ready, readyLine{program, program + " run " + arguments(e) + " IMAGE"})
 	}
-	ready = append(ready, readyLine{"Kubernetes", fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.config.Serve.Resource, len(e.LPUs))})
+	limits := fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.config.Serve.Resource, len(e.LPUs))
+	ready = append(ready, readyLine{"Kubernetes", limits})
 	if f.isDocument() {
 		return writeDocument(a.out, f, struct {
 			header
@@ -103,7 +124,7 @@ func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 			Ready []readyLine `json:"ready"`
 		}{newHeader("Explanation"), e, ready})
 	}
-	var rows [][]string
+	rows := [][]string{}
 	for _, n := range e.Nodes {
 		rows = append(rows, []string{"node", n.Path, n.Source})
 	}
@@ -111,7 +132,7 @@ func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 		rows = append(rows, []string{"mount", m.HostPath + " on " + m.ContainerPath + ", read-only", m.Source})
 	}
 	for _, v := range e.Env {
-		rows = append(rows, []string{"env", v.Name + "=" + v.Value, v.Source})
+		rows = append(rows, []string{"env", v.String(), v.Source})
 	}
 	if err := a.writeTable([]string{"EDIT", "WHAT", "SOURCE"}, rows); err != nil {
 		return err

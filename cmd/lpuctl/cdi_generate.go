@@ -61,7 +61,8 @@ no LPU.`,
 // --format: runtimes read a file by its ending.
 func formatByName(cmd *cobra.Command, f *format, output string) error {
 	if output == string(formatJSON) || output == string(formatYAML) {
-		return &exitError{code: exitUsage, err: fmt.Errorf("--output takes a file, and %s is a format", output), remedy: "use -o " + output + "; --output ./" + output + " writes a file of that name"}
+		remedy := "use -o " + output + "; --output ./" + output + " writes a file of that name"
+		return &exitError{code: exitUsage, err: fmt.Errorf("--output takes a file, and %s is a format", output), remedy: remedy}
 	}
 	byName := map[string]format{".json": formatJSON, ".yaml": formatYAML}[filepath.Ext(output)]
 	if byName == "" || byName == *f {

@@ -16,10 +16,10 @@ func newRefreshCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refresh",
 		Short: "Write the CDI spec where runtimes look",
-		Long: `refresh makes the spec of the LPUs that are here now and puts it in place as a whole: whoever reads it
+		Long: `refresh makes the spec of the LPUs that are here now and puts it in place as a whole: a program that reads it
 meanwhile sees the old file or the new one. It renames a fresh file in even when nothing changed, because
 that makes runtimes forget device numbers they remember. If there is no LPU, our file is removed. If the
-node cannot be read, nothing is touched.
+node cannot be read, nothing is touched. A file that was written for another kind stays, with a warning.
 
 The exit code is 3 if an LPU was left out because it has no node known to be its own, 4 if there is no LPU.`,
 		Example: `  sudo lpuctl cdi refresh
@@ -33,6 +33,9 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 			file, err := a.locateSpec()
 			if err != nil {
 				return err
+			}
+			if spec != nil {
+				a.report(file.OldKinds(spec))
 			}
 			if !dryRun {
 				return cmp.Or(a.applySpec(cmd, file, spec), result)

@@ -11,56 +11,71 @@ import (
 
 // devices are the devices of a spec, and the edits that they have in common.
 type devices struct {
+	Options
+
+	inv    *discovery.Inventory
 	common Edits
 	list   []device
 }
 
-// device is one name, the LPUs that it stands for in ring order, and what a container gets with it besides the common edits.
+// device is one name, the LPUs that it covers in ring order, and what a container gets with it besides the common edits.
 type device struct {
 	Edits
 
 	name        string
-	lpus        []discovery.LPU
+	cards       []int // positions in the inventory
 	annotations map[string]string
 }
 
 // devicesOf makes the families of names: lpuN, pci-ADDRESS, and the sets, of which all is the last. The order is fixed, so
-// that equal inventories give equal bytes.
-func devicesOf(inv *discovery.Inventory, lpus []discovery.LPU, o Options) devices {
-	d := devices{}
-	if version := sharedDriverVersion(lpus); version != "" {
-		d.common.Env = []Variable{{DriverVersion, version, "driver " + lpus[0].Driver}}
+// that equal inventories give equal bytes. The error is ErrNoDevices if no LPU has a node.
+func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
+	cards := cardsWithNode(inv)
+	if len(cards) == 0 {
+		return nil, ErrNoDevices
 	}
-	for _, l := range lpus {
-		index := strconv.Itoa(l.Index)
-		d.add(o, l.Name, []discovery.LPU{l}, Variable{"LPU_DEVICE_INDEX", index, "name " + l.Name}, Variable{"LPU_VISIBLE_DEVICES", index, "name " + l.Name})
+	d := &devices{Options: o, inv: inv, common: Edits{Env: driverVersion(pick(inv, cards))}}
+	for _, card := range cards {
+		l := inv.LPUs[card]
+		index, source := strconv.Itoa(l.Index), "name "+l.Name
+		d.add(l.Name, []int{card}, append(driverVersion([]discovery.LPU{l}),
+			Variable{"LPU_DEVICE_INDEX", index, source}, Variable{visibleDevices, index, source})...)
 	}
-	for _, l := range lpus {
-		d.add(o, AddressName(l.Address), []discovery.LPU{l})
+	for _, card := range cards {
+		d.add(AddressName(inv.LPUs[card].Address), []int{card}) // sets no variable of its own, so that several can be combined
 	}
 	f := inv.Fabric()
 	for _, arc := range sets(inv, f) {
-		d.add(o, SetName(arc), arc, listVariables(arc, true, true)...)
+		d.add(setName(pick(inv, arc)), arc, listVariables(pick(inv, arc), true, true)...)
 	}
-	everyone, variables := Container(inv, f, cardsWithNode(inv, func(*discovery.LPU) bool { return true }))
-	d.add(o, AllDevice, everyone, variables...)
-	return d
+	everyone, pieces := f.Order(cards)
+	d.add(AllDevice, everyone, listVariables(pick(inv, everyone), pieces == 1, f.Cabled())...)
+	return d, nil
 }
 
-func (d *devices) add(o Options, name string, lpus []discovery.LPU, variables ...Variable) {
-	e := EditsOf(lpus, o)
-	e.Env = slices.DeleteFunc(append(e.Env, variables...), func(v Variable) bool { return slices.Contains(d.common.Env, v) })
-	made := device{Edits: e, name: name, lpus: lpus}
-	if o.Annotations && len(lpus) == 1 {
+func (d *devices) add(name string, cards []int, variables ...Variable) {
+	lpus := pick(d.inv, cards)
+	made := device{Edits: EditsOf(lpus, d.Options), name: name, cards: cards}
+	made.Env = append(made.Env, d.besidesCommon(variables)...)
+	if d.Annotations && len(lpus) == 1 {
 		made.annotations = annotations(lpus[0])
 	}
 	d.list = append(d.list, made)
 }
 
+// besidesCommon are the variables that the common edits do not set.
+func (d *devices) besidesCommon(variables []Variable) []Variable {
+	return slices.DeleteFunc(variables, func(v Variable) bool {
+		return slices.ContainsFunc(d.common.Env, func(c Variable) bool { return c.Name == v.Name })
+	})
+}
+
+const addressPrefix = "pci-"
+
 // AddressName is the device name that survives renumbering: "pci-0000-b1-00.1". A colon would be legal in
 // CDI but not in the annotations by which Kubernetes may pass the name.
 func AddressName(a discovery.Address) string {
-	return "pci-" + strings.ReplaceAll(a.String(), ":", "-")
+	return addressPrefix + strings.ReplaceAll(a.String(), ":", "-")
 }
 
 func annotations(l discovery.LPU) map[string]string {
@@ -72,49 +87,73 @@ func annotations(l discovery.LPU) map[string]string {
 	return a
 }
 
-// DeviceNames are the devices of an inventory's spec that people mean: by device name or, as [discovery.Inventory.Resolve] reads
-// them, by LPU. A PCI address means the device by address. The error is Resolve's, or says why the spec has no such device.
-func DeviceNames(inv *discovery.Inventory, o Options, words []string) ([]string, error) {
-	lpus, _ := withNodes(inv.LPUs)
-	d := devicesOf(inv, lpus, o)
-	return d.names(inv, o.kind(), words)
+// NameOf is the device in the inventory's spec that covers the LPUs at these positions and no other: one LPU, a set, or all;
+// "" if there is none.
+func NameOf(inv *discovery.Inventory, cards []int) string {
+	d, err := devicesOf(inv, Options{})
+	if err != nil {
+		return ""
+	}
+	return d.covering(cards)
 }
 
-func (d *devices) names(inv *discovery.Inventory, kind string, words []string) (names []string, err error) {
+// covering is the device of just these LPUs; "" if there is none.
+func (d *devices) covering(cards []int) string {
+	wanted := slices.Sorted(slices.Values(cards))
+	for _, c := range d.list {
+		if slices.Equal(slices.Sorted(slices.Values(c.cards)), wanted) {
+			return c.name
+		}
+	}
+	return ""
+}
+
+// DeviceNames are the devices of an inventory's spec that people mean: by device name or, as [discovery.Inventory.Resolve] reads
+// them, by LPU. A PCI address means the device by address. The error is Resolve's or ErrNoDevices, or says why the spec has no
+// such device.
+func DeviceNames(inv *discovery.Inventory, o Options, words []string) ([]string, error) {
+	d, err := devicesOf(inv, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.names(words)
+}
+
+// names are the devices that words mean, each once.
+func (d *devices) names(words []string) (names []string, err error) {
 	for _, list := range words {
 		for word := range strings.SplitSeq(list, ",") {
-			name := strings.TrimPrefix(strings.TrimSpace(word), kind+"=")
+			name := strings.TrimPrefix(strings.TrimSpace(word), d.kind()+"=")
 			if d.find(name) == nil {
-				if name, err = d.nameOf(inv, kind, word); err != nil {
+				if name, err = d.nameOf(word); err != nil {
 					return nil, err
 				}
 			}
-			names = append(names, name)
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names, nil
 }
 
 // nameOf is the device of the LPUs that a word means.
-func (d *devices) nameOf(inv *discovery.Inventory, kind, word string) (string, error) {
-	cards, err := inv.Resolve(kind, word)
+func (d *devices) nameOf(word string) (string, error) {
+	cards, err := d.inv.Resolve(d.kind(), word)
 	if err != nil {
 		return "", err
 	}
-	l := inv.LPUs[cards[0]]
-	name := NameOf(inv, cards)
-	if len(cards) == 1 && strings.Contains(word, ":") {
-		name = AddressName(l.Address)
-	}
+	l := d.inv.LPUs[cards[0]]
+	name := d.covering(cards)
 	switch {
-	case d.find(name) != nil:
+	case name != "" && len(cards) == 1 && strings.Contains(word, ":"):
+		return AddressName(l.Address), nil
+	case name != "":
 		return name, nil
 	case len(cards) > 1:
 		return "", fmt.Errorf("no single CDI device covers %s: they are no neighbours on a ring, or one has no device node", word)
-	case l.Reasons.FirstError() != nil:
-		return "", fmt.Errorf("%s is left out of the spec: %s", l.Name, l.Reasons.FirstError().Message)
 	}
-	return "", fmt.Errorf("%s is left out of the spec: it has no device node", l.Name)
+	return "", fmt.Errorf("%s is left out of the spec: %s", l.Name, whyLeftOut(l).Message)
 }
 
 // find is the device of a name; nil if there is none.
@@ -123,9 +162,4 @@ func (d *devices) find(name string) *device {
 		return &d.list[i]
 	}
 	return nil
-}
-
-// selected is the devices of these names, in the spec's own order; all without a name.
-func (d *devices) selected(names []string) []device {
-	return slices.DeleteFunc(d.list, func(c device) bool { return len(names) > 0 && !slices.Contains(names, c.name) })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Edits is what a container gets with some LPUs, each line with its source. The spec, Allocate of the device plugin
-// and `lpuctl cdi explain` are translations of it, so that all three say the same.
+// Edits are container edits: what a container gets with some LPUs, each line with its source. The spec, Allocate of the device
+// plugin and `lpuctl cdi explain` are translations of them, so that all three say the same.
 type Edits struct {
 	Nodes  []Node     `json:"nodes"`
 	Mounts []Mount    `json:"mounts"`
@@ -38,14 +38,18 @@ type Variable struct {
 	Source string `json:"source"`
 }
 
+// String is NAME=VALUE.
+func (v Variable) String() string { return v.Name + "=" + v.Value }
+
 // NodePermissions are those that a container has on a node, as CDI and the kubelet spell them: read and write, no mknod.
 const NodePermissions = "rw"
 
-// DriverVersion is the variable with the version of the driver. A container gets it if all of its LPUs share one version.
+// DriverVersion is the variable with the version of the driver. A container gets it only if all of its LPUs share one version.
 const DriverVersion = "LPU_DRIVER_VERSION"
 
-// EditsOf is what a container gets with LPUs, but for the variables that list them: their nodes in the order given, the mounts
-// that this machine has (all with UncheckedMounts), the variables of their models and the driver's version.
+// EditsOf are the container edits of LPUs that can be combined with those of others: their nodes in the order given, the mounts
+// that this machine has (all with UncheckedMounts) and the variables of their models. The variables that describe the LPUs of a
+// container as a whole are those of [Container].
 func EditsOf(lpus []discovery.LPU, o Options) Edits {
 	e := Edits{Nodes: []Node{}, Mounts: []Mount{}, Env: []Variable{}}
 	for _, l := range lpus {
@@ -59,13 +63,8 @@ func EditsOf(lpus []discovery.LPU, o Options) Edits {
 		}
 		for _, text := range l.Env {
 			name, value, _ := strings.Cut(text, "=")
-			if v := (Variable{name, value, "model " + l.Model}); !slices.Contains(e.Env, v) {
-				e.Env = append(e.Env, v)
-			}
+			e.addVariable(Variable{name, value, "model " + l.Model})
 		}
-	}
-	if version := sharedDriverVersion(lpus); version != "" {
-		e.Env = append(e.Env, Variable{DriverVersion, version, "driver " + lpus[0].Driver})
 	}
 	return e
 }
@@ -84,17 +83,20 @@ func (e *Edits) addMount(m Mount) {
 	}
 }
 
-// sharedDriverVersion is the driver version of all LPUs, or "" where they differ.
-func sharedDriverVersion(lpus []discovery.LPU) string {
-	for _, l := range lpus {
-		if l.DriverVersion != lpus[0].DriverVersion {
-			return ""
-		}
+// addVariable adds a variable, unless it is there with this value.
+func (e *Edits) addVariable(v Variable) {
+	if !slices.ContainsFunc(e.Env, func(have Variable) bool { return have.String() == v.String() }) {
+		e.Env = append(e.Env, v)
 	}
-	if len(lpus) == 0 {
-		return ""
+}
+
+// driverVersion is the variable with the driver version that all LPUs share; none where they differ.
+func driverVersion(lpus []discovery.LPU) []Variable {
+	differs := func(l discovery.LPU) bool { return l.DriverVersion != lpus[0].DriverVersion }
+	if len(lpus) == 0 || lpus[0].DriverVersion == "" || slices.ContainsFunc(lpus, differs) {
+		return nil
 	}
-	return lpus[0].DriverVersion
+	return []Variable{{DriverVersion, lpus[0].DriverVersion, "driver " + lpus[0].Driver}}
 }
 
 // container translates edits into those of a CDI spec.
@@ -108,7 +110,7 @@ func (e Edits) container() (c specs.ContainerEdits) {
 		})
 	}
 	for _, v := range e.Env {
-		c.Env = append(c.Env, v.Name+"="+v.Value)
+		c.Env = append(c.Env, v.String())
 	}
 	return c
 }

@@ -12,13 +12,14 @@ type Explanation struct {
 	LPUs    []string `json:"lpus"`    // that the container gets, each once
 	Edits
 	Collisions []Collision `json:"collisions"`
-	// Use are the devices to name instead, qualified, and Env the variables to set besides: the same LPUs without a collision. Where
-	// there is none, Use is Devices.
+	// Use are the devices to name instead, qualified, and UseEnv the variables to set besides: the same LPUs without a collision.
+	// Where there is nothing better, Use is Devices.
 	Use    []string   `json:"use"`
 	UseEnv []Variable `json:"useEnv"`
 }
 
-// Collision is a variable that several of the devices set differently. The container gets the last value.
+// Collision is a variable that several of the devices set differently, or a list of LPUs that misses some of the container's.
+// The container gets the last value.
 type Collision struct {
 	Variable string       `json:"variable"`
 	Values   []SetByValue `json:"values"` // in the order of the devices
@@ -32,94 +33,85 @@ type SetByValue struct {
 
 // Explain says what a container gets with devices, which are named as [DeviceNames] reads them, of a spec made now.
 func Explain(inv *discovery.Inventory, o Options, words []string) (*Explanation, error) {
-	lpus, _ := withNodes(inv.LPUs)
-	d := devicesOf(inv, lpus, o)
-	names, err := d.names(inv, o.kind(), words)
+	d, err := devicesOf(inv, o)
 	if err != nil {
 		return nil, err
 	}
-	m := merger{Explanation: Explanation{
-		Edits: Edits{Nodes: []Node{}, Mounts: []Mount{}, Env: []Variable{}}, LPUs: []string{}, Collisions: []Collision{}, UseEnv: []Variable{},
-	}, setBy: map[string]string{}}
-	m.add("", d.common)
+	names, err := d.names(words)
+	if err != nil {
+		return nil, err
+	}
+	e, cards := d.inject(names)
+	if len(e.Collisions) > 0 {
+		d.advise(e, cards)
+	}
+	return e, nil
+}
+
+// inject adds devices one after the other, as the CDI library does, and returns the LPUs of the container by position.
+func (d *devices) inject(names []string) (e *Explanation, cards []int) {
+	e = &Explanation{
+		Edits: Edits{Nodes: []Node{}, Mounts: []Mount{}, Env: append([]Variable{}, d.common.Env...)},
+		LPUs:  []string{}, Collisions: []Collision{}, UseEnv: []Variable{},
+	}
+	values := map[string][]SetByValue{} // of each variable
 	for _, name := range names {
-		m.Devices = append(m.Devices, o.kind()+"="+name)
 		c := d.find(name)
-		m.add(name, c.Edits)
-		for _, l := range c.lpus {
-			if !slices.Contains(m.cards, l.Index) {
-				m.cards, m.LPUs = append(m.cards, l.Index), append(m.LPUs, l.Name)
+		e.Devices = append(e.Devices, d.kind()+"="+name)
+		for _, card := range c.cards {
+			if !slices.Contains(cards, card) {
+				cards, e.LPUs = append(cards, card), append(e.LPUs, d.inv.LPUs[card].Name)
 			}
 		}
-	}
-	m.advise(inv, o.kind())
-	return &m.Explanation, nil
-}
-
-// merger injects devices one after the other, as runtimes do.
-type merger struct {
-	Explanation
-
-	cards []int             // of LPUs
-	setBy map[string]string // variable: the device that set it last
-}
-
-func (m *merger) add(device string, e Edits) {
-	for _, n := range e.Nodes {
-		if !slices.ContainsFunc(m.Nodes, func(have Node) bool { return have.Path == n.Path }) {
-			m.Nodes = append(m.Nodes, n)
+		e.merge(c.Edits)
+		for _, v := range c.Env {
+			values[v.Name] = append(values[v.Name], SetByValue{name, v.Value})
 		}
 	}
-	for _, mount := range e.Mounts {
-		m.addMount(mount)
-	}
 	for _, v := range e.Env {
-		m.set(device, v)
+		set := values[v.Name]
+		differ := slices.ContainsFunc(set, func(s SetByValue) bool { return s.Value != set[0].Value })
+		misses := v.Name == visibleDevices && len(d.find(set[len(set)-1].Device).cards) < len(cards)
+		if differ || misses {
+			e.Collisions = append(e.Collisions, Collision{v.Name, set})
+		}
+	}
+	e.Use = e.Devices
+	return e, cards
+}
+
+// merge adds the edits of one more device: a node or a mount takes the place of an earlier one on its path, and a variable that
+// of an earlier one of its name.
+func (e *Edits) merge(more Edits) {
+	for _, n := range more.Nodes {
+		e.Nodes = append(slices.DeleteFunc(e.Nodes, func(have Node) bool { return have.Path == n.Path }), n)
+	}
+	for _, m := range more.Mounts {
+		e.Mounts = append(slices.DeleteFunc(e.Mounts, func(have Mount) bool { return have.ContainerPath == m.ContainerPath }), m)
+	}
+	for _, v := range more.Env {
+		if i := slices.IndexFunc(e.Env, func(have Variable) bool { return have.Name == v.Name }); i >= 0 {
+			e.Env[i] = v
+		} else {
+			e.Env = append(e.Env, v)
+		}
 	}
 }
 
-func (m *merger) set(device string, v Variable) {
-	i := slices.IndexFunc(m.Env, func(have Variable) bool { return have.Name == v.Name })
-	if i < 0 {
-		m.Env = append(m.Env, v)
-		m.setBy[v.Name] = device
-		return
+// advise names devices of the same LPUs that do not collide: one that covers them all, else one for each with the variables that
+// describe them as a whole. There are none where the models of the LPUs set a variable differently.
+func (d *devices) advise(e *Explanation, cards []int) {
+	inRing, variables := Container(d.inv, d.inv.Fabric(), cards)
+	names := []string{d.covering(cards)}
+	if names[0] != "" {
+		variables = []Variable{}
+	} else {
+		names = nil
+		for _, l := range inRing {
+			names = append(names, AddressName(l.Address))
+		}
 	}
-	if m.Env[i].Value != v.Value {
-		m.collide(m.Env[i], device, v)
-	}
-	m.Env[i], m.setBy[v.Name] = v, device
-}
-
-// collide notes that a device gives a variable another value than those before it.
-func (m *merger) collide(before Variable, device string, now Variable) {
-	i := slices.IndexFunc(m.Collisions, func(c Collision) bool { return c.Variable == now.Name })
-	if i < 0 {
-		i = len(m.Collisions)
-		m.Collisions = append(m.Collisions, Collision{now.Name, []SetByValue{{m.setBy[now.Name], before.Value}}})
-	}
-	m.Collisions[i].Values = append(m.Collisions[i].Values, SetByValue{device, now.Value})
-}
-
-// advise finds devices of the same LPUs that do not collide: one that covers them all, else the building blocks with the
-// variables that would list them.
-func (m *merger) advise(inv *discovery.Inventory, kind string) {
-	m.Use = m.Devices
-	if len(m.Collisions) == 0 {
-		return
-	}
-	f := inv.Fabric()
-	inRing, variables := Container(inv, f, m.cards)
-	ordered := make([]int, len(inRing))
-	for i, l := range inRing {
-		ordered[i] = l.Index
-	}
-	if name := NameOf(inv, ordered); name != "" {
-		m.Use = []string{kind + "=" + name}
-		return
-	}
-	m.Use, m.UseEnv = nil, variables
-	for _, l := range inRing {
-		m.Use = append(m.Use, kind+"="+AddressName(l.Address))
+	if better, _ := d.inject(names); len(better.Collisions) == 0 {
+		e.Use, e.UseEnv = better.Devices, d.besidesCommon(variables)
 	}
 }

@@ -3,7 +3,6 @@ package cdi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,10 +19,11 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
-// empty after boot, so that a spec of before never outlives the devices it speaks of.
+// empty after boot, so that no spec outlives the devices that it describes.
 const DefaultSpecDir = "/var/run/cdi"
 
 // lockTimeout is how long Write and Remove wait for another lpuctl; one takes milliseconds.
@@ -53,8 +53,11 @@ func Locate(root, specDir, kind string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return File{Path: filepath.Join(dir, strings.ReplaceAll(kind, "/", "-")+".json"), kind: kind}, nil
+	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind}, nil
 }
+
+// fileName is the name that the CDI library gives the file of a kind, without its ending.
+func fileName(kind string) string { return strings.ReplaceAll(kind, "/", "-") }
 
 // Read returns the bytes of the file; nil, without an error, if there is none.
 func (f File) Read() ([]byte, error) {
@@ -80,14 +83,12 @@ func parse(data []byte) (*specs.Spec, error) {
 // Lacks returns the AddressName of each LPU with nodes that the file does not resolve to just these nodes. The error says
 // that the file cannot be read or that no runtime would take it.
 func (f File) Lacks(inv *discovery.Inventory) ([]string, error) {
-	have := map[string][]string{}
+	var have map[string][]string
 	data, err := f.Read()
 	if err == nil && data != nil {
 		var spec *specs.Spec
 		if spec, err = parse(data); err == nil && spec.Kind == f.kind {
-			for _, d := range spec.Devices {
-				have[d.Name] = nodePaths(d)
-			}
+			have = nodesByName(spec)
 		}
 	}
 	lacking := []string{}
@@ -132,10 +133,10 @@ func (f File) Write(ctx context.Context, spec *specs.Spec) error {
 
 // Remove takes the file away and tells whether there was one. It touches no other file.
 func (f File) Remove(ctx context.Context) (removed bool, err error) {
-	if _, err := os.Lstat(filepath.Dir(f.Path)); errors.Is(err, fs.ErrNotExist) {
+	unlock, err := f.lock(ctx)
+	if errors.Is(err, fs.ErrNotExist) { // the directory
 		return false, nil
 	}
-	unlock, err := f.lock(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -178,32 +179,71 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-func (f File) refuseConflict(spec *specs.Spec) error {
-	dir := filepath.Dir(f.Path)
+// others are the specs in other files of the directory, as far as they can be read.
+func (f File) others() (others []*document, err error) {
+	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
+	for _, path := range files {
+		data, err := wholefile.Read(path, specMax)
+		if err != nil || path == f.Path {
+			continue
+		}
+		if spec, err := parse(data); err == nil { // else no runtime takes it either
+			others = append(others, &document{path: path, spec: spec})
+		}
+	}
+	return others, err
+}
+
+// specFiles are the files in a directory with these endings, sorted. Runtimes read .json and .yaml.
+func specFiles(dir string, endings ...string) (files []string, err error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
-		name := filepath.Join(dir, e.Name())
-		if ext := filepath.Ext(name); name == f.Path || ext != ".json" && ext != ".yaml" {
-			continue
-		}
-		data, err := wholefile.Read(name, specMax)
-		if err != nil || !bytes.Contains(data, []byte(f.kind)) {
-			continue
-		}
-		other, err := parse(data)
-		if err != nil || other.Kind != f.kind {
-			continue // no runtime takes it either
-		}
-		for _, d := range other.Devices {
-			if slices.ContainsFunc(spec.Devices, func(ours specs.Device) bool { return ours.Name == d.Name }) {
-				return &Conflict{File: name, Device: f.kind + "=" + d.Name}
-			}
+		if slices.Contains(endings, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}
-	return nil
+	return files, err
+}
+
+func (f File) refuseConflict(spec *specs.Spec) error {
+	others, err := f.others()
+	for _, other := range others {
+		if shared := sharedNames(other.spec, spec); other.spec.Kind == f.kind && len(shared) > 0 {
+			return &Conflict{File: other.path, Device: f.kind + "=" + shared[0]}
+		}
+	}
+	return err
+}
+
+// sharedNames are the devices of a spec that another one defines too.
+func sharedNames(spec, other *specs.Spec) (names []string) {
+	for _, d := range spec.Devices {
+		if slices.ContainsFunc(other.Devices, func(o specs.Device) bool { return o.Name == d.Name }) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// OldKinds finds specs of other kinds in the directory that have devices for the LPUs of this one: after a change of the kind
+// the file of the former kind stays, and nobody renews it.
+func (f File) OldKinds(spec *specs.Spec) (findings finding.List) {
+	others, _ := f.others() // a directory that cannot be read is an error of Write
+	for _, other := range others {
+		other.checkOldKind(spec)
+		findings = append(findings, other.findings...)
+	}
+	return findings
+}
+
+// checkOldKind finds that a spec of another kind than ours has a device of ours by PCI address, a name that no other vendor gives.
+func (d *document) checkOldKind(ours *specs.Spec) {
+	isAddress := func(name string) bool { return strings.HasPrefix(name, addressPrefix) }
+	if d.spec.Kind != ours.Kind && slices.ContainsFunc(sharedNames(d.spec, ours), isAddress) {
+		message := fmt.Sprintf("it has devices of kind %s for LPUs of this node, which are of kind %s now: it is not renewed",
+			d.spec.Kind, ours.Kind)
+		d.add(finding.OldKind, "", message, "rm "+d.path+" if nothing asks for "+d.spec.Kind+" any more")
+	}
 }
 
 // clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
@@ -230,16 +270,8 @@ func (f File) readBack(data []byte) error {
 
 // Devices are those of a spec's bytes; none if no runtime would take them.
 func Devices(data []byte) []specs.Device {
-	spec, err := parse(data)
-	if err != nil {
-		return nil
+	if spec, err := parse(data); err == nil {
+		return spec.Devices
 	}
-	return spec.Devices
-}
-
-// SameDevice tells whether a container gets the same by two devices.
-func SameDevice(a, b *specs.Device) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+	return nil
 }

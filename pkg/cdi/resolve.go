@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -29,7 +30,7 @@ type Resolved struct {
 // kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
 // directory may hold what never answers, such as a FIFO.
 func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, finding.List, error) {
-	dirs, err := within(root, specDirs)
+	dirs, err := resolveDirs(root, specDirs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,8 +58,8 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 	}
 }
 
-// within finds directories under root, as in a chroot.
-func within(root string, dirs []string) ([]string, error) {
+// resolveDirs finds directories under root, as in a chroot.
+func resolveDirs(root string, dirs []string) ([]string, error) {
 	paths := make([]string, len(dirs))
 	for i, dir := range dirs {
 		var err error
@@ -72,7 +73,8 @@ func within(root string, dirs []string) ([]string, error) {
 // ErrCrash says that a spec file makes the CDI library crash, and with it every runtime that reads its directory.
 var ErrCrash = errors.New("a spec file makes the CDI library crash, and so every runtime that reads it")
 
-// survive calls the CDI library, which up to 1.1.1 crashes on an empty item in a list of nodes, mounts or hooks.
+// survive calls the CDI library and returns its panic as ErrCrash. Up to 1.1.1 the library panics on an empty item in a list of
+// nodes, mounts or hooks.
 func survive(read func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -83,22 +85,28 @@ func survive(read func() error) (err error) {
 }
 
 func resolved(cache *cdi.Cache, kind string) []Resolved {
-	byFile := map[string]*cdi.Spec{}
-	for _, name := range cache.ListDevices() {
-		if spec := cache.GetDevice(name).GetSpec(); spec.Kind == kind {
-			byFile[spec.GetPath()] = spec
-		}
-	}
+	vendor, _ := parser.ParseQualifier(kind)
+	files := cache.GetVendorSpecs(vendor)
+	slices.SortFunc(files, func(a, b *cdi.Spec) int { return strings.Compare(a.GetPath(), b.GetPath()) })
 	devices := []Resolved{}
-	for _, file := range slices.Sorted(maps.Keys(byFile)) {
-		for _, d := range byFile[file].Devices {
+	for _, spec := range files {
+		for _, d := range spec.Devices {
 			name := kind + "=" + d.Name
-			if served := cache.GetDevice(name); served != nil && served.GetSpec().GetPath() == file {
-				devices = append(devices, Resolved{Name: name, File: file, Nodes: nodePaths(d)})
+			if served := cache.GetDevice(name); served != nil && served.GetSpec() == spec {
+				devices = append(devices, Resolved{Name: name, File: spec.GetPath(), Nodes: nodePaths(d)})
 			}
 		}
 	}
 	return devices
+}
+
+// nodesByName are the nodes of each device of a spec.
+func nodesByName(spec *specs.Spec) map[string][]string {
+	nodes := map[string][]string{}
+	for _, d := range spec.Devices {
+		nodes[d.Name] = nodePaths(d)
+	}
+	return nodes
 }
 
 func nodePaths(d specs.Device) []string {
@@ -111,13 +119,13 @@ func nodePaths(d specs.Device) []string {
 	return paths
 }
 
-// cacheFindings tells what the library complains of, file by file. A file of another kind is its maker's
-// business, and a note.
+// cacheFindings are the errors of the library, file by file. That of a file of another kind is a note, because its maker has to
+// mend it.
 func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
-			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, strings.ReplaceAll(kind, "/", "-")+".json") {
+			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, fileName(kind)+".json") {
 				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh writes our file anew; remove other files of the same kind")
 			} else {
 				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")

@@ -9,30 +9,25 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// sets returns the LPUs of each set device: every arc of every ring that is whole, by ring, size and start.
-// On rings of more than 8 LPUs only arcs of 2, 4, 8 and so on, which is what workloads come in.
-func sets(inv *discovery.Inventory, f *ring.Fabric) [][]discovery.LPU {
-	var all [][]discovery.LPU
+// sets are the LPUs of each set device, by position in the inventory: every arc of every ring that is whole, by ring, size and
+// start. On rings of more than 8 LPUs only arcs of 2, 4, 8 and so on, which is what workloads come in.
+func sets(inv *discovery.Inventory, f *ring.Fabric) (all [][]int) {
 	for _, r := range inv.Rings {
 		n := len(r.Members)
-		cards := cardsWithNode(inv, func(l *discovery.LPU) bool { return l.Ring != nil && l.Ring.ID == r.ID })
+		cards := slices.DeleteFunc(cardsWithNode(inv), func(card int) bool { return !slices.Contains(r.Members, inv.LPUs[card].Name) })
 		for k := 2; k <= n; k++ {
-			if n > 8 && k&(k-1) != 0 {
-				continue
-			}
-			for _, arc := range f.Arcs(cards, k) {
-				all = append(all, pick(inv, arc))
+			if n <= 8 || k&(k-1) == 0 {
+				all = append(all, f.Arcs(cards, k)...)
 			}
 		}
 	}
 	return all
 }
 
-// cardsWithNode is the LPUs, by position in the inventory, that have a node and are wanted.
-func cardsWithNode(inv *discovery.Inventory, wanted func(*discovery.LPU) bool) []int {
-	var cards []int
-	for i := range inv.LPUs {
-		if l := &inv.LPUs[i]; len(l.Nodes) > 0 && wanted(l) {
+// cardsWithNode are the LPUs that have a node, by position in the inventory.
+func cardsWithNode(inv *discovery.Inventory) (cards []int) {
+	for i, l := range inv.LPUs {
+		if len(l.Nodes) > 0 {
 			cards = append(cards, i)
 		}
 	}
@@ -47,25 +42,8 @@ func pick(inv *discovery.Inventory, cards []int) []discovery.LPU {
 	return lpus
 }
 
-// NameOf is the device in the inventory's spec that stands for the LPUs at these positions, which are in ring
-// order: one LPU, a set, or all; "" if there is none.
-func NameOf(inv *discovery.Inventory, cards []int) string {
-	if len(cards) == 1 {
-		return inv.LPUs[cards[0]].Name
-	}
-	name := SetName(pick(inv, cards))
-	f := inv.Fabric()
-	if slices.ContainsFunc(sets(inv, f), func(set []discovery.LPU) bool { return SetName(set) == name }) {
-		return name
-	}
-	if everyone := cardsWithNode(inv, func(*discovery.LPU) bool { return true }); len(everyone) == len(cards) {
-		return AllDevice
-	}
-	return ""
-}
-
-// SetName is the name of a set device: "lpu6-7-0-1", the indices in ring order.
-func SetName(lpus []discovery.LPU) string { return "lpu" + joinIndices(lpus, "-") }
+// setName is the name of a set device: "lpu6-7-0-1", the indices in ring order.
+func setName(lpus []discovery.LPU) string { return "lpu" + joinIndices(lpus, "-") }
 
 func joinIndices(lpus []discovery.LPU, separator string) string {
 	indices := make([]string, len(lpus))
@@ -75,22 +53,25 @@ func joinIndices(lpus []discovery.LPU, separator string) string {
 	return strings.Join(indices, separator)
 }
 
-// listVariables tell a container which LPUs of the host it has. They belong to a set of LPUs only: when two
-// devices that are injected together set one variable, the last silently wins. LPU_RING_ORDER is the same
-// LPUs as positions in the order of PCI addresses, by which XRT numbers them inside the container.
+// visibleDevices is the variable with the indices of a container's LPUs.
+const visibleDevices = "LPU_VISIBLE_DEVICES"
+
+// listVariables describe the LPUs of a container as a whole. They belong to a set of LPUs only: when two devices that are
+// injected together set one variable, the last silently wins. LPU_RING_ORDER is the same LPUs as positions in the order of PCI
+// addresses, by which XRT numbers them inside the container.
 func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 	const source = "list of the container's LPUs"
-	variables := []Variable{{"LPU_VISIBLE_DEVICES", joinIndices(inRing, ","), source}}
+	variables := append(driverVersion(inRing), Variable{visibleDevices, joinIndices(inRing, ","), source})
 	if known {
-		byAddress := make([]int, len(inRing)) // indices are given in that order
-		for i, l := range inRing {
-			byAddress[i] = l.Index
-		}
-		slices.Sort(byAddress)
 		positions := make([]string, len(inRing))
 		for i, l := range inRing {
-			position, _ := slices.BinarySearch(byAddress, l.Index)
-			positions[i] = strconv.Itoa(position)
+			before := 0 // indices are given in the order of addresses
+			for _, other := range inRing {
+				if other.Index < l.Index {
+					before++
+				}
+			}
+			positions[i] = strconv.Itoa(before)
 		}
 		variables = append(variables, Variable{"LPU_RING_ORDER", strings.Join(positions, ","), source},
 			Variable{"LPU_CONNECTED", strconv.FormatBool(connected), "ring table"})
@@ -98,8 +79,8 @@ func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 	return append(variables, Variable{"NUM_LPU_DEVICES", strconv.Itoa(len(inRing)), source})
 }
 
-// Container puts the LPUs at these positions of an inventory into ring order, and returns the variables that tell a container
-// which they are.
+// Container puts the LPUs at these positions of an inventory into ring order, and returns the variables that describe them as a
+// whole: which they are, how they are cabled, and the driver version that they share.
 func Container(inv *discovery.Inventory, f *ring.Fabric, cards []int) (inRing []discovery.LPU, variables []Variable) {
 	ordered, pieces := f.Order(cards)
 	inRing = pick(inv, ordered)

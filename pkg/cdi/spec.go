@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -17,7 +18,7 @@ import (
 // DefaultKind is the CDI kind of LPUs: vendor and class.
 const DefaultKind = "hyperaccel.ai/lpu"
 
-// AllDevice is the name of the device that stands for every LPU.
+// AllDevice is the name of the device that covers every LPU.
 const AllDevice = "all"
 
 // ErrNoDevices says that no LPU can be handed out, so that there is no spec: CDI refuses one without devices.
@@ -44,19 +45,20 @@ func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, finding.List, error
 	if err := ValidateKind(kind); err != nil {
 		return nil, nil, err
 	}
-	lpus, findings := withNodes(inv.LPUs)
-	findings = append(findings, missingMounts(lpus, o)...)
-	if len(lpus) == 0 {
-		return nil, findings, ErrNoDevices
+	findings := leftOut(inv, o)
+	d, err := devicesOf(inv, o)
+	if err != nil {
+		return nil, findings, err
 	}
-	d := devicesOf(inv, lpus, o)
-	names, err := d.names(inv, kind, o.Devices)
+	names, err := d.names(o.Devices)
 	if err != nil {
 		return nil, findings, err
 	}
 	spec := &specs.Spec{Kind: kind, ContainerEdits: d.common.container()}
-	for _, c := range d.selected(names) {
-		spec.Devices = append(spec.Devices, specs.Device{Name: c.name, Annotations: c.annotations, ContainerEdits: c.container()})
+	for _, c := range d.list {
+		if len(names) == 0 || slices.Contains(names, c.name) {
+			spec.Devices = append(spec.Devices, specs.Device{Name: c.name, Annotations: c.annotations, ContainerEdits: c.container()})
+		}
 	}
 	return spec, findings, setVersion(spec, o.Version)
 }
@@ -75,65 +77,57 @@ func ValidateKind(kind string) error {
 	return nil
 }
 
-// withNodes returns the LPUs that can be handed out, and a finding for each that cannot.
-func withNodes(all []discovery.LPU) (lpus []discovery.LPU, leftOut finding.List) {
-	for _, l := range all {
-		if len(l.Nodes) > 0 {
-			lpus = append(lpus, l)
+// leftOut finds the LPUs that cannot be handed out, and the mounts of the others that this host does not have.
+func leftOut(inv *discovery.Inventory, o Options) (findings finding.List) {
+	var mounts finding.List
+	seen := map[string]bool{}
+	for _, l := range inv.LPUs {
+		if len(l.Nodes) == 0 {
+			why := whyLeftOut(l)
+			findings.Add(finding.LeftOut, l.Name, "left out of the spec: "+why.Message, why.Remedy)
 			continue
 		}
-		why, remedy := "it has no device node", "see lpuctl describe "+l.Name
-		if reason := l.Reasons.FirstError(); reason != nil {
-			why, remedy = reason.Message, reason.Remedy
+		for _, m := range l.Mounts {
+			if !m.Present && !o.UncheckedMounts && !seen[m.HostPath] {
+				seen[m.HostPath] = true
+				mounts.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
+			}
 		}
-		leftOut.Add(finding.LeftOut, l.Name, "left out of the spec: "+why, remedy)
 	}
-	return lpus, leftOut
+	return append(findings, mounts...)
 }
 
-func missingMounts(lpus []discovery.LPU, o Options) (findings finding.List) {
-	if o.UncheckedMounts {
-		return nil
+// whyLeftOut has the message and the remedy of an LPU that has no device node known to be its own.
+func whyLeftOut(l discovery.LPU) finding.Finding {
+	if reason := l.Reasons.FirstError(); reason != nil {
+		return *reason
 	}
-	seen := map[string]bool{}
-	for _, l := range lpus {
-		for _, m := range l.Mounts {
-			if m.Present || seen[m.HostPath] {
-				continue
-			}
-			seen[m.HostPath] = true
-			findings.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
-		}
-	}
-	return findings
+	return finding.Finding{Message: "it has no device node", Remedy: "see lpuctl describe " + l.Name}
 }
 
 // setVersion states the lowest cdiVersion that holds the content, because a runtime refuses a file that is
 // newer than itself; or the one asked for. The path on the host is left out unless the version asked for
 // has the field (0.5.0): it is the same as in the container.
 func setVersion(spec *specs.Spec, version string) error {
-	if version == "" {
-		lowest, err := specs.MinimumRequiredVersion(spec)
-		spec.Version = lowest
+	lowest, err := specs.MinimumRequiredVersion(spec)
+	if spec.Version = lowest; version == "" || err != nil {
 		return err
 	}
 	spec.Version = strings.TrimPrefix(version, "v")
-	if err := specs.ValidateVersion(spec); err != nil {
-		return fmt.Errorf("cdiVersion %s does not do: %w", version, err)
+	switch err := specs.ValidateVersion(spec); {
+	case err != nil && olderThan(spec.Version, lowest):
+		return fmt.Errorf("cdiVersion %s is too low: at least %s is needed", version, lowest)
+	case err != nil:
+		return fmt.Errorf("cdiVersion %s: %w", version, err)
 	}
-	setHostPaths(spec, func(n *specs.DeviceNode) string { return n.Path })
-	if specs.ValidateVersion(spec) != nil {
-		setHostPaths(spec, func(*specs.DeviceNode) string { return "" })
-	}
-	return nil
-}
-
-func setHostPaths(spec *specs.Spec, hostPath func(*specs.DeviceNode) string) {
 	for _, d := range spec.Devices {
 		for _, n := range d.ContainerEdits.DeviceNodes {
-			n.HostPath = hostPath(n)
+			if !olderThan(spec.Version, "0.5.0") {
+				n.HostPath = n.Path
+			}
 		}
 	}
+	return nil
 }
 
 // Marshal is the spec as it stands in its file: indented JSON.

@@ -56,6 +56,7 @@ func olderThan(a, b string) bool {
 // document is one spec file as far as it could be read.
 type document struct {
 	path     string
+	data     []byte
 	spec     *specs.Spec // nil: no runtime can read it
 	lines    *strictyaml.Document
 	findings finding.List
@@ -72,17 +73,22 @@ func (v *Validator) File(path string) finding.List {
 
 // check checks what a file says.
 func (v *Validator) check(d *document) {
-	v.checkContent(d)
+	v.checkHead(d)
+	d.eachEdits(d.checkEdits)
 	if v.Host {
-		v.checkHost(d)
+		d.eachEdits(func(at string, e *specs.ContainerEdits) { v.checkHost(d, at, e) })
+		if v.Inventory != nil && d.spec.Kind == v.Kind {
+			v.checkHardware(d)
+		}
+		d.mergeRepeated()
 	}
 	d.collisions()
 }
 
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
-// Files of other kinds are their makers' business: of them only what makes a runtime refuse or crash is told, as a note.
+// Findings about files of other kinds are notes, because their makers have to mend them, unless such a file stops every runtime.
 func (v *Validator) Dirs(dirs []string) (finding.List, error) {
-	paths, err := within(v.Root, dirs)
+	paths, err := resolveDirs(v.Root, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -90,45 +96,50 @@ func (v *Validator) Dirs(dirs []string) (finding.List, error) {
 }
 
 // DirsAsTyped is Dirs for directories that are not below the root.
-func (v *Validator) DirsAsTyped(dirs ...string) (finding.List, error) {
-	var all finding.List
-	served := map[string]*document{} // our devices by name, the highest priority so far
-	for _, real := range dirs {
-		entries, err := os.ReadDir(real)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+func (v *Validator) DirsAsTyped(dirs ...string) (all finding.List, err error) {
+	var lower []*document // of our kind, in directories of lower priority
+	for _, dir := range dirs {
+		files, err := specFiles(dir, ".json", ".yaml", ".yml")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		here := map[string]*document{}
-		for _, e := range entries {
-			path := filepath.Join(real, e.Name())
-			switch filepath.Ext(path) {
-			case ".json", ".yaml":
-				all = append(all, v.member(path, here, served)...)
-			case ".yml":
-				all.Add(finding.SpecYML, e.Name(), "runtimes do not read it: only .json and .yaml", "").At(path, 0)
+		var here []*document
+		for _, path := range files {
+			if filepath.Ext(path) == ".yml" {
+				all.Add(finding.SpecYML, filepath.Base(path), "runtimes do not read it: only .json and .yaml", "").At(path, 0)
+				continue
 			}
+			d := v.read(path)
+			if d.spec == nil || d.spec.Kind != v.Kind {
+				v.foreign(d)
+			} else {
+				v.member(d, here, lower)
+				here = append(here, d)
+			}
+			all = append(all, d.findings...)
 		}
-		maps.Copy(served, here)
+		lower = append(lower, here...)
 	}
-	return append(all, v.checkServed(dirs, served)...), nil
+	return append(all, v.checkServed(dirs, lower)...), nil
 }
 
 // checkServed looks for what no file defines.
-func (v *Validator) checkServed(dirs []string, served map[string]*document) (findings finding.List) {
-	where := strings.Join(dirs, ", ")
+func (v *Validator) checkServed(dirs []string, served []*document) (findings finding.List) {
 	if len(served) == 0 {
-		if v.Inventory != nil && len(cardsWithNode(v.Inventory, func(*discovery.LPU) bool { return true })) > 0 || len(v.Devices) > 0 {
+		if len(v.specNow(false).Devices)+len(v.Devices) > 0 {
+			where := strings.Join(dirs, ", ")
 			findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
 		}
 		return findings
 	}
+	var names []string
+	for _, d := range served {
+		names = append(names, slices.Collect(maps.Keys(nodesByName(d.spec)))...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	for _, name := range v.Devices {
-		bare := strings.TrimPrefix(name, v.Kind+"=")
-		if served[bare] == nil {
-			names := slices.Sorted(maps.Keys(served))
+		if bare := strings.TrimPrefix(name, v.Kind+"="); !slices.Contains(names, bare) {
 			findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), didYouMean(bare, names))
 		}
 	}
@@ -142,47 +153,37 @@ func didYouMean(name string, names []string) string {
 	return ""
 }
 
-// member checks one file of a directory. here are our devices in this directory, served those in directories before it.
-func (v *Validator) member(path string, here, served map[string]*document) finding.List {
-	d := v.read(path)
-	if d.spec == nil || d.spec.Kind != v.Kind {
-		ours := strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(v.Kind, "/", "-")+".") || d.spec == nil && mentions(path, v.Kind)
-		if !ours {
-			for i := range d.findings {
-				if id := d.findings[i].ID; id != finding.SpecHangs && id != finding.SpecCrashes {
-					d.findings[i].Severity = finding.Note
-				}
-			}
+// foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours.
+func (v *Validator) foreign(d *document) {
+	ours := strings.HasPrefix(filepath.Base(d.path), fileName(v.Kind)+".") || d.spec == nil && bytes.Contains(d.data, []byte(v.Kind))
+	for i := range d.findings {
+		if id := d.findings[i].ID; !ours && id != finding.SpecHangs && id != finding.SpecCrashes {
+			d.findings[i].Severity = finding.Note
 		}
-		return d.findings
 	}
-	v.check(d)
-	if own := strings.ReplaceAll(v.Kind, "/", "-"); strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) != own {
-		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "remove it if it is a leftover")
+	if d.spec != nil {
+		d.checkOldKind(v.specNow(false))
 	}
-	var conflicts, shadows []string
-	var with, over string
-	for _, device := range d.spec.Devices {
-		if other := here[device.Name]; other != nil {
-			conflicts, with = append(conflicts, device.Name), other.path
-		}
-		if other := served[device.Name]; other != nil {
-			shadows, over = append(shadows, device.Name), other.path
-		}
-		here[device.Name] = d
-	}
-	if len(conflicts) > 0 {
-		d.add(finding.SpecConflict, "", fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", with, path, some(conflicts)), "remove one of the two files")
-	}
-	if len(shadows) > 0 {
-		d.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", over, some(shadows)), "remove "+over+" if it is a leftover")
-	}
-	return d.findings
 }
 
-func mentions(path, kind string) bool {
-	data, err := wholefile.Read(path, specMax)
-	return err == nil && bytes.Contains(data, []byte(kind))
+// member checks one file of our kind. here are those before it in its directory, lower those in directories of lower priority.
+func (v *Validator) member(d *document, here, lower []*document) {
+	v.check(d)
+	if own := fileName(v.Kind); strings.TrimSuffix(filepath.Base(d.path), filepath.Ext(d.path)) != own {
+		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "")
+	}
+	for _, other := range here {
+		if names := sharedNames(d.spec, other.spec); len(names) > 0 {
+			message := fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", other.path, d.path, some(names))
+			d.add(finding.SpecConflict, "", message, "")
+		}
+	}
+	for _, other := range lower {
+		if names := sharedNames(d.spec, other.spec); len(names) > 0 {
+			message := fmt.Sprintf("%s defines %s too, and is not used for them", other.path, some(names))
+			d.add(finding.Shadowed, "", message, "remove "+other.path+" if it is a leftover")
+		}
+	}
 }
 
 // some names the first of many.
@@ -193,33 +194,24 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// add adds a finding. at is the path of the value in the document; "" is the file as a whole.
+// add adds a finding. at is the path of the value in the document, such as devices.3.containerEdits; "" is the file as a whole.
 func (d *document) add(id finding.ID, at, message, remedy string) *finding.Finding {
 	line, subject := 0, filepath.Base(d.path)
 	if at != "" && d.lines != nil {
 		line = d.lines.Line(at)
-		if name := d.deviceAt(at); name != "" {
-			subject = name
-		}
+	}
+	var i int
+	if found, _ := fmt.Sscanf(at, "devices.%d", &i); found == 1 && d.spec != nil {
+		subject = d.spec.Devices[i].Name
 	}
 	return d.findings.Add(id, subject, message, remedy).At(d.path, line)
-}
-
-// deviceAt is the device that a path such as devices.3.containerEdits leads into.
-func (d *document) deviceAt(at string) string {
-	rest, ok := strings.CutPrefix(at, "devices.")
-	number, _, _ := strings.Cut(rest, ".")
-	i, err := strconv.Atoi(number)
-	if !ok || err != nil || d.spec == nil || i >= len(d.spec.Devices) {
-		return ""
-	}
-	return d.spec.Devices[i].Name
 }
 
 // read reads a file as runtimes do, and more strictly: spec is set if the CDI library takes it.
 func (v *Validator) read(path string) *document {
 	d := &document{path: path}
-	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+	info, statErr := os.Stat(path)
+	if statErr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		d.add(finding.SpecHangs, "", "it is a FIFO: every runtime that reads this directory waits for somebody to write into it", "remove it")
 		return d
 	}
@@ -228,8 +220,9 @@ func (v *Validator) read(path string) *document {
 		d.add(finding.SpecUnreadable, "", host.Reason(err).Error(), "make it a readable file, or remove it")
 		return d
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode()&0o004 == 0 {
-		d.add(finding.SpecMode, "", fmt.Sprintf("only some users may read it (mode %04o): podman and docker without root will not find its devices", info.Mode().Perm()), "chmod 0644 "+path)
+	if statErr == nil && info.Mode()&0o004 == 0 {
+		message := "only some users may read it (mode %04o): podman and docker without root will not find its devices"
+		d.add(finding.SpecMode, "", fmt.Sprintf(message, info.Mode().Perm()), "chmod 0644 "+path)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		d.add(finding.SpecRefused, "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")
@@ -237,7 +230,7 @@ func (v *Validator) read(path string) *document {
 	}
 	var strict specs.Spec
 	lines, faults := strictyaml.Decode(data, &strict)
-	d.lines = lines
+	d.lines, d.data = lines, data
 	for _, f := range faults {
 		d.fault(f)
 	}
@@ -275,21 +268,22 @@ func (d *document) fault(f strictyaml.Fault) {
 
 // refused explains what the library does not take.
 func (d *document) refused(spec *specs.Spec, err error) {
-	lowest, versionErr := specs.MinimumRequiredVersion(spec)
+	lowest, _ := specs.MinimumRequiredVersion(spec)
+	at, message := "cdiVersion", fmt.Sprintf("cdiVersion %q is not known", spec.Version)
 	switch {
 	case spec.Version == "":
-		d.add(finding.SpecVersion, "", "it states no cdiVersion: runtimes refuse the whole file", "write cdiVersion "+lowest)
-	case versionErr == nil && olderThan(spec.Version, lowest) && specs.ValidateVersion(spec) != nil:
-		d.add(finding.SpecVersion, "cdiVersion", fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest), "write cdiVersion "+lowest)
-	case specs.ValidateVersion(spec) != nil:
-		d.add(finding.SpecVersion, "cdiVersion", fmt.Sprintf("cdiVersion %q is not known", spec.Version), "write cdiVersion "+lowest)
-	default:
-		d.add(finding.SpecRefused, d.place(spec), err.Error(), "correct it: runtimes refuse the whole file")
+		at, message = "", "it states no cdiVersion: runtimes refuse the whole file"
+	case specs.ValidateVersion(spec) == nil:
+		d.add(finding.SpecRefused, firstRefused(spec), err.Error(), "")
+		return
+	case olderThan(spec.Version, lowest):
+		message = fmt.Sprintf("it says cdiVersion %q and uses what came with %s: runtimes refuse the whole file", spec.Version, lowest)
 	}
+	d.add(finding.SpecVersion, at, message, "write cdiVersion "+lowest)
 }
 
-// place finds the first device that makes the library refuse a spec.
-func (d *document) place(spec *specs.Spec) string {
+// firstRefused is the place of the first device that makes the library refuse a spec.
+func firstRefused(spec *specs.Spec) string {
 	seen := map[string]bool{}
 	for i, device := range spec.Devices {
 		edits := cdi.ContainerEdits{ContainerEdits: &device.ContainerEdits}

@@ -13,128 +13,134 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// checkContent finds what the CDI library accepts and should not.
-func (v *Validator) checkContent(d *document) {
+// checkHead checks the kind of a file, and its cdiVersion against the targets.
+func (v *Validator) checkHead(d *document) {
 	vendor, class := parser.ParseQualifier(d.spec.Kind)
 	if len(vendor) == 1 || len(class) == 1 {
-		d.add(finding.OneLetterName, "kind", fmt.Sprintf("runtimes with a CDI library up to 1.1.0 crash on the kind %q", d.spec.Kind), "give vendor and class two letters or more")
+		d.add(finding.OneLetterName, "kind", fmt.Sprintf("runtimes with a CDI library up to 1.1.0 crash on the kind %q", d.spec.Kind), "")
 	}
-	d.checkEdits("containerEdits", &d.spec.ContainerEdits)
-	for i := range d.spec.Devices {
-		d.checkEdits(fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
-	}
-	lowest, err := specs.MinimumRequiredVersion(d.spec)
+	lowest, _ := specs.MinimumRequiredVersion(d.spec)
 	for _, t := range v.Targets {
+		release := t.Consumer + " " + t.Release
+		most := fmt.Sprintf("%s loads cdiVersion %s at most, ", release, t.Newest)
 		switch {
 		case t.Newest == "":
-			d.add(finding.Target, "cdiVersion", fmt.Sprintf("%s %s knows no CDI", t.Consumer, t.Release), "use a newer release")
-		case err == nil && olderThan(t.Newest, lowest):
-			d.add(finding.Target, "cdiVersion", fmt.Sprintf("%s %s loads cdiVersion %s at most, and what this file uses came with %s", t.Consumer, t.Release, t.Newest, lowest), "use a newer release, or leave out what needs it")
+			d.add(finding.Target, "cdiVersion", release+" knows no CDI", "use a newer release")
+		case olderThan(t.Newest, lowest):
+			d.add(finding.Target, "cdiVersion", most+"and what this file uses came with "+lowest, "use a newer release, or leave out what needs it")
 		case olderThan(t.Newest, d.spec.Version):
-			d.add(finding.Target, "cdiVersion", fmt.Sprintf("%s %s loads cdiVersion %s at most, not %s", t.Consumer, t.Release, t.Newest, d.spec.Version), "write cdiVersion "+lowest+", which is enough for this file")
+			d.add(finding.Target, "cdiVersion", most+"not "+d.spec.Version, "write cdiVersion "+lowest+", which is enough for this file")
 		}
 	}
 }
 
-func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
-	d.checkPaths(at, e)
-	seen := map[string]string{}
-	for i, variable := range e.Env {
-		key, _, _ := strings.Cut(variable, "=")
-		here := fmt.Sprintf("%s.env.%d", at, i)
-		if before, again := seen[key]; again && before != variable {
-			d.add(finding.DuplicateEnv, here, fmt.Sprintf("%s is set twice: the last silently wins", key), "keep one of them")
-		}
-		seen[key] = variable
-		if key == "PATH" || key == "LD_LIBRARY_PATH" {
-			d.add(finding.ImageEnv, here, key+" replaces what the image says", "leave it to the image; mount libraries where the loader looks")
-		}
+// eachEdits calls check with all container edits of a file and their places: those of all devices, then those of each.
+func (d *document) eachEdits(check func(at string, e *specs.ContainerEdits)) {
+	check("containerEdits", &d.spec.ContainerEdits)
+	for i := range d.spec.Devices {
+		check(fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
 	}
+}
+
+// checkEdits finds what the CDI library accepts and should not.
+func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
+	d.checkEnv(at, e.Env)
 	nodes := map[string]bool{}
 	for i, n := range e.DeviceNodes {
+		here := fmt.Sprintf("%s.deviceNodes.%d", at, i)
+		d.absolute(here+".path", n.Path)
+		d.absolute(here+".hostPath", n.HostPath)
 		if nodes[n.Path] {
-			d.add(finding.DuplicateNode, fmt.Sprintf("%s.deviceNodes.%d", at, i), n.Path+" stands here twice: the last silently wins", "keep one of them")
+			d.add(finding.DuplicateNode, here, n.Path+" is here twice: the last silently wins", "")
 		}
 		nodes[n.Path] = true
 	}
-	for i, h := range e.Hooks {
-		if h.Timeout != nil && *h.Timeout <= 0 {
-			d.add(finding.HookTimeout, fmt.Sprintf("%s.hooks.%d.timeout", at, i), "low-level runtimes refuse a timeout of 0", "leave it out, or write seconds")
-		}
-	}
-}
-
-func (d *document) checkPaths(at string, e *specs.ContainerEdits) {
-	relative := func(where, path string) {
-		if path != "" && !filepath.IsAbs(path) {
-			d.add(finding.RelativePath, at+"."+where, fmt.Sprintf("%q is not an absolute path: the container does not start", path), "write it from / on")
-		}
-	}
-	for i, n := range e.DeviceNodes {
-		relative(fmt.Sprintf("deviceNodes.%d.path", i), n.Path)
-		relative(fmt.Sprintf("deviceNodes.%d.hostPath", i), n.HostPath)
-	}
 	for i, m := range e.Mounts {
+		here := fmt.Sprintf("%s.mounts.%d", at, i)
 		if m.Type == "" || m.Type == "bind" {
-			relative(fmt.Sprintf("mounts.%d.hostPath", i), m.HostPath)
+			d.absolute(here+".hostPath", m.HostPath)
 		}
-		relative(fmt.Sprintf("mounts.%d.containerPath", i), m.ContainerPath)
+		d.absolute(here+".containerPath", m.ContainerPath)
 	}
 	for i, h := range e.Hooks {
-		relative(fmt.Sprintf("hooks.%d.path", i), h.Path)
+		here := fmt.Sprintf("%s.hooks.%d", at, i)
+		d.absolute(here+".path", h.Path)
+		if h.Timeout != nil && *h.Timeout <= 0 {
+			d.add(finding.HookTimeout, here+".timeout", "low-level runtimes refuse a timeout of 0", "")
+		}
 	}
 }
 
-// collisions finds variables that two devices of a file set differently: of a container that gets both, the one injected
-// last wins, and nobody is told. Where another device stands for all that set it, that is the one to use, and a note.
+func (d *document) checkEnv(at string, env []string) {
+	seen := map[string]string{}
+	for i, variable := range env {
+		key, _, _ := strings.Cut(variable, "=")
+		here := fmt.Sprintf("%s.env.%d", at, i)
+		if before, again := seen[key]; again && before != variable {
+			d.add(finding.DuplicateEnv, here, key+" is set twice: the last silently wins", "")
+		}
+		seen[key] = variable
+		if key == "PATH" || key == "LD_LIBRARY_PATH" {
+			d.add(finding.ImageEnv, here, key+" replaces what the image says", "")
+		}
+	}
+}
+
+func (d *document) absolute(at, path string) {
+	if path != "" && !filepath.IsAbs(path) {
+		d.add(finding.RelativePath, at, fmt.Sprintf("%q is not an absolute path: the container does not start", path), "")
+	}
+}
+
+// setting is the value that a device gives a variable.
+type setting struct {
+	device int
+	value  string
+}
+
+// collisions finds variables that two devices of a file set differently: a container with both gets the value of the one that is
+// injected last. Where one device covers all that set the variable, that one is to be used, and the finding is a note.
 func (d *document) collisions() {
-	holders := map[string][]int{} // of each variable, the devices that set it
-	values := make([]map[string]string, len(d.spec.Devices))
+	all := map[string][]setting{} // of each variable
 	var keys []string
-	for i := range d.spec.Devices {
-		values[i] = map[string]string{}
-		for _, variable := range d.spec.Devices[i].ContainerEdits.Env {
+	for i, device := range d.spec.Devices {
+		for _, variable := range device.ContainerEdits.Env {
 			key, value, _ := strings.Cut(variable, "=")
-			if holders[key] == nil {
+			if all[key] == nil {
 				keys = append(keys, key)
 			}
-			if _, again := values[i][key]; !again {
-				holders[key] = append(holders[key], i)
-			}
-			values[i][key] = value
+			before := slices.DeleteFunc(all[key], func(s setting) bool { return s.device == i })
+			all[key] = append(before, setting{i, value})
 		}
 	}
-	var harmless []string // variables where another device stands for all
+	var harmless []string // variables where one device covers all
 	example := ""
 	for _, key := range keys {
-		first := holders[key][0]
-		i := slices.IndexFunc(holders[key], func(device int) bool { return values[device][key] != values[first][key] })
-		if i < 0 {
+		settings := all[key]
+		other := slices.IndexFunc(settings, func(s setting) bool { return s.value != settings[0].value })
+		if other < 0 {
 			continue
 		}
-		a, b := d.spec.Devices[first].Name, d.spec.Devices[holders[key][i]].Name
-		if d.standsForAll(holders[key]) {
-			harmless = append(harmless, key)
-			example = cmp.Or(example, a+" and "+b)
+		a, b := d.spec.Devices[settings[0].device].Name, d.spec.Devices[settings[other].device].Name
+		if d.covered(settings) {
+			harmless, example = append(harmless, key), cmp.Or(example, a+" and "+b)
 			continue
 		}
-		d.add(finding.EnvCollision, fmt.Sprintf("devices.%d", holders[key][i]), fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key),
-			"leave the variable out of devices that are meant to be combined, or define a device that stands for both")
+		message := fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key)
+		d.add(finding.EnvCollision, fmt.Sprintf("devices.%d", settings[other].device), message, "")
 	}
 	if len(harmless) > 0 {
-		d.add(finding.EnvCollision, "", fmt.Sprintf("of devices that are injected together, such as %s, the last one's %s wins", example, strings.Join(harmless, ", ")),
-			"name the one device that stands for all that are wanted, not several").Severity = finding.Note
+		message := fmt.Sprintf("of devices that are injected together, such as %s, the last one's %s wins", example, strings.Join(harmless, ", "))
+		d.add(finding.EnvCollision, "", message, "name the one device that covers all that are wanted, not several").Severity = finding.Note
 	}
 }
 
-// standsForAll tells whether one device has all the nodes of some.
-func (d *document) standsForAll(devices []int) bool {
+// covered tells whether one device has all nodes of the devices that set a variable.
+func (d *document) covered(settings []setting) bool {
 	var wanted []string
-	for _, i := range devices {
-		wanted = append(wanted, nodePaths(d.spec.Devices[i])...)
+	for _, s := range settings {
+		wanted = append(wanted, nodePaths(d.spec.Devices[s.device])...)
 	}
-	slices.Sort(wanted)
-	wanted = slices.Compact(wanted)
 	return len(wanted) > 0 && slices.ContainsFunc(d.spec.Devices, func(device specs.Device) bool {
 		has := nodePaths(device)
 		return !slices.ContainsFunc(wanted, func(path string) bool { return !slices.Contains(has, path) })

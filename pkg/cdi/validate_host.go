@@ -14,103 +14,93 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// checkHost holds a file against the machine: what it names must be there, and be what it says.
-func (v *Validator) checkHost(d *document) {
-	v.checkHostEdits(d, "containerEdits", &d.spec.ContainerEdits)
-	for i := range d.spec.Devices {
-		v.checkHostEdits(d, fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
-	}
-	if v.Inventory != nil && d.spec.Kind == v.Kind {
-		v.checkHardware(d)
-	}
-	d.mergeRepeated()
-}
-
-func (v *Validator) checkHostEdits(d *document, at string, e *specs.ContainerEdits) {
+// checkHost holds container edits against the machine: what they name must be there, and be what they say.
+func (v *Validator) checkHost(d *document, at string, e *specs.ContainerEdits) {
 	for i, n := range e.DeviceNodes {
-		path := n.HostPath
-		if path == "" {
-			path = n.Path
-		}
-		v.checkNode(d, fmt.Sprintf("%s.deviceNodes.%d", at, i), path, n)
+		v.checkNode(d, fmt.Sprintf("%s.deviceNodes.%d", at, i), n)
 	}
 	for i, m := range e.Mounts {
 		if m.Type != "" && m.Type != "bind" && !slices.Contains(m.Options, "bind") {
 			continue
 		}
 		if _, err := v.stat(m.HostPath); err != nil {
-			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), fmt.Sprintf("%s: %v: the container does not start", m.HostPath, host.Reason(err)), "install what provides it, or lpuctl cdi refresh")
+			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), missing(m.HostPath, err), "")
 		}
 	}
 	for i, h := range e.Hooks {
 		st, err := v.stat(h.Path)
-		switch where := fmt.Sprintf("%s.hooks.%d", at, i); {
+		switch here := fmt.Sprintf("%s.hooks.%d", at, i); {
 		case err != nil:
-			d.add(finding.HookMissing, where, fmt.Sprintf("%s: %v: the container does not start", h.Path, host.Reason(err)), "install the program, or remove the hook")
+			d.add(finding.HookMissing, here, missing(h.Path, err), "")
 		case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
-			d.add(finding.HookMissing, where, h.Path+" is no program that can be run: the container does not start", "install the program, or remove the hook")
+			d.add(finding.HookMissing, here, h.Path+" is no program that can be run: the container does not start", "")
 		}
 	}
 }
 
+func missing(path string, err error) string {
+	return fmt.Sprintf("%s: %v: the container does not start", path, host.Reason(err))
+}
+
 // checkNode looks at a device node and does not open it.
-func (v *Validator) checkNode(d *document, at, path string, n *specs.DeviceNode) {
+func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	if !v.seesDev() {
 		return
 	}
+	path := cmp.Or(n.HostPath, n.Path)
 	st, err := v.stat(path)
 	if err != nil {
-		d.add(finding.NodeMissing, at, fmt.Sprintf("%s: %v: the container does not start", path, host.Reason(err)), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		d.add(finding.NodeMissing, at, missing(path, err), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
 		return
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+	const twoNumbers = "it says %s is %d:%d, and it is %d:%d: the container gets another device, or none"
 	switch {
 	case kind == "":
 		d.add(finding.NodeNotDevice, at, path+" is not a device node", "lpuctl cdi refresh; see what made it")
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
-		d.add(finding.NodeNumbers, at, fmt.Sprintf("it says %s is %d:%d, and it is %d:%d: the container gets another device, or none", path, n.Major, n.Minor, major, minor), "leave major and minor out: runtimes look them up")
+		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), "")
 	case n.Type != "" && n.Type != kind && n.Type != "u":
-		d.add(finding.NodeNumbers, at, fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind), "leave the type out: runtimes look it up")
+		message := fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind)
+		d.add(finding.NodeNumbers, at, message, "leave the type out: runtimes look it up")
 	}
 }
 
 // checkHardware holds devices of ours against what a spec made now would say.
 func (v *Validator) checkHardware(d *document) {
-	want, withManagement := v.nodesNow(false), v.nodesNow(true)
+	want, withManagement := nodesByName(v.specNow(false)), nodesByName(v.specNow(true))
 	var stale []string
 	firstStale := ""
 	for i, device := range d.spec.Devices {
-		at := fmt.Sprintf("devices.%d", i)
+		at, has := fmt.Sprintf("devices.%d", i), nodePaths(device)
 		nodes, known := want[device.Name]
 		switch {
-		case known && !slices.Equal(nodes, nodePaths(device)) && !slices.Equal(withManagement[device.Name], nodePaths(device)) && len(nodes) <= 1: // sets repeat what is wrong with their LPUs
-			d.add(finding.NodeWrong, at, fmt.Sprintf("%s is %s now, and the file says %s", device.Name, strings.Join(nodes, ", "), cmp.Or(strings.Join(nodePaths(device), ", "), "no node")), "lpuctl cdi refresh")
 		case !known && ourName(device.Name):
-			if stale = append(stale, device.Name); firstStale == "" {
-				firstStale = at
-			}
+			stale, firstStale = append(stale, device.Name), cmp.Or(firstStale, at)
+		case len(nodes) != 1: // sets repeat what is wrong with their LPUs
+		case !slices.Equal(nodes, has) && !slices.Equal(withManagement[device.Name], has):
+			message := fmt.Sprintf("%s is %s now, and the file says %s", device.Name, nodes[0], cmp.Or(strings.Join(has, ", "), "no node"))
+			d.add(finding.NodeWrong, at, message, "")
 		}
 	}
 	if len(stale) > 0 {
-		d.add(finding.StaleDevice, firstStale, "a spec made now would not have "+some(stale), "lpuctl cdi refresh; lpuctl list says how the LPUs are")
+		d.add(finding.StaleDevice, firstStale, "a spec made now would not have "+some(stale), "")
 	}
 }
 
-// nodesNow are the nodes of each device of a spec made now, with those of the management functions or without.
-func (v *Validator) nodesNow(management bool) map[string][]string {
-	nodes := map[string][]string{}
-	spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management})
-	if err != nil {
-		return nodes
+// specNow is the spec that would be made now, with the nodes of the management functions or without; one without devices where
+// there is none.
+func (v *Validator) specNow(management bool) *specs.Spec {
+	if v.Inventory != nil {
+		if spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management}); err == nil {
+			return spec
+		}
 	}
-	for _, device := range spec.Devices {
-		nodes[device.Name] = nodePaths(device)
-	}
-	return nodes
+	return &specs.Spec{}
 }
 
-// ourName tells whether a name is of one of our families.
+// ourName tells whether a device name has the form of ours.
 func ourName(name string) bool {
 	return strings.HasPrefix(name, "lpu") || strings.HasPrefix(name, "pci-") || name == AllDevice
 }
@@ -132,21 +122,23 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 	return st, nil
 }
 
-// mergeRepeated tells once what many devices have in common: eight LPUs share a mount, and sets repeat the nodes of their
+// mergeRepeated keeps one of several equal findings and counts them: eight LPUs share a mount, and sets repeat the nodes of their
 // LPUs.
 func (d *document) mergeRepeated() {
 	times := map[string]int{}
-	kept := d.findings[:0]
+	for _, f := range d.findings {
+		times[string(f.ID)+f.Message]++
+	}
+	var kept finding.List
 	for _, f := range d.findings {
 		key := string(f.ID) + f.Message
-		if times[key]++; times[key] == 1 {
-			kept = append(kept, f)
+		if n := times[key]; n > 1 {
+			f.Message += fmt.Sprintf(" (%d times)", n)
+		} else if n == 0 {
+			continue
 		}
+		times[key] = 0
+		kept = append(kept, f)
 	}
 	d.findings = kept
-	for i, f := range d.findings {
-		if n := times[string(f.ID)+f.Message]; n > 1 {
-			d.findings[i].Message += fmt.Sprintf(" (%d times)", n)
-		}
-	}
 }

@@ -104,6 +104,7 @@ const (
 	NodeNotDevice  ID = "node-not-device"
 	NodeNumbers    ID = "node-numbers"
 	NodeWrong      ID = "node-wrong"
+	OldKind        ID = "old-kind"
 	OneLetterName  ID = "one-letter-name"
 	OtherFile      ID = "other-file"
 	RelativePath   ID = "relative-path"
@@ -260,6 +261,9 @@ var table = [...]Rule{ //nolint:gochecknoglobals // never changed; Go has no con
 	{NodeNumbers, Error, Spec, "The spec has other device numbers than the node.",
 		"leave major and minor out: runtimes look them up"},
 	{NodeWrong, Error, Spec, "A device of the spec has another node than its LPU has now.", specRefresh},
+	{OldKind, Warning, Spec,
+		"A spec of another kind has devices for the LPUs of this node, from before cdi.kind was changed. lpuctl does not renew it.",
+		"remove the file if nothing asks for its kind any more"},
 	{OneLetterName, Error, Spec, "Runtimes with a CDI library up to 1.1.0 crash on a kind with a name of one letter.",
 		"give vendor and class two letters or more"},
 	{OtherFile, Warning, Spec, "Another file defines devices of our kind. lpuctl cdi refresh does not renew it.",

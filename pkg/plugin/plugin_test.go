@@ -481,7 +481,10 @@ func TestInvariant16Allocate(t *testing.T) {
 	r := orion(t)
 	inv := r.scan()
 	want := &api.ContainerAllocateResponse{
-		Envs: map[string]string{"LPU_VISIBLE_DEVICES": "6,7,0,1", "LPU_RING_ORDER": "2,3,0,1", "LPU_CONNECTED": "true", "NUM_LPU_DEVICES": "4"},
+		Envs: map[string]string{
+			"LPU_VISIBLE_DEVICES": "6,7,0,1", "LPU_RING_ORDER": "2,3,0,1", "LPU_CONNECTED": "true", "NUM_LPU_DEVICES": "4",
+			"LPU_DRIVER_VERSION": inv.LPUs[0].DriverVersion,
+		},
 	}
 	for _, id := range ids(6, 7, 0, 1) {
 		want.CdiDevices = append(want.CdiDevices, &api.CDIDevice{Name: "hyperaccel.ai/lpu=" + id})
@@ -542,6 +545,61 @@ func TestDeviceSpecs(t *testing.T) {
 	_, options := r.plugin.now()
 	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
 		t.Errorf("a spec was written: %v", err)
+	}
+}
+
+// TestBothStrategiesGiveTheSame: by CDI a container gets what it gets by device-specs, with two driver versions too.
+func TestBothStrategiesGiveTheSame(t *testing.T) {
+	byCDI := orion(t)
+	inv := byCDI.scan()
+	inv.LPUs[1].DriverVersion = "2.0.0"
+	byCDI.plugin.Update(t.Context(), inv)
+	bySpecs := New(Options{Strategy: DeviceSpecs}, slog.New(slog.DiscardHandler))
+	bySpecs.Update(t.Context(), inv)
+	first := inv.LPUs[0].DriverVersion
+	for _, c := range []struct {
+		want  string
+		cards []int
+	}{{first, []int{0}}, {"2.0.0", []int{1}}, {"", []int{0, 1, 2}}, {first, []int{2, 3}}} {
+		want, cards := c.want, c.cards
+		answer, err := bySpecs.Allocate(t.Context(), request(ids(cards...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs := answer.ContainerResponses[0]
+		if version, has := specs.Envs["LPU_DRIVER_VERSION"]; version != want || has != (want != "") {
+			t.Errorf("%v: driver version %q, want %q", cards, version, want)
+		}
+		response, err := byCDI.allocate(ids(cards...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names, nodes, mounts []string
+		for _, d := range response.CdiDevices {
+			names = append(names, d.Name)
+		}
+		edits, err := cdi.Explain(inv, cdi.Options{}, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range specs.Devices {
+			nodes = append(nodes, d.HostPath)
+		}
+		for _, m := range specs.Mounts {
+			mounts = append(mounts, m.HostPath)
+		}
+		for _, n := range edits.Nodes {
+			nodes = slices.DeleteFunc(nodes, func(path string) bool { return path == n.Path })
+		}
+		for _, m := range edits.Mounts {
+			mounts = slices.DeleteFunc(mounts, func(path string) bool { return path == m.HostPath })
+		}
+		for _, v := range edits.Env { // the runtime sets them over those of the kubelet
+			response.Envs[v.Name] = v.Value
+		}
+		if diff := cmp.Diff(specs.Envs, response.Envs); diff != "" || len(nodes)+len(mounts) > 0 || len(edits.Nodes) != len(cards) {
+			t.Errorf("%v: %v %v %s", cards, nodes, mounts, diff)
+		}
 	}
 }
 
