@@ -11,6 +11,8 @@ PACKAGE_VERSION := $(shell SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/vers
 ENGINES := containerd crio docker k3s k3s-agent kubelet podman podman-auto-update podman-kube@ podman-restart \
 	rke2-agent rke2-server
 LPUCTL := bin/lpuctl
+# What help and manual point to, and what these pages show.
+DOCUMENTS := $(wildcard docs/*.md docs/*.svg)
 
 # Always, because the date is in them.
 dist/man: bin/lpuctl FORCE
@@ -18,17 +20,18 @@ dist/man: bin/lpuctl FORCE
 	bin/lpuctl help-tree | go run ./packaging/man $@ packaging/man/*.[58]
 	gzip -9n $@/*
 
-dist/nfpm.yaml: packaging/nfpm.yaml dist/man
-	for page in dist/man/*; do number=$${page%.gz}; number=$${number##*.}; \
-	  echo "  - {src: $$page, dst: /usr/share/man/man$$number/$${page##*/}, type: doc, packager: rpm, file_info: {mode: 0644}}"; \
-	done | sed -e '/# MANUAL PAGES/{r /dev/stdin' -e 'd}' packaging/nfpm.yaml > $@
+dist/nfpm.yaml: packaging/nfpm.yaml dist/man $(DOCUMENTS)
+	doc() { echo "  - {src: $$1, dst: $$2/$${1##*/}, type: doc, packager: rpm, file_info: {mode: 0644}}"; }; \
+	{ for page in dist/man/*; do number=$${page%.gz}; doc $$page /usr/share/man/man$${number##*.}; done; \
+	  for page in $(DOCUMENTS); do doc $$page /usr/share/doc/lpuctl; done; \
+	} | sed -e '/# DOCUMENTATION/{r /dev/stdin' -e 'd}' packaging/nfpm.yaml > $@
 
 dist/completion: bin/lpuctl
 	rm -rf $@ && mkdir -p $@
 	for shell in bash fish zsh; do bin/lpuctl completion $$shell > $@/$$shell; done
 
 .PHONY: install install-files
-install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, manual pages, completions
+install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
 install-files:
 	install -D -m 0755 $(LPUCTL) $(DESTDIR)/usr/bin/lpuctl
 	install -D -m 0644 -t $(DESTDIR)/usr/lib/systemd/system systemd/*.service systemd/*.path
@@ -39,6 +42,7 @@ install-files:
 	install -D -m 0644 -t $(DESTDIR)/usr/lib/udev/rules.d systemd/90-lpuctl.rules
 	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man5 dist/man/*.5.gz
 	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man8 dist/man/*.8.gz
+	install -D -m 0644 -t $(DESTDIR)/usr/share/doc/lpuctl $(DOCUMENTS)
 	install -D -m 0644 dist/completion/bash $(DESTDIR)/usr/share/bash-completion/completions/lpuctl
 	install -D -m 0644 dist/completion/fish $(DESTDIR)/usr/share/fish/vendor_completions.d/lpuctl.fish
 	install -D -m 0644 dist/completion/zsh $(DESTDIR)/usr/share/zsh/site-functions/_lpuctl
@@ -50,19 +54,21 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 
 .PHONY: $(ARCHES:%=package-%)
 $(ARCHES:%=package-%): package-%: dist/%/lpuctl dist/nfpm.yaml dist/completion $(NFPM)
-	rm -rf dist/$*/root dist/$*/deb dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm dist/*_$*.cdx.json
+	rm -rf dist/$*/root dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm dist/*_$*.cdx.json
 	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
 	go run ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
 	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
-	install -D -m 0644 packaging/deb/copyright dist/$*/deb/copyright
-	gzip -9nc CHANGELOG.md > dist/$*/deb/changelog.gz
+	install -m 0644 packaging/deb/copyright dist/$*/$(DEB_DOC)/copyright
+	gzip -9nc CHANGELOG.md > dist/$*/$(DEB_DOC)/changelog.gz
 	sed 's/@VERSION@/$(PACKAGE_VERSION)-1/; s/@MAINTAINER@/$(MAINTAINER)/; s/@DATE@/$(shell date -R -u -d @$(SOURCE_DATE_EPOCH))/' \
-	  packaging/deb/changelog.in | gzip -9n > dist/$*/deb/changelog.Debian.gz
-	gzip -9nc dist/$*/third-party-licenses.txt > dist/$*/deb/third-party-licenses.gz
-	chmod -R go=u,go-w dist/$*/root dist/$*/deb dist/$*/third-party-licenses.txt
+	  packaging/deb/changelog.in | gzip -9n > dist/$*/$(DEB_DOC)/changelog.Debian.gz
+	gzip -9nc dist/$*/third-party-licenses.txt > dist/$*/$(DEB_DOC)/third-party-licenses.gz
+	chmod -R go=u,go-w dist/$*/root dist/$*/third-party-licenses.txt
 	for packager in deb rpm; do \
 	  ROOT=dist/$*/root ARCH=$* PACKAGE_VERSION='$(PACKAGE_VERSION)' MAINTAINER='$(MAINTAINER)' \
 	  $(NFPM) package -f dist/nfpm.yaml -p $$packager -t dist/; done
+# What an .rpm has elsewhere, or not at all, goes to the other documentation.
+DEB_DOC := root/usr/share/doc/lpuctl
 RPM_ARCH_amd64 := x86_64
 RPM_ARCH_arm64 := aarch64
 
@@ -77,5 +83,5 @@ $(NFPM):
 	GOBIN=$(dir $@) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
 .PHONY: package-check
-package-check: package ## check the packages: 23 rows, each passes or says why not (needs root and Debian's tools)
+package-check: package ## check the packages: 24 rows, each passes or says why not (needs root and Debian's tools)
 	packaging/check/run dist

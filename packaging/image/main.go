@@ -52,7 +52,11 @@ func write(output, binary, license, arch, name, version string) error {
 		"architecture": arch, "os": "linux",
 		"config": object{
 			"Entrypoint": []string{"/usr/bin/lpuctl"}, "Cmd": []string{"serve", "--root", "/host"}, "Env": []string{"PATH=/usr/bin"},
-			"Labels": object{"org.opencontainers.image.title": "lpuctl", "org.opencontainers.image.version": version, "org.opencontainers.image.licenses": "Apache-2.0"},
+			"Labels": object{
+				"org.opencontainers.image.title":    "lpuctl",
+				"org.opencontainers.image.version":  version,
+				"org.opencontainers.image.licenses": "Apache-2.0",
+			},
 		},
 		"rootfs": object{"type": "layers", "diff_ids": []string{digest(layer)}},
 	})
@@ -60,7 +64,10 @@ func write(output, binary, license, arch, name, version string) error {
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []object{layerBlob},
 	})
 	// The reference of the layout is the tag; containerd and podman want the whole name in annotations of their own.
-	manifest["annotations"] = object{"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:], "io.containerd.image.name": name}
+	manifest["annotations"] = object{
+		"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
+		"io.containerd.image.name":          name,
+	}
 	manifest["platform"] = object{"architecture": arch, "os": "linux"}
 	layout.file("index.json", marshal(object{"schemaVersion": 2, "manifests": []object{manifest}}))
 	layout.file("oci-layout", []byte(`{"imageLayoutVersion": "1.0.0"}`))
