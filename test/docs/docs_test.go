@@ -40,7 +40,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s: names no path", page)
 		}
 		for _, m := range paths {
-			if !exists(m[1]) && (exists("pkg/node") || !strings.HasPrefix(m[1], "pkg/node/")) { // pkg/node is on its way
+			if !exists(m[1]) {
 				t.Errorf("%s: there is no %s", page, m[1])
 			}
 		}
