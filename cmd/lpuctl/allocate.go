@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -28,7 +27,7 @@ and says which CDI device hands them out. It reserves nothing. Free is what is u
 (run as root to see everybody's processes); --available names the free LPUs yourself.
 
 The exit code is 3 if there are not enough free LPUs or, with --require-connected, no connected set.
-How the choice is made: docs/allocation.md.`,
+How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 		Example: `  lpuctl allocate -n 4
   lpuctl allocate -n 2 -o wide                    # every candidate, best first
   podman run --device "$(lpuctl allocate -n 4 -o name)" IMAGE
@@ -49,7 +48,7 @@ How the choice is made: docs/allocation.md.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
-	flags.StringSliceVar(&w.available, "available", nil, "take these `LPUS` for the free ones, by name, index or PCI address (default: those that are usable and used by nobody)")
+	flags.StringSliceVar(&w.available, "available", nil, "take these `LPUS` for the free ones (default: those that are usable and used by nobody)")
 	flags.StringSliceVar(&w.must, "must-include", nil, "`LPUS` that have to be among them")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
 	flags.BoolVar(&w.connected, "require-connected", false, "exit 3 rather than name LPUs that are not connected")
@@ -135,8 +134,8 @@ func (a *app) writeAllocation(r *allocation, f format) error {
 		return writeDocument(a.out, f, r)
 	case formatName:
 		if r.Device == "" {
-			return &exitError{code: exitFound, err: errors.New("no one device of the spec stands for " + strings.Join(r.LPUs, " ")),
-				remedy: "use -o json, and give the container the device pci-... of each (lpuctl cdi list)"}
+			names := strings.Join(r.LPUs, " ")
+			return fail(exitFound, "lpuctl cdi explain "+names+" shows what to use instead", "no single CDI device covers %s", names)
 		}
 		_, err := fmt.Fprintln(a.out, r.Device)
 		return err
@@ -170,7 +169,8 @@ func (a *app) writeCandidates(r *allocation) error {
 			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
 		})
 	}
-	err := a.writeTable([]string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "PAIRS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}, rows)
+	columns := []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "PAIRS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}
+	err := a.writeTable(columns, rows)
 	fmt.Fprintln(a.out)
 	return err
 }

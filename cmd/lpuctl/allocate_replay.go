@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -69,7 +68,8 @@ func (a *app) replay(ctx context.Context, name string, f format) error {
 	} else {
 		var rows [][]string
 		for _, r := range results {
-			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), strings.Join(r.Logged, " "), strings.Join(r.Now, " "), yesNo(r.Same), r.Reason})
+			logged, now := strings.Join(r.Logged, " "), strings.Join(r.Now, " ")
+			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), logged, now, yesNo(r.Same), r.Reason})
 		}
 		err = a.writeTable([]string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
 	}
@@ -104,7 +104,8 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 		results = append(results, r)
 	}
 	if len(results) == 0 {
-		return nil, &exitError{code: exitFailed, err: fmt.Errorf("%s: there is no decision in it", name), remedy: "decisions are logged by lpuctl serve --log-level info --log-format json"}
+		return nil, fail(exitFailed, "decisions are logged by lpuctl serve --log-level info --log-format json",
+			"%s: there is no decision in it", name)
 	}
 	return results, lines.Err()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,7 @@ no LPU.`,
 func formatByName(cmd *cobra.Command, f *format, output string) error {
 	if output == string(formatJSON) || output == string(formatYAML) {
 		remedy := "use -o " + output + "; --output ./" + output + " writes a file of that name"
-		return &exitError{code: exitUsage, err: fmt.Errorf("--output takes a file, and %s is a format", output), remedy: remedy}
+		return fail(exitUsage, remedy, "--output takes a file, and %s is a format", output)
 	}
 	byName := map[string]format{".json": formatJSON, ".yaml": formatYAML}[filepath.Ext(output)]
 	if byName == "" || byName == *f {

@@ -24,7 +24,7 @@ func newValidateCommand(a *app) *cobra.Command {
 should not: paths that are not absolute, variables that are set twice, nodes that are gone or are another card's by
 now, files that some users cannot read, two files that define one device. By default it checks what runtimes would
 read on this node: /etc/cdi and /var/run/cdi, and holds it against the LPUs that are here. A FILE or DIR is judged by itself,
-with --host against this node too. docs/findings.md explains every finding.
+with --host against this node too. /usr/share/doc/lpuctl/findings.md explains every finding.
 
 The exit code is 3 if there is an error, with --strict also if there is a warning.`,
 		Example: `  lpuctl cdi validate

@@ -142,7 +142,8 @@ func (c *Config) check() []strictyaml.Fault {
 		fault("cdi.kind", err.Error(), "write VENDOR/CLASS")
 	}
 	if !path.IsAbs(c.CDI.SpecDir) {
-		fault("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir), "write "+cdi.DefaultSpecDir+" or /etc/cdi, where runtimes look")
+		fault("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir),
+			"write "+cdi.DefaultSpecDir+" or /etc/cdi, where runtimes look")
 	}
 	if c.Ring.Table != "" && !path.IsAbs(c.Ring.Table) {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)

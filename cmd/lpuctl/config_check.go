@@ -25,7 +25,8 @@ The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be rea
 			name := cmp.Or(append(args, a.configFile, a.root.Shown(defaultConfigFile))...)
 			data, err := readSmallFile(name)
 			if len(args) == 0 && a.configFile == "" && host.IsAbsent(err) {
-				return a.writeFindings(findingList{File: name}, f, false, name+": there is no such file, which is optional: built-in values hold (lpuctl config show)")
+				return a.writeFindings(findingList{File: name}, f, false,
+					name+": there is no such file, which is optional: built-in values hold (lpuctl config show)")
 			}
 			if err != nil {
 				return err

@@ -39,6 +39,11 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
+// fail is an error with an exit code and a remedy.
+func fail(code int, remedy, format string, args ...any) *exitError {
+	return &exitError{code: code, err: fmt.Errorf(format, args...), remedy: remedy}
+}
+
 // found ends a command that worked and found something, which it has shown already.
 func found() error { return &exitError{code: exitFound} }
 
@@ -51,11 +56,11 @@ func foundIn(findings finding.List) error {
 }
 
 func noLPU(root host.Root) error {
-	return &exitError{code: exitNoLPU, err: fmt.Errorf("no LPU on this node (looked at the PCI devices under %s)", root)}
+	return fail(exitNoLPU, "", "no LPU on this node (looked at the PCI devices under %s)", root)
 }
 
 func usage(format string, args ...any) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+	return fail(exitUsage, "", format, args...)
 }
 
 func codeOf(err error) int {
@@ -80,7 +85,8 @@ func remedyFor(err error) string {
 		return r.Remedy
 	}
 	if c, ok := errors.AsType[*cdi.Conflict](err); ok {
-		return fmt.Sprintf("with two such files in one directory runtimes refuse the device: remove %s, or give lpuctl another kind (cdi.kind in the config file)", c.File)
+		return "with two such files in one directory runtimes refuse the device: remove " + c.File +
+			", or give lpuctl another kind (cdi.kind in the config file)"
 	}
 	switch {
 	case errors.Is(err, discovery.ErrNoSysfs) && errors.Is(err, fs.ErrPermission):

@@ -105,9 +105,13 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 	}
 	var rows [][]string
 	for _, l := range inv.LPUs {
-		row := []string{l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), optional(l.NUMANode), optional(l.Link), ringText(l.Ring), healthText(&l), usersText(l.Users)}
+		row := []string{
+			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), optional(l.NUMANode), optional(l.Link),
+			ringText(l.Ring), healthText(&l), usersText(l.Users),
+		}
 		if f == formatWide {
-			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, optional(l.Switch), optional(l.IOMMUGroup), managementText(l.Management), reasonText(l.Reasons))
+			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, optional(l.Switch), optional(l.IOMMUGroup),
+				managementText(l.Management), reasonText(l.Reasons))
 		}
 		rows = append(rows, row)
 	}

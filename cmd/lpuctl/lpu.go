@@ -28,7 +28,7 @@ func (a *app) withNodes(inv *discovery.Inventory, words []string) ([]int, error)
 	slices.Sort(cards)
 	for _, card := range cards {
 		if l := inv.LPUs[card]; len(l.Nodes) == 0 {
-			return nil, &exitError{code: exitFound, err: fmt.Errorf("%s is not available: it has no device node", l.Name), remedy: "see lpuctl describe " + l.Name}
+			return nil, fail(exitFound, "see lpuctl describe "+l.Name, "%s is not available: it has no device node", l.Name)
 		}
 	}
 	return cards, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -84,8 +83,7 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 		case len(ofTable) > 0:
 			return &boundTable{path: ofTable[0].File, findings: ofTable}, nil
 		default:
-			return nil, &exitError{code: exitFailed, err: errors.New("this node has no ring table"),
-				remedy: "name a FILE; lpuctl ring install FILE makes it this node's"}
+			return nil, fail(exitFailed, "name a FILE; lpuctl ring install FILE makes it this node's", "this node has no ring table")
 		}
 	}
 	b, err := readTable(path)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -42,7 +41,7 @@ func (a *app) install(b *boundTable) error {
 	}
 	a.say("installed %s", path)
 	if other := a.config.Ring.Table; other != "" && other != discovery.InstalledRingTable {
-		a.complain(&exitError{err: fmt.Errorf("the config file names another ring table, %s, which stays in force", other), remedy: "take ring.table out of the config file"})
+		a.complain(fail(exitDone, "remove ring.table from the config file", "the config file names another ring table, %s, which stays in force", other))
 	}
 	return nil
 }

@@ -50,8 +50,10 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 		},
 	}
 	a.specDirFlag(cmd)
-	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "", "ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
-	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "", "read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
+	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "",
+		"ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
+	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "",
+		"read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
 	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
 }
@@ -87,7 +89,9 @@ func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
 			where = r.Findings[i].File
 		}
 		a.report(slices.DeleteFunc(slices.Clone(r.Findings), func(f finding.Finding) bool { return f.ID == finding.CDISource }))
-		rows = append(rows, []string{r.Name, r.Version, string(r.CDI), string(r.AfterRestart), r.MaxCDIVersion, strings.Join(r.SpecDirs, ","), string(r.Source), where})
+		rows = append(rows, []string{
+			r.Name, r.Version, string(r.CDI), string(r.AfterRestart), r.MaxCDIVersion, strings.Join(r.SpecDirs, ","), string(r.Source), where,
+		})
 	}
 	return a.writeTable([]string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)
 }

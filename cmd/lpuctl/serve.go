@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -239,8 +238,6 @@ func outOfReach(dir string) error {
 	default:
 		return nil
 	}
-	return &exitError{
-		code: exitFailed, err: fmt.Errorf("%s: %s", dir, fault),
-		remedy: "start it again, as systemd and the kubelet do, and it sees the directory that is there by then; if that is read-only, remount it",
-	}
+	return fail(exitFailed, "start it again, as systemd and the kubelet do, and it sees the directory that is there by then;"+
+		" if that is read-only, remount it", "%s: %s", dir, fault)
 }

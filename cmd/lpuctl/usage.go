@@ -64,7 +64,7 @@ func checkArguments(cmd *cobra.Command) {
 		if cmd.HasSubCommands() {
 			return unknownCommand(cmd, args[0])
 		}
-		e := &exitError{code: exitUsage, err: errors.New("an argument is missing"), remedy: "usage: " + cmd.UseLine()}
+		e := fail(exitUsage, "usage: "+cmd.UseLine(), "an argument is missing")
 		if len(args) > 0 {
 			e.err = fmt.Errorf("unexpected argument %q", args[len(args)-1])
 		}
@@ -80,7 +80,7 @@ func checkArguments(cmd *cobra.Command) {
 
 // unknownCommand names the command that was meant: one of that name in another group, or the nearest.
 func unknownCommand(group *cobra.Command, name string) error {
-	e := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q for %q", name, group.CommandPath()), remedy: "see " + group.CommandPath() + " --help"}
+	e := fail(exitUsage, "see "+group.CommandPath()+" --help", "unknown command %q for %q", name, group.CommandPath())
 	var names, same []string
 	eachCommand(group.Root(), func(c *cobra.Command) {
 		if c.Name() == name || slices.Contains(c.Aliases, name) {

@@ -114,6 +114,8 @@ func (s *script) spec() {
 	} {
 		s.document("cdi generate " + flags)
 	}
+	s.formats("cdi explain lpu0 lpu1", "json")
+	s.document("cdi explain 0 2 pci-0000-43-00.1 -o yaml")
 	s.every("cdi list")
 	s.every("cdi diff")
 	s.every("cdi validate")
