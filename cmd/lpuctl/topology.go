@@ -53,7 +53,7 @@ NUMA node only.`,
 
 func (a *app) drawTopology(inv *discovery.Inventory, f format) error {
 	scene := topology.New(inv)
-	text := ""
+	var text string
 	switch f {
 	case formatMatrix:
 		header, rows := scene.Matrix()

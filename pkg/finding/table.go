@@ -328,7 +328,7 @@ func Rules() []Rule { return slices.Clone(table[:]) }
 
 // RuleOf is the row of an id. An id that the table does not have is an error without a meaning; a test holds that there is none.
 func RuleOf(id ID) Rule {
-	for _, r := range table {
+	for _, r := range table[:] {
 		if r.ID == id {
 			return r
 		}
