@@ -309,18 +309,18 @@ func TestAsAnybody(t *testing.T) {
 	if err := os.Chmod(filepath.Join(root, cardDir), 0); err != nil {
 		t.Fatal(err)
 	}
-	denied := func(path string) bool {
+	denied := func(r machine.Result, path string) bool {
 		return strings.Contains(r.Stderr, root+path) && strings.Contains(r.Stderr, "permission denied")
 	}
 	r = as("list")
-	if r.Code != 0 || strings.Count(r.Stdout, " healthy") != 7 || !denied("/sys/bus/pci/devices/"+cardAddress) {
+	if r.Code != 0 || strings.Count(r.Stdout, " healthy") != 7 || !denied(r, "/sys/bus/pci/devices/"+cardAddress) {
 		t.Errorf("list: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if err := os.Chmod(filepath.Join(root, "sys/bus/pci/devices"), 0); err != nil {
 		t.Fatal(err)
 	}
 	r = as("list")
-	if r.Code != 1 || !denied("/sys/bus/pci/devices") || !strings.Contains(r.Stderr, "remedy: run as a user who may read sysfs") {
+	if r.Code != 1 || !denied(r, "/sys/bus/pci/devices") || !strings.Contains(r.Stderr, "remedy: run as a user who may read sysfs") {
 		t.Errorf("list: exit code %d\n%s", r.Code, r.Stderr)
 	}
 }
