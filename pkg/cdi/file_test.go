@@ -46,7 +46,11 @@ func names(t *testing.T, dir string) []string {
 func TestWriteAndRemove(t *testing.T) {
 	root := t.TempDir()
 	// As on every Linux host: /var/run is an absolute link, which has to stay in the root.
-	for _, err := range []error{os.Mkdir(filepath.Join(root, "var"), 0o755), os.Mkdir(filepath.Join(root, "run"), 0o755), os.Symlink("/run", filepath.Join(root, "var/run"))} {
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(root, "var"), 0o755),
+		os.Mkdir(filepath.Join(root, "run"), 0o755),
+		os.Symlink("/run", filepath.Join(root, "var/run")),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}

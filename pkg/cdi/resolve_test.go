@@ -92,8 +92,10 @@ func TestResolveDoesNotHang(t *testing.T) {
 func TestResolveSurvives(t *testing.T) {
 	for _, list := range []string{"deviceNodes", "mounts", "hooks", "netDevices"} {
 		root := t.TempDir()
-		putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte("cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- {name: a, containerEdits: {"+list+": [null]}}\n"))
-		if _, _, err := Resolve(t.Context(), root, specDirs, DefaultKind); !errors.Is(err, ErrCrash) || !strings.Contains(err.Error(), "etc/cdi") {
+		text := "cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- {name: a, containerEdits: {" + list + ": [null]}}\n"
+		putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte(text))
+		_, _, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+		if !errors.Is(err, ErrCrash) || !strings.Contains(err.Error(), "etc/cdi") {
 			t.Errorf("%s: %v", list, err)
 		}
 	}
@@ -106,7 +108,8 @@ func TestResolveUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	putFile(t, filepath.Join(root, "etc/cdi"), nil)
-	if devices, _, err := Resolve(t.Context(), root, specDirs, DefaultKind); err == nil || !strings.Contains(err.Error(), "etc/cdi: not a directory") {
+	devices, _, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+	if err == nil || !strings.Contains(err.Error(), "etc/cdi: not a directory") {
 		t.Errorf("got %v, %v", devices, err)
 	}
 }

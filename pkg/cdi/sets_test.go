@@ -50,7 +50,8 @@ func TestSets(t *testing.T) {
 		"a hole":      {without, "lpu2-3 lpu3-0 lpu2-3-0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(strings.Fields(c.want), setNames(t, c.inv), cmp.Transformer("all", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+			oneString := cmp.Transformer("all", func(s []string) string { return strings.Join(s, " ") })
+			if diff := cmp.Diff(strings.Fields(c.want), setNames(t, c.inv), oneString); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -70,12 +71,14 @@ func TestListVariables(t *testing.T) {
 		device string
 		want   string
 	}{
-		"plain arc":    {ringOf(node(8), true), "lpu2-3-4-5", "LPU_VISIBLE_DEVICES=2,3,4,5 LPU_RING_ORDER=0,1,2,3 LPU_CONNECTED=true NUM_LPU_DEVICES=4"},
-		"wrapping arc": {ringOf(node(8), true), "lpu6-7-0-1", "LPU_VISIBLE_DEVICES=6,7,0,1 LPU_RING_ORDER=2,3,0,1 LPU_CONNECTED=true NUM_LPU_DEVICES=4"},
-		"all":          {ringOf(node(3), true), "all", "LPU_VISIBLE_DEVICES=0,1,2 LPU_RING_ORDER=0,1,2 LPU_CONNECTED=true NUM_LPU_DEVICES=3"},
-		"all, a hole":  {hole, "all", "LPU_VISIBLE_DEVICES=3,4,5,6,7,0,1 LPU_RING_ORDER=2,3,4,5,6,0,1 LPU_CONNECTED=true NUM_LPU_DEVICES=7"},
-		"scattered":    {scattered, "all", "LPU_VISIBLE_DEVICES=0,2 LPU_RING_ORDER=0,1 LPU_CONNECTED=false NUM_LPU_DEVICES=2"},
-		"no table":     {node(2), "all", "LPU_VISIBLE_DEVICES=0,1 NUM_LPU_DEVICES=2"},
+		"plain arc": {ringOf(node(8), true), "lpu2-3-4-5",
+			"LPU_VISIBLE_DEVICES=2,3,4,5 LPU_RING_ORDER=0,1,2,3 LPU_CONNECTED=true NUM_LPU_DEVICES=4"},
+		"wrapping arc": {ringOf(node(8), true), "lpu6-7-0-1",
+			"LPU_VISIBLE_DEVICES=6,7,0,1 LPU_RING_ORDER=2,3,0,1 LPU_CONNECTED=true NUM_LPU_DEVICES=4"},
+		"all":         {ringOf(node(3), true), "all", "LPU_VISIBLE_DEVICES=0,1,2 LPU_RING_ORDER=0,1,2 LPU_CONNECTED=true NUM_LPU_DEVICES=3"},
+		"all, a hole": {hole, "all", "LPU_VISIBLE_DEVICES=3,4,5,6,7,0,1 LPU_RING_ORDER=2,3,4,5,6,0,1 LPU_CONNECTED=true NUM_LPU_DEVICES=7"},
+		"scattered":   {scattered, "all", "LPU_VISIBLE_DEVICES=0,2 LPU_RING_ORDER=0,1 LPU_CONNECTED=false NUM_LPU_DEVICES=2"},
+		"no table":    {node(2), "all", "LPU_VISIBLE_DEVICES=0,1 NUM_LPU_DEVICES=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := mustSpec(t, c.inv, Options{Devices: []string{c.device}}).Devices[0].ContainerEdits.Env

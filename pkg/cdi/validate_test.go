@@ -129,12 +129,21 @@ func TestBetweenFiles(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"nothing":                {nil, []string{"no-spec"}},
-		"two in one directory":   {map[string]string{"/etc/cdi/a.json": good, "/etc/cdi/b.yaml": good}, []string{"stale-device", "other-file", "stale-device", "other-file", "conflict"}},
-		"one above the other":    {map[string]string{"/etc/cdi/a.json": good, "/var/run/cdi/b.json": good}, []string{"stale-device", "other-file", "stale-device", "other-file", "shadowed"}},
-		"a file nobody reads":    {map[string]string{"/etc/cdi/a.yml": good}, []string{"spec-yml", "no-spec"}},
-		"of another kind":        {map[string]string{"/etc/cdi/gpu.json": gpu}, []string{"spec-version", "no-spec"}},
-		"a crash":                {map[string]string{"/etc/cdi/gpu.json": strings.Replace(gpu, `{}}`, `{"mounts": [null]}}`, 1)}, []string{"spec-crashes", "no-spec"}},
+		"nothing": {nil, []string{"no-spec"}},
+		"two in one directory": {
+			map[string]string{"/etc/cdi/a.json": good, "/etc/cdi/b.yaml": good},
+			[]string{"stale-device", "other-file", "stale-device", "other-file", "conflict"},
+		},
+		"one above the other": {
+			map[string]string{"/etc/cdi/a.json": good, "/var/run/cdi/b.json": good},
+			[]string{"stale-device", "other-file", "stale-device", "other-file", "shadowed"},
+		},
+		"a file nobody reads": {map[string]string{"/etc/cdi/a.yml": good}, []string{"spec-yml", "no-spec"}},
+		"of another kind":     {map[string]string{"/etc/cdi/gpu.json": gpu}, []string{"spec-version", "no-spec"}},
+		"a crash": {
+			map[string]string{"/etc/cdi/gpu.json": strings.Replace(gpu, `{}}`, `{"mounts": [null]}}`, 1)},
+			[]string{"spec-crashes", "no-spec"},
+		},
 		"not for us":             {map[string]string{"/etc/cdi/README": "hello", "/etc/cdi/.tmp.json.swp": "{"}, []string{"no-spec"}},
 		"ours by name, not JSON": {map[string]string{"/etc/cdi/hyperaccel.ai-lpu.json": "{"}, []string{"spec-syntax", "no-spec"}},
 	} {
@@ -160,7 +169,12 @@ func TestBetweenFiles(t *testing.T) {
 func TestTargets(t *testing.T) {
 	_, v := machine(t)
 	path := put(t, filepath.Join(t.TempDir(), "spec.json"), newer)
-	for newest, want := range map[string]string{"0.5.0": "podman 4.3.1 loads cdiVersion 0.5.0 at most, not 1.1.0", "1.1.0": "", "1.10.0": "", "": "knows no CDI"} {
+	for newest, want := range map[string]string{
+		"0.5.0":  "podman 4.3.1 loads cdiVersion 0.5.0 at most, not 1.1.0",
+		"1.1.0":  "",
+		"1.10.0": "",
+		"":       "knows no CDI",
+	} {
 		v.Targets = []cdi.Target{{Consumer: "podman", Release: "4.3.1", Newest: newest}}
 		got := ""
 		for _, f := range v.File(path) {
@@ -204,7 +218,8 @@ func TestOddFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, findings)
 		}
 	}
-	if findings := v.File(put(t, filepath.Join(dir, "empty.json"), " \n")); len(findings) != 1 || !strings.Contains(findings[0].Message, "empty") {
+	findings := v.File(put(t, filepath.Join(dir, "empty.json"), " \n"))
+	if len(findings) != 1 || !strings.Contains(findings[0].Message, "empty") {
 		t.Errorf("an empty file: %v", findings)
 	}
 	for _, text := range []string{"", "\x00", "[]", "null", "devices:", "{", "- -", "a: &a [*a]", strings.Repeat("[", 100000)} {
@@ -264,7 +279,10 @@ func refuses(path string) (err error) {
 
 // mutate makes one to three changes: a byte, a run of bytes taken out or doubled, a word exchanged, a piece of another.
 func mutate(r *rand.Rand, data []byte, seeds [][]byte) []byte {
-	words := []string{"hostPath", "path", "0.3.0", "1.1.0", "env", "=", "/", "null", "{}", "[]", "-1", "\"", "lpu0", "additionalGids", "annotations", "name", "99999999999999999999", "\n", "  "}
+	words := []string{
+		"hostPath", "path", "0.3.0", "1.1.0", "env", "=", "/", "null", "{}", "[]", "-1", "\"", "lpu0", "additionalGids", "annotations",
+		"name", "99999999999999999999", "\n", "  ",
+	}
 	for range 1 + r.IntN(3) {
 		if len(data) == 0 {
 			return data

@@ -40,7 +40,8 @@ func TestNewTakesWhatTheTableSays(t *testing.T) {
 	if f.Severity != Warning || f.Remedy != RuleOf(SpecMode).Remedy {
 		t.Errorf("got %+v", f)
 	}
-	if got, want := f.At("/etc/cdi/spec.json", 3).String(), "warning: spec.json: /etc/cdi/spec.json:3: only some users may read it [spec-mode]"; got != want {
+	const want = "warning: spec.json: /etc/cdi/spec.json:3: only some users may read it [spec-mode]"
+	if got := f.At("/etc/cdi/spec.json", 3).String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

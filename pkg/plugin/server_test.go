@@ -535,7 +535,8 @@ func TestManyClients(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	slices.Sort(took)
-	t.Logf("%d calls by 32 clients: median %v, 99th of 100 %v; heap %d KiB before, %d after", calls, took[calls/2], took[calls*99/100], before.HeapAlloc>>10, after.HeapAlloc>>10)
+	t.Logf("%d calls by 32 clients: median %v, 99th of 100 %v; heap %d KiB before, %d after",
+		calls, took[calls/2], took[calls*99/100], before.HeapAlloc>>10, after.HeapAlloc>>10)
 	if limit := before.HeapAlloc + 1<<20 + 80*uint64(calls); after.HeapAlloc > limit {
 		t.Errorf("memory grew from %d to %d bytes", before.HeapAlloc, after.HeapAlloc)
 	}

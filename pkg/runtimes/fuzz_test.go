@@ -27,7 +27,13 @@ func FuzzContainerdConfig(f *testing.F) {
 			f.Add(file.Data)
 		}
 	}
-	for _, seed := range []string{"a = {b = {c = [{d = \"e\"}]}}\r\n", "[[plugins.cri]]\n[plugins.cri.x]\n", "plugins.cri = {enable_cdi = [\n\n]}", "\"\".\"\" = \"\"\n", "x = '''\n\n'''\ny = [\"\"\"\n\"\"\"]\n"} {
+	for _, seed := range []string{
+		"a = {b = {c = [{d = \"e\"}]}}\r\n",
+		"[[plugins.cri]]\n[plugins.cri.x]\n",
+		"plugins.cri = {enable_cdi = [\n\n]}",
+		"\"\".\"\" = \"\"\n",
+		"x = '''\n\n'''\ny = [\"\"\"\n\"\"\"]\n",
+	} {
 		f.Add([]byte(seed))
 	}
 	releases := []release{{}}

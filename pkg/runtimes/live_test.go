@@ -105,6 +105,7 @@ func listen(t *testing.T, path string) net.Listener {
 
 func TestLive(t *testing.T) {
 	dirs := `"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]`
+	answersOff := strings.Replace(answersOn, "true", "false", 1)
 	off := "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nenable_cdi = false\n"
 	on := strings.Replace(off, "false", "true", 1)
 	for name, test := range map[string]struct {
@@ -114,32 +115,43 @@ func TestLive(t *testing.T) {
 		finds  []string
 	}{
 		"1.6":                   {fakeContainerd{version: "1.6.20~ds1", config: `{"x":1}`}, "", "unsupported off ", []string{"cdi-unsupported"}},
-		"1.7 off":               {fakeContainerd{version: "v1.7.35", config: `{"enableCDI":false,` + dirs + `}`}, off, "off off 0.8.0", []string{"cdi-off"}},
-		"1.7 on":                {fakeContainerd{version: "v1.7.35", config: `{"enableCDI":true,` + dirs + `}`}, on, "on on 0.8.0", nil},
-		"off, on after restart": {fakeContainerd{version: "v1.7.35", config: `{"enableCDI":false,` + dirs + `}`}, on, "off on 0.8.0", []string{"restart-needed"}},
-		"on, off after restart": {fakeContainerd{version: "v1.7.35", config: `{"enableCDI":true,` + dirs + `}`}, off, "on off 0.8.0", []string{"restart-changes"}},
-		"on, refused after":     {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":true,` + dirs + `}`}, "[", "on off 1.1.0", []string{"restart-changes"}},
-		"off, nobody knows why": {fakeContainerd{version: "strange", config: `{"enableCDI":false,` + dirs + `}`}, "", "off unknown ", []string{"cdi-off", "version-unknown"}},
-		"2.3 null":              {fakeContainerd{version: "v2.3.7", config: `{"enableCDI":null,` + dirs + `}`}, "", "on on 1.1.0", nil},
-		"2.4":                   {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "", "on on 1.1.0", nil},
-		"dirs none":             {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":true,"cdiSpecDirs":[]}`}, "", "on on 1.1.0", []string{"spec-dir-not-read"}},
-		"dirs none, 2.4":        {fakeContainerd{version: "v2.4.2", config: `{"cdiSpecDirs":[]}`}, "", "on on 1.1.0", nil},
-		"off, and dirs none": {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":false,"cdiSpecDirs":[]}`}, on + "cdi_spec_dirs = []\n", "off on 1.1.0",
+		"1.7 off":               {fakeContainerd{version: "v1.7.35", config: answersOff}, off, "off off 0.8.0", []string{"cdi-off"}},
+		"1.7 on":                {fakeContainerd{version: "v1.7.35", config: answersOn}, on, "on on 0.8.0", nil},
+		"off, on after restart": {fakeContainerd{version: "v1.7.35", config: answersOff}, on, "off on 0.8.0", []string{"restart-needed"}},
+		"on, off after restart": {fakeContainerd{version: "v1.7.35", config: answersOn}, off, "on off 0.8.0", []string{"restart-changes"}},
+		"on, refused after":     {fakeContainerd{version: "v2.2.9", config: answersOn}, "[", "on off 1.1.0", []string{"restart-changes"}},
+		"off, nobody knows why": {fakeContainerd{version: "strange", config: answersOff}, "", "off unknown ",
+			[]string{"cdi-off", "version-unknown"}},
+		"2.3 null": {fakeContainerd{version: "v2.3.7", config: `{"enableCDI":null,` + dirs + `}`}, "", "on on 1.1.0", nil},
+		"2.4":      {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "", "on on 1.1.0", nil},
+		"dirs none": {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":true,"cdiSpecDirs":[]}`}, "", "on on 1.1.0",
+			[]string{"spec-dir-not-read"}},
+		"dirs none, 2.4": {fakeContainerd{version: "v2.4.2", config: `{"cdiSpecDirs":[]}`}, "", "on on 1.1.0", nil},
+		"off, and dirs none": {fakeContainerd{version: "v2.2.9", config: `{"enableCDI":false,"cdiSpecDirs":[]}`},
+			on + "cdi_spec_dirs = []\n", "off on 1.1.0",
 			[]string{"restart-needed", "spec-dir-not-read"}},
-		"dirs after restart": {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`}, "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\ncdi_spec_dirs = [\"/x\"]\n", "on on 1.1.0",
+		"dirs after restart": {fakeContainerd{version: "v2.4.2", config: `{` + dirs + `}`},
+			"version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\ncdi_spec_dirs = [\"/x\"]\n", "on on 1.1.0",
 			[]string{"restart-changes"}},
 		"config strange": {fakeContainerd{version: "v2.4.2", config: `[]`}, "", "unknown on 1.1.0", []string{"cri-silent"}},
 		"value strange":  {fakeContainerd{version: "v2.4.2", config: `{"enableCDI":"yes"}`}, "", "unknown on 1.1.0", []string{"cri-silent"}},
 		"dirs strange":   {fakeContainerd{version: "v2.4.2", config: `{"cdiSpecDirs":7}`}, "", "unknown on 1.1.0", []string{"cri-silent"}},
-		"CRI starts":     {fakeContainerd{version: "v2.4.2", criErr: status.Error(codes.Unavailable, "server is not initialized yet\x1b[2J")}, "", "unknown on 1.1.0", []string{"cri-silent"}},
-		"CRI mute":       {fakeContainerd{version: "v2.4.2", criMutes: true}, "", "unknown on 1.1.0", []string{"cri-silent"}},
-		"CRI disabled":   {fakeContainerd{version: "v2.4.2"}, `disabled_plugins = ["cri"]`, "off off 1.1.0", []string{"cri-disabled"}},
+		"CRI starts": {fakeContainerd{
+			version: "v2.4.2",
+			criErr:  status.Error(codes.Unavailable, "server is not initialized yet\x1b[2J"),
+		}, "", "unknown on 1.1.0", []string{"cri-silent"}},
+		"CRI mute":     {fakeContainerd{version: "v2.4.2", criMutes: true}, "", "unknown on 1.1.0", []string{"cri-silent"}},
+		"CRI disabled": {fakeContainerd{version: "v2.4.2"}, `disabled_plugins = ["cri"]`, "off off 1.1.0", []string{"cri-disabled"}},
 		"CRI enabled since": {fakeContainerd{version: "v2.4.2"}, "", "off on 1.1.0",
 			[]string{"cri-disabled"}},
 		"CRI failed": {fakeContainerd{version: "v2.4.2", initErr: "no such\n runtime"}, "", "off unknown 1.1.0", []string{"cri-failed"}},
-		"a plugin of CRI enabled since": {fakeContainerd{version: "v2.4.2", initErr: "unable to load CRI runtime service plugin dependency: no plugins registered for io.containerd.cri.v1.runtime: plugin: not found"}, "",
-			"off on 1.1.0", []string{"cri-disabled"}},
-		"CRI failed, told": {fakeContainerd{version: "v2.4.2", initErr: "no runtime"}, "version = 3\ndisabled_plugins = [\"io.containerd.cri.v1.runtime\"]\n", "off off 1.1.0", []string{"cri-disabled"}},
+		"a plugin of CRI enabled since": {fakeContainerd{
+			version: "v2.4.2",
+			initErr: "unable to load CRI runtime service plugin dependency: " +
+				"no plugins registered for io.containerd.cri.v1.runtime: plugin: not found",
+		}, "", "off on 1.1.0", []string{"cri-disabled"}},
+		"CRI failed, told": {fakeContainerd{version: "v2.4.2", initErr: "no runtime"},
+			"version = 3\ndisabled_plugins = [\"io.containerd.cri.v1.runtime\"]\n", "off off 1.1.0", []string{"cri-disabled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -311,7 +323,10 @@ func TestTyped(t *testing.T) {
 	writeFile(t, elsewhere, "mine.toml", "version = 2\nimports = [\"d/*.toml\"]\n")
 	writeFile(t, elsewhere, "d/a.toml", "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\ncdi_spec_dirs = [\"/y\"]\n")
 	root := t.TempDir()
-	r := containerdOn(t, root, Options{ContainerdAddress: "unix://" + elsewhere + containerdSocket, ContainerdConfig: elsewhere + "/mine.toml"})
+	r := containerdOn(t, root, Options{
+		ContainerdAddress: "unix://" + elsewhere + containerdSocket,
+		ContainerdConfig:  elsewhere + "/mine.toml",
+	})
 	if r.CDI != On || !slices.Equal(findings(r), []string{"restart-changes"}) || r.Findings[len(r.Findings)-1].File != elsewhere+"/d/a.toml" {
 		t.Errorf("got\n%s", describe(root, r))
 	}

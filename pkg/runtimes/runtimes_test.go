@@ -31,7 +31,10 @@ func TestHang(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	if len(all) != 2 || all[0].CDI != On || all[1].Name != "podman" || all[1].CDI != Unknown || !slices.Equal(findings(&all[1]), []string{"no-answer"}) {
+	if len(all) != 2 || all[0].CDI != On {
+		t.Fatalf("found %+v", all)
+	}
+	if podman := all[1]; podman.Name != "podman" || podman.CDI != Unknown || !slices.Equal(findings(&podman), []string{"no-answer"}) {
 		t.Errorf("found %+v", all)
 	}
 }
@@ -65,7 +68,8 @@ func TestManyImports(t *testing.T) {
 	root := installContainerd(t, "2.2.9")
 	writeFile(t, root, containerdConfig, "version = 3\nimports = [\"conf.d/*.toml\"]\n")
 	for i := range 100 {
-		writeFile(t, root, fmt.Sprintf("etc/containerd/conf.d/%03d.toml", i), fmt.Sprintf("version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\nenable_cdi = %t\n", i == 99))
+		text := fmt.Sprintf("version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\nenable_cdi = %t\n", i == 99)
+		writeFile(t, root, fmt.Sprintf("etc/containerd/conf.d/%03d.toml", i), text)
 	}
 	if r := containerdOn(t, root, Options{}); r.CDI != On || r.Findings[0].File != root+"/etc/containerd/conf.d/099.toml" {
 		t.Errorf("got %s", describe(root, r))
@@ -109,8 +113,9 @@ func TestPatternBefore1_7_17(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	for text, want := range map[string]string{
-		"v2.2.9": "2.2.9 [2 2 9]", "1.6.20~ds1-1+deb12u1": "1.6.20~ds1-1+deb12u1 [1 6 20]", "5:28.2.2-1~debian.12~bookworm": "28.2.2-1~debian.12~bookworm [28 2 2]",
-		"1.30": "1.30 [1 30 0]", "v2.4.0-beta.0+dirty": "2.4.0-beta.0+dirty [2 4 0]",
+		"v2.2.9": "2.2.9 [2 2 9]", "1.6.20~ds1-1+deb12u1": "1.6.20~ds1-1+deb12u1 [1 6 20]",
+		"5:28.2.2-1~debian.12~bookworm": "28.2.2-1~debian.12~bookworm [28 2 2]",
+		"1.30":                          "1.30 [1 30 0]", "v2.4.0-beta.0+dirty": "2.4.0-beta.0+dirty [2 4 0]",
 		"": " [0 0 0]", "(devel)": " [0 0 0]", "v2": " [0 0 0]", "1.7.0\x1b[2J": " [0 0 0]", "99999999999.1": " [0 0 0]",
 	} {
 		if r := parseRelease(text); fmt.Sprint(r.text, " ", r.number) != want {
@@ -124,7 +129,8 @@ func TestRelease(t *testing.T) {
 
 func TestMaxCDI(t *testing.T) {
 	for target, want := range map[string]string{
-		"podman=4.3.1": "0.5.0", "containerd=1.7.5": "0.5.0", "containerd=v1.7.35": "0.8.0", "containerd=1.7.35-k3s1": "0.8.0", "containerd=2.4.2": "1.1.0", "containerd=1.6.20": "",
+		"containerd=1.6.20": "", "containerd=1.7.5": "0.5.0", "containerd=v1.7.35": "0.8.0", "containerd=1.7.35-k3s1": "0.8.0",
+		"containerd=2.4.2": "1.1.0", "podman=4.3.1": "0.5.0",
 		"docker=28.2": "1.0.0", "cri-o=1.28.4": "0.6.0", "podman=4.0": "",
 	} {
 		consumer, version, _ := strings.Cut(target, "=")
@@ -143,7 +149,8 @@ func TestMaxCDI(t *testing.T) {
 // What the Go linker writes into a program tells the versions of its modules, and the one its makers give it.
 func TestReadBuild(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lpuctl")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "-ldflags=-s -X 'example.com/version.Version=v1.2.3'", "github.com/hyperaccel/lpuctl/cmd/lpuctl")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "-ldflags=-s -X 'example.com/version.Version=v1.2.3'",
+		"github.com/hyperaccel/lpuctl/cmd/lpuctl")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

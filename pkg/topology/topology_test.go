@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -336,7 +337,7 @@ func parse(t *testing.T, svg string) *picture {
 	var at map[string]string
 	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -468,7 +469,7 @@ func (p *picture) checkSpace(t *testing.T) {
 			t.Errorf("%q at %.0f,%.0f leaves the picture", a.says()+a.text, a.left, a.top)
 		}
 		for _, b := range all[i+1:] {
-			if a.overlaps(b) && !(a.text == "" && a.contains(b)) {
+			if a.overlaps(b) && (a.text != "" || !a.contains(b)) {
 				t.Errorf("%q covers %q", a.says()+a.text, b.says()+b.text)
 			}
 		}

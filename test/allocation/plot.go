@@ -66,7 +66,8 @@ func curves(title string, lines []line) string {
 	y := func(share float64) float64 { return plotHeight - 40 - (share-50)/50*(plotHeight-90) }
 	var b strings.Builder
 	for share := 50.0; share <= 100; share += 10 {
-		fmt.Fprintf(&b, `<line x1="60" x2="540" y1="%.1f" y2="%.1f" stroke="#e2e8f0"/><text x="52" y="%.1f" text-anchor="end">%.0f</text>`+"\n", y(share), y(share), y(share)+4, share)
+		fmt.Fprintf(&b, `<line x1="60" x2="540" y1="%.1f" y2="%.1f" stroke="#e2e8f0"/>`, y(share), y(share))
+		fmt.Fprintf(&b, `<text x="52" y="%.1f" text-anchor="end">%.0f</text>`+"\n", y(share)+4, share)
 	}
 	for load := .3; load < 1.25; load += .3 {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%.1f</text>`+"\n", x(load), plotHeight-20, load)
@@ -84,7 +85,8 @@ func curves(title string, lines []line) string {
 		}
 		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"/>`+"\n", strings.Join(at, " "), colour, width)
 		labelY := 60 + 22*float64(i)
-		fmt.Fprintf(&b, `<line x1="560" x2="580" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"/><text x="586" y="%.1f">%s</text>`+"\n", labelY, labelY, colour, width, labelY+4, l.name)
+		fmt.Fprintf(&b, `<line x1="560" x2="580" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"/>`, labelY, labelY, colour, width)
+		fmt.Fprintf(&b, `<text x="586" y="%.1f">%s</text>`+"\n", labelY+4, l.name)
 	}
 	return svg(title, b.String(), plotHeight)
 }

@@ -18,7 +18,14 @@ type report struct {
 }
 
 func newReport(seeds, pods int, say func(string, ...any)) *report {
-	r := &report{seeds: seeds, pods: pods, say: say, tables: map[string]string{}, plots: map[string]string{}, results: map[string][][]outcome{}}
+	r := &report{
+		seeds:   seeds,
+		pods:    pods,
+		say:     say,
+		tables:  map[string]string{},
+		plots:   map[string]string{},
+		results: map[string][][]outcome{},
+	}
 	for _, p := range policies() {
 		for _, c := range cells() {
 			var o []outcome
@@ -33,7 +40,8 @@ func newReport(seeds, pods int, say func(string, ...any)) *report {
 	r.leads()
 	r.acceptance()
 	r.sizes()
-	r.plots["allocation-rules.svg"] = bars("Multi-LPU pods that get connected LPUs (8-ring, mix small, load 0.9), %", barsOf(r.results, smallBusy))
+	const title = "Multi-LPU pods that get connected LPUs (8-ring, mix small, load 0.9), %"
+	r.plots["allocation-rules.svg"] = bars(title, barsOf(r.results, smallBusy))
 	r.strict()
 	r.optimum()
 	r.tried()

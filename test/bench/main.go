@@ -88,7 +88,8 @@ func compare(name, lpuctl, root string, flags ...string) error {
 			a, b, ratios = append(a, x), append(b, y), append(ratios, x/y)
 		}
 	}
-	fmt.Printf("| %s | %.1f | %.1f | %.2f | %s | %s | %s |\n", name, median(a), median(b), median(ratios), peak(ours), calls(ours), calls(theirs))
+	fmt.Printf("| %s | %.1f | %.1f | %.2f | %s | %s | %s |\n",
+		name, median(a), median(b), median(ratios), peak(ours), calls(ours), calls(theirs))
 	return nil
 }
 

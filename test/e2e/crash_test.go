@@ -64,7 +64,8 @@ var steps = map[uint64]string{
 	unix.SYS_FLOCK: "flock", unix.SYS_FSYNC: "fsync", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_LINKAT: "linkat", unix.SYS_MKDIRAT: "mkdirat",
 	unix.SYS_OPENAT: "openat", unix.SYS_OPENAT2: "openat2", unix.SYS_PWRITE64: "pwrite64", unix.SYS_RENAMEAT: "renameat",
 	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_SENDFILE: "sendfile", unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_SYNC: "sync",
-	unix.SYS_SYNCFS: "syncfs", unix.SYS_TRUNCATE: "truncate", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_WRITE: "write", unix.SYS_WRITEV: "writev",
+	unix.SYS_SYNCFS: "syncfs", unix.SYS_TRUNCATE: "truncate", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_WRITE: "write",
+	unix.SYS_WRITEV: "writev",
 }
 
 // killer kills a process by SIGKILL before one of its steps. strace cannot: it counts the calls of each thread
@@ -141,7 +142,8 @@ type syscallInfo struct {
 // step is the name of the step that the thread is about to make; "" if it is none, or too early.
 func (k *killer) step(thread int) string {
 	var info syscallInfo
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO,
+		uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
 	if errno != 0 || info.op != unix.PTRACE_SYSCALL_INFO_ENTRY {
 		return ""
 	}
@@ -342,7 +344,8 @@ func readOnly(t *testing.T, dir string) (mend func()) {
 func wantRefused(t *testing.T, r machine.Result, path, reason string) {
 	t.Helper()
 	message, remedy, _ := strings.Cut(r.Stderr, "\n")
-	if r.Code != 1 || r.Stdout != "" || !strings.HasPrefix(message, "lpuctl: ") || !strings.Contains(message, path) || !strings.Contains(message, reason) {
+	says := strings.HasPrefix(message, "lpuctl: ") && strings.Contains(message, path) && strings.Contains(message, reason)
+	if r.Code != 1 || r.Stdout != "" || !says {
 		t.Errorf("exit code %d, want 1, and a message with %s and %q:\n%s%s", r.Code, path, reason, r.Stdout, r.Stderr)
 	}
 	if !strings.HasPrefix(remedy, "  remedy: ") || strings.Count(remedy, "\n") != 1 {
@@ -357,7 +360,8 @@ func TestADirectoryThatIsNotSynced(t *testing.T) {
 	dir := sharedSpecDir(t, before, after)
 	machine.Lpuctl(t, "--root", before, "cdi", "refresh")
 	here := filepath.Join(after, "var/run/cdi")
-	r := machine.Run(t, "strace", "-f", "-qqq", "-o", "/dev/null", "-P", here, "-e", "trace=fsync", "-e", "inject=fsync:error=EIO", machine.Binary(t), "--root", after, "cdi", "refresh")
+	r := machine.Run(t, "strace", "-f", "-qqq", "-o", "/dev/null", "-P", here,
+		"-e", "trace=fsync", "-e", "inject=fsync:error=EIO", machine.Binary(t), "--root", after, "cdi", "refresh")
 	wantRefused(t, r, here, "input/output error")
 	if got, want := string(read(t, filepath.Join(dir, specName))), machine.Lpuctl(t, "--root", after, "cdi", "generate"); got != want {
 		t.Errorf("the spec is not the new one:\n%s", got)

@@ -53,7 +53,8 @@ func hang(t *testing.T, root, file string) string {
 		t.Fatal(err)
 	}
 	here := t.TempDir()
-	_, err = fs.Mount(here, &hangingTree{loopback.(*fs.LoopbackNode), file}, &fs.Options{MountOptions: fuse.MountOptions{DirectMountStrict: true, Options: []string{"dev"}}})
+	options := fuse.MountOptions{DirectMountStrict: true, Options: []string{"dev"}}
+	_, err = fs.Mount(here, &hangingTree{loopback.(*fs.LoopbackNode), file}, &fs.Options{MountOptions: options})
 	if err != nil {
 		t.Fatalf("mounting FUSE: %v", err)
 	}
@@ -92,7 +93,8 @@ func TestACardThatHangs(t *testing.T) {
 				t.Errorf("list took %v", took)
 			}
 			if l, ok := got.lpus[cardAddress]; ok != (c.reason != "") || ok && (l["health"] != "unknown" || got.reasons[cardAddress] != c.reason) {
-				t.Errorf("the card that hangs is listed: %v, %v, reasons %s; want unknown, reasons %s", ok, l["health"], got.reasons[cardAddress], c.reason)
+				t.Errorf("the card that hangs is listed: %v, %v, reasons %s; want unknown, reasons %s",
+					ok, l["health"], got.reasons[cardAddress], c.reason)
 			}
 			if got.problems[cardAddress] != c.problem {
 				t.Errorf("the problems with the card that hangs are %q, want %q", got.problems[cardAddress], c.problem)

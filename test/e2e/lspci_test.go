@@ -44,7 +44,13 @@ func factsOfLPUs(t *testing.T, args ...string) map[string]lpuFacts {
 	}
 	facts := map[string]lpuFacts{}
 	for _, l := range inventory.LPUs {
-		f := lpuFacts{Address: l.Address, IDs: l.Vendor + ":" + l.Device + " " + l.Subvendor + ":" + l.Subdevice, Driver: l.Driver, Root: l.PCIeRoot, Upstream: l.Switch}
+		f := lpuFacts{
+			Address:  l.Address,
+			IDs:      l.Vendor + ":" + l.Device + " " + l.Subvendor + ":" + l.Subdevice,
+			Driver:   l.Driver,
+			Root:     l.PCIeRoot,
+			Upstream: l.Switch,
+		}
 		if l.NUMANode != nil {
 			f.NUMANode = fmt.Sprint(*l.NUMANode)
 		}
@@ -132,7 +138,9 @@ func TestListAgreesWithLspci(t *testing.T) {
 		"edge":                        {simulate(t, "--profile", "edge"), "10ee:505d", nil, 2},
 		"lpu":                         {simulate(t, "--profile", "lpu", "--lpus", "4"), "20fb:0010", nil, 4},
 		"bertha":                      {simulate(t, "--profile", "bertha"), "20fb:0010", nil, 8},
-		"sick":                        {simulate(t, "--fault", "unbound@1", "--fault", "numa-unknown@2", "--fault", "vfio@3"), "10ee:505d", nil, 8},
+		"sick": {
+			simulate(t, "--fault", "unbound@1", "--fault", "numa-unknown@2", "--fault", "vfio@3"), "10ee:505d", nil, 8,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := factsOfLPUs(t, append([]string{"--root", c.root}, c.args...)...), factsOfLspci(t, c.root, c.ids)

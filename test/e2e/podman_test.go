@@ -61,7 +61,8 @@ func TestPodman(t *testing.T) {
 		})
 	}
 	t.Run("unknown", func(t *testing.T) {
-		if r := p.Run(t, machine.Inspect, device("lpu4")...); r.Code != 126 || r.Stdout != "" || !strings.Contains(r.Stderr, "unresolvable CDI devices hyperaccel.ai/lpu=lpu4") {
+		r := p.Run(t, machine.Inspect, device("lpu4")...)
+		if r.Code != 126 || r.Stdout != "" || !strings.Contains(r.Stderr, "unresolvable CDI devices hyperaccel.ai/lpu=lpu4") {
 			t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 		}
 	})
@@ -130,7 +131,8 @@ func TestRootlessPodman(t *testing.T) {
 		"env", "-C", home, "HOME="+home, "XDG_RUNTIME_DIR="+home, "podman")
 	p.Import(t)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
-	both := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER=0,1", "env LPU_VISIBLE_DEVICES=0,1", "env NUM_LPU_DEVICES=2", lpu(0), lpu(1), lib)
+	both := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER=0,1", "env LPU_VISIBLE_DEVICES=0,1",
+		"env NUM_LPU_DEVICES=2", lpu(0), lpu(1), lib)
 	for name, want := range map[string]string{
 		"lpu0": lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(0), lib), "lpu0-1": both, "all": both,
 	} {
@@ -172,7 +174,8 @@ func TestPodmanWithSets(t *testing.T) {
 		"lpu6-7-0-1": {"6,7,0,1", "2,3,0,1", lines(lpu(0), lpu(1), lpu(6), lpu(7))},
 	} {
 		r := p.Run(t, machine.Inspect, device(name)...)
-		want := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER="+c.order, "env LPU_VISIBLE_DEVICES="+c.visible, "env NUM_LPU_DEVICES=4") + c.nodes + lines(lib)
+		want := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER="+c.order, "env LPU_VISIBLE_DEVICES="+c.visible,
+			"env NUM_LPU_DEVICES=4") + c.nodes + lines(lib)
 		if r.Code != 0 || r.Stdout != want {
 			t.Errorf("%s: exit code %d\n%sin the container:\n%swant:\n%s", name, r.Code, r.Stderr, r.Stdout, want)
 		}

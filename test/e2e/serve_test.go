@@ -44,7 +44,8 @@ func TestServeWithACardThatHangs(t *testing.T) {
 	} else {
 		t.Logf("%d threads, %d KiB resident", before, rss)
 	}
-	if spec, err := os.ReadFile(filepath.Join(root, "var/run/cdi/hyperaccel.ai-lpu.json")); err != nil || !strings.Contains(string(spec), `"pci-0000-43-00.1"`) {
+	spec, err := os.ReadFile(filepath.Join(root, "var/run/cdi/hyperaccel.ai-lpu.json"))
+	if err != nil || !strings.Contains(string(spec), `"pci-0000-43-00.1"`) {
 		t.Errorf("the other cards have no spec: %v", err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -96,7 +97,8 @@ func TestServeInBadPlaces(t *testing.T) {
 				}
 			}
 			c.spoil(t, root)
-			r := machine.Run(t, "timeout", "3", machine.Binary(t), "--root", root, "serve", "--listen", "", "--plugin-dir", "/p") // the path of a socket must be short
+			// The plugin directory is /p because the path of a socket must be short.
+			r := machine.Run(t, "timeout", "3", machine.Binary(t), "--root", root, "serve", "--listen", "", "--plugin-dir", "/p")
 			if r.Code != c.code || !strings.Contains(r.Stderr, c.want) {
 				t.Errorf("exit code %d, want %d; it said\n%s", r.Code, c.code, r.Stderr)
 			}

@@ -55,7 +55,8 @@ func TestUsers(t *testing.T) {
 	if out := machine.Lpuctl(t, "--root", root, "list"); !strings.Contains(out, " container ") {
 		t.Errorf("list does not show the container:\n%s", out)
 	}
-	if r := machine.Run(t, machine.Binary(t), "--root", root, "allocate"); r.Code != 3 || !strings.Contains(r.Stderr, "1 LPU asked for, 0 of 2 free") {
+	r := machine.Run(t, machine.Binary(t), "--root", root, "allocate")
+	if r.Code != 3 || !strings.Contains(r.Stderr, "1 LPU asked for, 0 of 2 free") {
 		t.Errorf("allocate gives away what is used: exit %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 }

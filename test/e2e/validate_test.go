@@ -55,13 +55,16 @@ func TestWhyPodmanCannotResolve(t *testing.T) {
 			if r := p.Run(t, machine.Inspect, device(c.device)...); r.Code != 126 || !strings.Contains(r.Stderr, "unresolvable CDI devices") {
 				t.Errorf("podman: exit code %d: %s", r.Code, r.Stderr)
 			}
-			r := machine.Run(t, machine.Binary(t), "--root", root, "cdi", "validate", "--target", "podman="+version, "--device", "hyperaccel.ai/lpu="+c.device)
+			r := machine.Run(t, machine.Binary(t), "--root", root, "cdi", "validate",
+				"--target", "podman="+version, "--device", "hyperaccel.ai/lpu="+c.device)
 			if r.Code != 3 || !strings.Contains(r.Stderr, "["+c.want+"]") {
 				t.Errorf("validate: exit code %d, want the finding %s:\n%s", r.Code, c.want, r.Stderr)
 			}
 		})
 	}
-	if r := machine.Run(t, machine.Binary(t), "--root", root, "--quiet", "cdi", "validate", "--target", "podman="+version, "--device", "lpu0"); r.Code != 0 || r.Stderr != "" {
+	r := machine.Run(t, machine.Binary(t), "--root", root, "--quiet", "cdi", "validate",
+		"--target", "podman="+version, "--device", "lpu0")
+	if r.Code != 0 || r.Stderr != "" {
 		t.Errorf("the good spec: exit code %d: %s", r.Code, r.Stderr)
 	}
 }

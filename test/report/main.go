@@ -28,6 +28,8 @@ type event struct {
 	Elapsed                       float64
 }
 
+func (e *event) key() string { return e.Package + " " + e.Test }
+
 func main() {
 	may, err := mayBeSkipped()
 	failed := false
@@ -89,9 +91,7 @@ func readSkips(list, who string) (skips, error) {
 }
 
 func report(in io.Reader, out io.Writer, may skips) (failed bool, err error) {
-	said := map[string]string{} // by package and test
-	skipped := skips{}
-	counts := map[string]int{}
+	t := tally{out: out, said: map[string]string{}, skipped: skips{}, counts: map[string]int{}}
 	events := json.NewDecoder(in)
 	for {
 		var e event
@@ -100,35 +100,56 @@ func report(in io.Reader, out io.Writer, may skips) (failed bool, err error) {
 		} else if err != nil {
 			return true, err
 		}
-		key := e.Package + " " + e.Test
-		switch e.Action {
-		case "output":
-			said[key] += e.Output
-		case "build-output":
-			fmt.Fprint(out, e.Output)
-		case "build-fail":
-			failed = true
-		case "pass", "skip", "fail":
-			failed = failed || e.Action == "fail"
-			if e.Test == "" {
-				fmt.Fprintf(out, "%-5s %s (%.1f s)\n", e.Action, e.Package, e.Elapsed)
-			} else {
-				counts[e.Action]++
-			}
-			if e.Action == "skip" && e.Test != "" {
-				skipped[key] = true
-			}
-			if e.Action == "fail" || e.Action == "skip" && e.Test != "" {
-				fmt.Fprint(out, withoutProgress(said[key]))
-			}
-			delete(said, key)
-		}
+		t.take(e)
 	}
 	if may != nil {
-		failed = !may.hold(out, skipped) || failed
+		t.failed = !may.hold(out, t.skipped) || t.failed
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", counts["pass"], counts["fail"], counts["skip"])
-	return failed, nil
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.counts["pass"], t.counts["fail"], t.counts["skip"])
+	return t.failed, nil
+}
+
+// tally is what the events so far tell.
+type tally struct {
+	out     io.Writer
+	said    map[string]string // what a test or package that has not ended wrote, by "package test"
+	skipped skips
+	counts  map[string]int // tests by how they ended: pass, skip or fail
+	failed  bool           // a test, a package or a build
+}
+
+// take adds an event.
+func (t *tally) take(e event) {
+	switch e.Action {
+	case "output":
+		t.said[e.key()] += e.Output
+	case "build-output":
+		fmt.Fprint(t.out, e.Output)
+	case "build-fail":
+		t.failed = true
+	case "pass", "skip", "fail":
+		t.end(e)
+	}
+}
+
+// end takes the event that ends a test, or a package if it names no test.
+func (t *tally) end(e event) {
+	skipped := e.Action == "skip" && e.Test != ""
+	if e.Test == "" {
+		fmt.Fprintf(t.out, "%-5s %s (%.1f s)\n", e.Action, e.Package, e.Elapsed)
+	} else {
+		t.counts[e.Action]++
+	}
+	if skipped {
+		t.skipped[e.key()] = true
+	}
+	if e.Action == "fail" {
+		t.failed = true
+	}
+	if e.Action == "fail" || skipped {
+		fmt.Fprint(t.out, withoutProgress(t.said[e.key()]))
+	}
+	delete(t.said, e.key())
 }
 
 // hold tells whether just those tests were skipped that may be, and names the others.

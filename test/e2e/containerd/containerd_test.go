@@ -177,19 +177,27 @@ func (e *engine) run(device string) (got string, err error) {
 		_, removeErr := client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox.GetPodSandboxId()})
 		err = errors.Join(err, stopErr, removeErr)
 	}()
-	container, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox.GetPodSandboxId(), SandboxConfig: pod, Config: &cri.ContainerConfig{
-		Metadata:   &cri.ContainerMetadata{Name: "container"},
-		Image:      &cri.ImageSpec{Image: machine.Image},
-		CDIDevices: []*cri.CDIDevice{{Name: "hyperaccel.ai/lpu=" + device}},
-		Linux:      &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: host}},
-	}})
+	container, err := client.CreateContainer(ctx, &cri.CreateContainerRequest{
+		PodSandboxId:  sandbox.GetPodSandboxId(),
+		SandboxConfig: pod,
+		Config: &cri.ContainerConfig{
+			Metadata:   &cri.ContainerMetadata{Name: "container"},
+			Image:      &cri.ImageSpec{Image: machine.Image},
+			CDIDevices: []*cri.CDIDevice{{Name: "hyperaccel.ai/lpu=" + device}},
+			Linux:      &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: host}},
+		},
+	})
 	if err != nil {
 		return "", err
 	}
 	if _, err := client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: container.GetContainerId()}); err != nil {
 		return "", err
 	}
-	answer, err := client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: container.GetContainerId(), Cmd: []string{"sh", "-c", machine.Inspect}, Timeout: 20})
+	answer, err := client.ExecSync(ctx, &cri.ExecSyncRequest{
+		ContainerId: container.GetContainerId(),
+		Cmd:         []string{"sh", "-c", machine.Inspect},
+		Timeout:     20,
+	})
 	return string(answer.GetStdout()), err
 }
 
@@ -200,7 +208,9 @@ func (e *engine) truth() string {
 	switch {
 	case err == nil && got == gets(one):
 		return "yes"
-	case err == nil && got == "", status.Code(err) == codes.Unimplemented, err != nil && strings.Contains(err.Error(), "unresolvable CDI devices"):
+	case err == nil && got == "",
+		status.Code(err) == codes.Unimplemented,
+		err != nil && strings.Contains(err.Error(), "unresolvable CDI devices"):
 		return "no"
 	}
 	return fmt.Sprintf("neither: %v %q", err, got)

@@ -15,7 +15,9 @@ const one, set, all = "lpu0", "lpu0-1", "all"
 // gets is what inspect says in a container that asked for a device.
 func gets(device string) string {
 	some := func(n int, order string) string {
-		return "env LPU_CONNECTED=true\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_RING_ORDER=" + order + "\nenv LPU_VISIBLE_DEVICES=" + order + fmt.Sprintf("\nenv NUM_LPU_DEVICES=%d\n", n) + nodes(n)
+		return "env LPU_CONNECTED=true\nenv LPU_DRIVER_VERSION=1.0.0\n" +
+			fmt.Sprintf("env LPU_RING_ORDER=%[1]s\nenv LPU_VISIBLE_DEVICES=%[1]s\nenv NUM_LPU_DEVICES=%[2]d\n", order, n) +
+			nodes(n)
 	}
 	return map[string]string{
 		one: "env LPU_DEVICE_INDEX=0\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_VISIBLE_DEVICES=0\n" + nodes(1),
@@ -64,7 +66,8 @@ func TestDevices(t *testing.T) {
 	t.Run("CRI", func(t *testing.T) { compare(t, e.run) })
 	t.Run("ctr", func(t *testing.T) {
 		compare(t, func(device string) (string, error) {
-			return said(t, "ctr", "run", "--rm", "--device", "hyperaccel.ai/lpu="+device, machine.Image, "by-ctr-"+device, "sh", "-c", machine.Inspect)
+			return said(t, "ctr", "run", "--rm", "--device", "hyperaccel.ai/lpu="+device,
+				machine.Image, "by-ctr-"+device, "sh", "-c", machine.Inspect)
 		})
 	})
 	t.Run("nerdctl", func(t *testing.T) {

@@ -90,7 +90,10 @@ func prepare(t *testing.T, binaries, config string) *bed {
 	b.lpus = inventory.LPUs
 	// The kubelet's directory is the same inside and outside of the simulated root; the rest is seen where runtimes look.
 	for from, to := range map[string]string{
-		nodeRoot + "/opt": "/opt", nodeRoot + "/dev/dri": "/dev/dri", nodeRoot + "/var/run/cdi": "/run/cdi", "/var/lib/kubelet": nodeRoot + "/var/lib/kubelet",
+		nodeRoot + "/opt":         "/opt",
+		nodeRoot + "/dev/dri":     "/dev/dri",
+		nodeRoot + "/var/run/cdi": "/run/cdi",
+		"/var/lib/kubelet":        nodeRoot + "/var/lib/kubelet",
 	} {
 		machine.BindMount(t, from, to)
 	}
@@ -163,7 +166,11 @@ func (b *bed) startKubelet() {
 	if err := os.MkdirAll(manifests, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	b.kubelet = machine.Start(b.t, append([]string{kubernetes("kubelet"), "--config", "/run/kubelet.yaml", "--hostname-override", nodeName, "--node-ip", machine.Address, "--cert-dir", "/run/pki"}, b.flags...)...)
+	command := []string{
+		kubernetes("kubelet"), "--config", "/run/kubelet.yaml", "--hostname-override", nodeName,
+		"--node-ip", machine.Address, "--cert-dir", "/run/pki",
+	}
+	b.kubelet = machine.Start(b.t, append(command, b.flags...)...)
 	machine.Eventually(b.t, 30*time.Second, "the kubelet is healthy", func() error {
 		if !b.kubelet.Running() {
 			b.t.Fatal("the kubelet ended")

@@ -31,15 +31,23 @@ func newCluster(t *testing.T) *bed {
 	machine.Start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
 	writeKey(t, "/run/sa.key")
 	machine.Write(t, "/run/tokens.csv", "e2e,e2e,e2e,system:masters\n")
+	server := map[string]any{"server": "https://" + machine.Address + ":6443", "insecure-skip-tls-verify": true}
 	machine.Write(t, kubeconfig, toJSON(t, map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "e2e",
-		"clusters": []any{map[string]any{"name": "e2e", "cluster": map[string]any{"server": "https://" + machine.Address + ":6443", "insecure-skip-tls-verify": true}}},
+		"clusters": []any{map[string]any{"name": "e2e", "cluster": server}},
 		"users":    []any{map[string]any{"name": "e2e", "user": map[string]any{"token": "e2e"}}},
 		"contexts": []any{map[string]any{"name": "e2e", "context": map[string]any{"cluster": "e2e", "user": "e2e"}}},
 	}))
-	machine.Start(t, kubernetes("kube-apiserver"), "--etcd-servers", "http://127.0.0.1:2379", "--bind-address", machine.Address, "--cert-dir", "/run/certs",
-		"--service-account-issuer", "https://e2e.local", "--service-account-key-file", "/run/sa.key", "--service-account-signing-key-file", "/run/sa.key",
-		"--service-cluster-ip-range", "198.51.100.0/24", "--token-auth-file", "/run/tokens.csv", "--authorization-mode", "AlwaysAllow",
+	machine.Start(t, kubernetes("kube-apiserver"),
+		"--etcd-servers", "http://127.0.0.1:2379",
+		"--bind-address", machine.Address,
+		"--cert-dir", "/run/certs",
+		"--service-account-issuer", "https://e2e.local",
+		"--service-account-key-file", "/run/sa.key",
+		"--service-account-signing-key-file", "/run/sa.key",
+		"--service-cluster-ip-range", "198.51.100.0/24",
+		"--token-auth-file", "/run/tokens.csv",
+		"--authorization-mode", "AlwaysAllow",
 		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
 	machine.Eventually(t, time.Minute, "the API server is ready", func() error {
 		_, err := kubectl("", "get", "--raw", "/readyz")

@@ -41,7 +41,11 @@ func TestImage(t *testing.T) {
 		}
 	}
 	out, err := get("http://" + machine.Address + ":9477/metrics")
-	for _, line := range []string{"lpuctl_registered 1\n", `lpuctl_preferred_allocations_total{size="4",outcome="connected"} 1`, `lpuctl_kubelet_calls_total{method="Allocate",code="OK"} 1`} {
+	for _, line := range []string{
+		"lpuctl_registered 1\n",
+		`lpuctl_preferred_allocations_total{size="4",outcome="connected"} 1`,
+		`lpuctl_kubelet_calls_total{method="Allocate",code="OK"} 1`,
+	} {
 		if err != nil || !strings.Contains(string(out), line) {
 			t.Errorf("no %q in the metrics: %s %v", line, out, err)
 		}
@@ -83,7 +87,12 @@ func daemonPod(t *testing.T) map[string]any {
 		if err := json.Unmarshal([]byte(text), &changed); err != nil {
 			t.Fatal(err)
 		}
-		return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "lpuctl", "namespace": "default"}, "spec": changed}
+		return map[string]any{
+			"apiVersion": "v1",
+			"kind":       "Pod",
+			"metadata":   map[string]any{"name": "lpuctl", "namespace": "default"},
+			"spec":       changed,
+		}
 	}
 	t.Fatal("the manifest has no DaemonSet")
 	return nil

@@ -195,7 +195,9 @@ func (b *bed) check(t *testing.T, c container, n int, connected bool) []int {
 	}
 	slices.Sort(nodes)
 	want := map[string]string{
-		"LPU_RING_ORDER": strings.Trim(strings.ReplaceAll(fmt.Sprint(order), " ", ","), "[]"), "LPU_CONNECTED": strconv.FormatBool(connected), "NUM_LPU_DEVICES": strconv.Itoa(n),
+		"LPU_RING_ORDER":  strings.Trim(strings.ReplaceAll(fmt.Sprint(order), " ", ","), "[]"),
+		"LPU_CONNECTED":   strconv.FormatBool(connected),
+		"NUM_LPU_DEVICES": strconv.Itoa(n),
 	}
 	for name, value := range want {
 		if c.env[name] != value {

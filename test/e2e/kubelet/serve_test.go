@@ -43,7 +43,8 @@ func TestPods(t *testing.T) {
 			}
 			// One LPU is left.
 			b.put("too-many", 2)
-			if p := b.waitPhase("too-many", "Failed"); p.Status.Reason != "UnexpectedAdmissionError" && !strings.HasPrefix(p.Status.Reason, "OutOf") {
+			p := b.waitPhase("too-many", "Failed")
+			if p.Status.Reason != "UnexpectedAdmissionError" && !strings.HasPrefix(p.Status.Reason, "OutOf") {
 				t.Errorf("the pod that finds no LPUs is %+v", p.Status)
 			}
 			b.remove("pod2")

@@ -122,7 +122,8 @@ func setUp() error {
 // fillDev makes what every program expects in /dev.
 func fillDev() error {
 	for name, number := range map[string][2]uint32{
-		"null": {1, 3}, "zero": {1, 5}, "full": {1, 7}, "random": {1, 8}, "urandom": {1, 9}, "kmsg": {1, 11}, "tty": {5, 0}, "ptmx": {5, 2}, "fuse": {10, 229},
+		"null": {1, 3}, "zero": {1, 5}, "full": {1, 7}, "random": {1, 8}, "urandom": {1, 9}, "kmsg": {1, 11},
+		"tty": {5, 0}, "ptmx": {5, 2}, "fuse": {10, 229},
 	} {
 		if err := MakeNode("/dev/"+name, number[0], number[1]); err != nil {
 			return err
