@@ -49,12 +49,10 @@ func TestPage(t *testing.T) {
 
 func tables() string {
 	var b strings.Builder
-	for _, area := range Areas() {
-		fmt.Fprintf(&b, "\n## %s\n\n| id | severity | meaning | remedy |\n|---|---|---|---|\n", area)
-		for _, r := range Rules() {
-			if r.Area == area {
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.ID, r.Severity, r.Meaning, r.Remedy)
-			}
+	for _, g := range Groups() {
+		fmt.Fprintf(&b, "\n## %s\n\n| id | severity | meaning | remedy |\n|---|---|---|---|\n", g.Area)
+		for _, r := range g.Rules {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.ID, r.Severity, r.Meaning, r.Remedy)
 		}
 	}
 	return b.String()
