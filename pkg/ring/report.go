@@ -3,7 +3,9 @@ package ring
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -40,9 +42,9 @@ func (r *report) add(id finding.ID, at location, subject, format string, args ..
 
 // done returns all findings. Where there were too many with the same id, one more says how many are left out.
 func (r *report) done() finding.List {
-	for _, rule := range finding.Rules() {
-		if rest := r.times[rule.ID] - perID; rest > 0 {
-			r.findings.Add(rule.ID, r.file, fmt.Sprintf("%d more findings of this kind", rest), "correct those above and check again").At(r.file, 0)
+	for _, id := range slices.Sorted(maps.Keys(r.times)) {
+		if rest := r.times[id] - perID; rest > 0 {
+			r.findings.Add(id, r.file, fmt.Sprintf("%d more findings of this kind", rest), "correct those above and check again").At(r.file, 0)
 		}
 	}
 	return r.findings
