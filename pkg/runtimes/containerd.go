@@ -33,7 +33,7 @@ const (
 // standardContainerd is a containerd that no distribution of Kubernetes brought along.
 func standardContainerd() installation {
 	return installation{
-		product: containerdProduct(programDirs()...),
+		product: containerdProduct(),
 		socket:  containerdSocket, config: containerdConfig,
 		unit: "containerd", log: "journalctl -u containerd",
 	}
