@@ -170,14 +170,12 @@ func (r *Runtime) addCauses(d *daemon, v *verdict) {
 	if d == nil || d.state == On {
 		return
 	}
-	if f := d.trouble; f != nil && v.disabled == nil {
+	switch f := d.trouble; {
+	case f != nil && v.disabled == nil:
 		r.addFinding(f)
 		if f.ID == "cri-failed" && v.state == On { // its files do not say why, and so not whether it would again
 			r.AfterRestart = Unknown
 		}
-		return
-	}
-	switch {
 	case v.state == On:
 		r.add(finding.RestartNeeded, v.origin(),
 			fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.restart())

@@ -87,11 +87,8 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 		v.failure = refused(c.at(), "the file is given as its config, and does not exist", "make the file")
 	}
 	if v.failure == nil && r.known() {
-		v.failure = v.refusal()
-	}
-	if v.failure == nil && r.known() {
-		v.state = Unsupported
-		if v.supported {
+		v.state, v.failure = Unsupported, v.refusal()
+		if v.failure == nil && v.supported {
 			v.readSettings()
 		}
 	}
