@@ -13,7 +13,7 @@ import (
 )
 
 // causes are all the reasons for which CDI is not on after a restart.
-func (v *verdict) causes() []*finding.Finding {
+func (v *verdict) causes() (causes []*finding.Finding) {
 	switch {
 	case v.failure != nil:
 		return []*finding.Finding{v.failure}
@@ -22,7 +22,6 @@ func (v *verdict) causes() []*finding.Finding {
 			fmt.Sprintf("containerd %s has no CDI: it starts containers without the device and gives no error", v.release.text),
 			"install containerd 1.7 or later")}
 	}
-	var causes []*finding.Finding
 	if s := v.disabled; s != nil {
 		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage,
 			fmt.Sprintf("in %s on line %d, remove %q from disabled_plugins; then %s", s.location.file, s.line, s.value, v.restart())))
@@ -51,9 +50,9 @@ func (v *verdict) edit(current *setting, key, value string) string {
 		return v.template(current.file) + fmt.Sprintf("in %s on line %d set %s", current.location.file, current.line, set)
 	}
 	f := cmp.Or(v.lastWith(v.table), v.files[0])
-	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.Shown(f.path), table)
+	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, table)
 	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
-		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.Shown(f.path), table, line)
+		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, table, line)
 	}
 	return v.template(f) + where + set
 }

@@ -184,9 +184,10 @@ func (v *verdict) badName(f *configFile) location {
 		version, dots, names["plugins"] = v.version, 3, slices.Sorted(maps.Keys(f.Plugins))
 	}
 	for _, list := range slices.Sorted(maps.Keys(names)) {
-		bad := slices.IndexFunc(names[list], func(name string) bool { return strings.Count(name, ".") < dots })
-		if version > 1 && bad >= 0 {
-			return f.at(list, names[list][bad])
+		for _, name := range names[list] {
+			if version > 1 && strings.Count(name, ".") < dots {
+				return f.at(list, name)
+			}
 		}
 	}
 	return location{}
@@ -227,13 +228,12 @@ func (v *verdict) effective(key string) (chosen *setting) {
 		}
 	}
 	for _, s := range all {
-		if s == chosen {
-			continue
-		}
 		if s.why == "" {
 			s.why = chosen.location.String() + " replaces it"
 		}
-		v.ignored = append(v.ignored, *s)
+		if s != chosen {
+			v.ignored = append(v.ignored, *s)
+		}
 	}
 	return chosen
 }

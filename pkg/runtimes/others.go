@@ -134,7 +134,7 @@ func (c *checker) specDirs(k tomlRuntime) (dirs []string, at location, err error
 				table, _ = table[name].(map[string]any)
 			}
 			if table[keyDirs] == nil {
-				at.file = cmp.Or(at.file, d.Shown(d.path))
+				at.file = cmp.Or(at.file, d.shown)
 				continue
 			}
 			at = d.at(append(slices.Clone(k.table), keyDirs)...)
@@ -216,13 +216,12 @@ type daemonJSON struct {
 func (c *checker) readDaemonJSON(path string) (d *daemonJSON, at location, err error) {
 	d = &daemonJSON{file: c.Shown(path)}
 	at = location{file: d.file}
-	if d.data, err = c.Read(path, configMax); err != nil && !c.Exists(path) {
+	switch d.data, err = c.Read(path, configMax); {
+	case err != nil && !c.Exists(path):
 		return d, at, nil
+	case err == nil && len(bytes.TrimSpace(d.data)) > 0:
+		err = json.Unmarshal(d.data, d)
 	}
-	if err != nil || len(bytes.TrimSpace(d.data)) == 0 {
-		return d, at, err
-	}
-	err = json.Unmarshal(d.data, d)
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		at = d.lineOf(int(e.Offset))
 	}

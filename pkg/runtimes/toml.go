@@ -14,8 +14,8 @@ import (
 
 // document is a TOML file: its values, and the line of each.
 type document struct {
-	machine
 	path  string // on the machine
+	shown string // the path, for messages
 	data  []byte
 	tree  map[string]any
 	lines map[string]int // of keys, of tables and of strings in lists, by [lineKey]
@@ -47,7 +47,7 @@ func (m machine) readTOML(path string) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.machine, d.path = m, path
+	d.path, d.shown = path, m.Shown(path)
 	return d, nil
 }
 
@@ -65,13 +65,12 @@ func parseTOML(data []byte) (*document, error) {
 	var p unstable.Parser
 	p.Reset(data)
 	for p.NextExpression() {
-		e := p.Expression()
-		if e.Kind == unstable.KeyValue {
+		if e := p.Expression(); e.Kind == unstable.KeyValue {
 			l.keyValue(e, header)
-			continue
+		} else {
+			header = keysOf(e)
+			l.mark(e.Child(), header)
 		}
-		header = keysOf(e)
-		l.mark(e.Child(), header)
 	}
 	return d, nil
 }
@@ -130,7 +129,7 @@ func (d *document) at(path ...string) location {
 			line = below
 		}
 	}
-	return location{d.Shown(d.path), line}
+	return location{d.shown, line}
 }
 
 // lookup finds a key in a table in any case, the exact one first, as go-toml does for containerd.
