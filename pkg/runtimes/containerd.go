@@ -234,12 +234,11 @@ func (c *checker) process(d *daemon) (use processInfo) {
 		}
 		use.config = absolute(cwd+"/", config)
 	}
-	if exe, err := os.Readlink(dir + "/exe"); err == nil {
-		exe, replaced := strings.CutSuffix(exe, " (deleted)")
-		if onDisk := c.inspect(exe, containerdProduct()).release; onDisk.known() || replaced {
-			use.next = onDisk
-		}
-		_, use.maxCDI = readBuild(dir+"/exe", nil)
+	link, _ := os.Readlink(dir + "/exe") // "" is the root, which is no program
+	exe, replaced := strings.CutSuffix(link, " (deleted)")
+	if onDisk := c.inspect(exe, containerdProduct()).release; onDisk.known() || replaced {
+		use.next = onDisk
 	}
+	_, use.maxCDI = readBuild(dir+"/exe", nil)
 	return use
 }

@@ -44,11 +44,10 @@ func (m machine) readTOML(path string) (*document, error) {
 		return nil, err
 	}
 	d, err := parseTOML(data)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		d.path, d.shown = path, m.Shown(path)
 	}
-	d.path, d.shown = path, m.Shown(path)
-	return d, nil
+	return d, err
 }
 
 func parseTOML(data []byte) (*document, error) {
