@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -33,7 +31,7 @@ const (
 // standardContainerd is a containerd that no distribution of Kubernetes brought along.
 func standardContainerd() installation {
 	return installation{
-		product: containerdProduct(programDirs()...),
+		product: containerdProduct(),
 		socket:  containerdSocket, config: containerdConfig,
 		unit: "containerd", log: "journalctl -u containerd",
 	}
@@ -116,7 +114,7 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 	c.checkSpecDirs(r, d, v)
 	v.reportIgnored(r)
 	if silence != nil {
-		silence.File = cmp.Or(silence.File, socket)
+		silence.File = socket
 		r.addFinding(silence)
 	}
 	if v.state == Unknown && !next.known() {
@@ -172,17 +170,15 @@ func (r *Runtime) addCauses(d *daemon, v *verdict) {
 	if d == nil || d.state == On {
 		return
 	}
-	if f := d.trouble; f != nil && v.disabled == nil {
+	switch f := d.trouble; {
+	case f != nil && v.disabled == nil:
 		r.addFinding(f)
 		if f.ID == "cri-failed" && v.state == On { // its files do not say why, and so not whether it would again
 			r.AfterRestart = Unknown
 		}
-		return
-	}
-	switch {
 	case v.state == On:
 		r.add(finding.RestartNeeded, v.origin(),
-			fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.installation.restart())
+			fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.restart())
 	case len(causes) == 0:
 		r.add(finding.ID("cdi-"+d.state), location{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not say why", d.state),
 			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how")
@@ -191,13 +187,13 @@ func (r *Runtime) addCauses(d *daemon, v *verdict) {
 
 // checkSpecDirs compares the directories that containerd reads with the one that lpuctl writes to.
 func (c *checker) checkSpecDirs(r *Runtime, d *daemon, v *verdict) {
-	at, fix := v.at(), v.installation.restart()
+	at, fix := v.at(), v.restart()
 	if v.specDirs != nil {
 		at = v.specDirs.location
 	}
 	later := v.state == On && c.includesSpecDir(v.dirs)
 	if !later {
-		fix = v.edit(v.specDirs, keyDirs, c.addSpecDir(v.dirs)) + "; then " + v.installation.restart()
+		fix = v.edit(v.specDirs, keyDirs, c.addSpecDir(v.dirs)) + "; then " + v.restart()
 	}
 	switch {
 	case r.CDI == On:
@@ -220,35 +216,29 @@ type processInfo struct {
 
 // process reads how a daemon was started (proc_pid_cmdline(5), proc_pid_exe(5)), if its process is in our PID namespace.
 func (c *checker) process(d *daemon) (use processInfo) {
-	proc, err := c.Resolve("/proc")
-	if d == nil || err != nil {
+	if d == nil {
 		return use
 	}
-	unseen := processInfo{next: d.release}
-	dir := filepath.Join(proc, strconv.FormatUint(d.pid, 10))
-	namespace, err := os.Readlink(dir + "/ns/pid")
-	if err != nil || namespace != fmt.Sprintf("pid:[%d]", d.pidns) {
-		return unseen
-	}
-	cmdline, err := os.ReadFile(dir + "/cmdline")
+	use.next = d.release
+	dir, err := c.Resolve(fmt.Sprintf("/proc/%d", d.pid))
+	namespace, _ := os.Readlink(dir + "/ns/pid")
+	cmdline, _ := os.ReadFile(dir + "/cmdline") // what cannot be read is empty, and not as below
 	args := strings.Split(string(cmdline), "\x00")
-	if err != nil || !strings.Contains(path.Base(args[0]), "containerd") {
-		return unseen
+	if err != nil || namespace != fmt.Sprintf("pid:[%d]", d.pidns) || !strings.Contains(path.Base(args[0]), "containerd") {
+		return use
 	}
-	use = unseen
-	if use.config = flagValue(args, "c", "config"); use.config != "" && !path.IsAbs(use.config) {
+	if config := flagValue(args, "c", "config"); config != "" {
 		cwd, err := os.Readlink(dir + "/cwd")
-		if err != nil {
-			return unseen
+		if err != nil && !path.IsAbs(config) {
+			return use
 		}
-		use.config = path.Join(cwd, use.config)
+		use.config = absolute(cwd+"/", config)
 	}
-	if exe, err := os.Readlink(dir + "/exe"); err == nil {
-		exe, replaced := strings.CutSuffix(exe, " (deleted)")
-		if onDisk := c.inspect(exe, containerdProduct()).release; onDisk.known() || replaced {
-			use.next = onDisk
-		}
-		_, use.maxCDI = readBuild(dir+"/exe", nil)
+	link, _ := os.Readlink(dir + "/exe") // "" is the root, which is no program
+	exe, replaced := strings.CutSuffix(link, " (deleted)")
+	if onDisk := c.inspect(exe, containerdProduct()).release; onDisk.known() || replaced {
+		use.next = onDisk
 	}
+	_, use.maxCDI = readBuild(dir+"/exe", nil)
 	return use
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // causes are all the reasons for which CDI is not on after a restart.
-func (v *verdict) causes() []*finding.Finding {
+func (v *verdict) causes() (causes []*finding.Finding) {
 	switch {
 	case v.failure != nil:
 		return []*finding.Finding{v.failure}
@@ -22,19 +22,17 @@ func (v *verdict) causes() []*finding.Finding {
 			fmt.Sprintf("containerd %s has no CDI: it starts containers without the device and gives no error", v.release.text),
 			"install containerd 1.7 or later")}
 	}
-	var causes []*finding.Finding
 	if s := v.disabled; s != nil {
 		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage,
-			fmt.Sprintf("in %s on line %d, remove %q from disabled_plugins; then %s", s.location.file, s.line, s.value, v.installation.restart())))
+			fmt.Sprintf("in %s on line %d, remove %q from disabled_plugins; then %s", s.location.file, s.line, s.value, v.restart())))
 	}
-	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.installation.restart(), v.dropIn()))
-	switch {
-	case v.state != Off:
-	case v.enable != nil && v.enable.value == false:
-		causes = append(causes, newFinding(finding.CDIOff, v.enable.location, "CDI is off: enable_cdi = false is set here", turnOn))
-	case v.enable == nil && !v.on:
-		causes = append(causes, newFinding(finding.CDIOff, v.at(),
-			fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text), turnOn))
+	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.restart(), v.dropIn()))
+	at, message := v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text)
+	if v.enable != nil {
+		at, message = v.enable.location, "CDI is off: enable_cdi = false is set here"
+	}
+	if v.state == Off && !v.on {
+		causes = append(causes, newFinding(finding.CDIOff, at, message, turnOn))
 	}
 	return causes
 }
@@ -45,22 +43,23 @@ const criDisabledMessage = "its CRI is disabled, so that Kubernetes cannot use i
 // edit says how to set a key so that this release dirsSince it: file, line and, where it is missing, the table.
 func (v *verdict) edit(current *setting, key, value string) string {
 	table, set := header(v.table), key+" = "+value
-	switch {
-	case len(v.files) == 0:
+	if len(v.files) == 0 {
 		return fmt.Sprintf("write %s:\n    version = %d\n    %s\n    %s", v.at(), v.version, table, set)
-	case current != nil:
-		return fmt.Sprintf("%sin %s on line %d set %s", v.template(current.file), current.location.file, current.line, set)
+	}
+	if current != nil {
+		return v.template(current.file) + fmt.Sprintf("in %s on line %d set %s", current.location.file, current.line, set)
 	}
 	f := cmp.Or(v.lastWith(v.table), v.files[0])
+	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, table)
 	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
-		return fmt.Sprintf("%sin %s under %s (line %d) add: %s", v.template(f), f.Shown(f.path), table, line, set)
+		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, table, line)
 	}
-	return fmt.Sprintf("%sappend to %s:\n    %s\n    %s", v.template(f), f.Shown(f.path), table, set)
+	return v.template(f) + where + set
 }
 
 // template says that the main file is written from a template, which is to be edited instead; "" for any other file.
 func (v *verdict) template(f *configFile) string {
-	if v.installation.distribution == "" || f != v.files[0] {
+	if v.distribution == "" || f != v.files[0] {
 		return ""
 	}
 	name := "config.toml.tmpl"
@@ -68,7 +67,7 @@ func (v *verdict) template(f *configFile) string {
 		name = "config-v3.toml.tmpl"
 	}
 	return fmt.Sprintf("%s writes %s at every start, from the template %s in the same directory if there is one. "+
-		"Without a template, copy the file to that name. Make this edit in the template: ", v.installation.distribution, v.at(), name)
+		"Without a template, copy the file to that name. Make this edit in the template: ", v.distribution, v.at(), name)
 }
 
 // dropIn says whether a drop-in file would do the same as the edit.

@@ -43,11 +43,11 @@ const importsMax = 1000
 // config is a containerd config: the main file and all that it imports, in the order of reading.
 type config struct {
 	machine
-	installation installation
-	main         string // path on the machine
-	missing      bool   // there is no main file
-	files        []*configFile
-	failure      *finding.Finding // why containerd refuses it (an error), or why we cannot read it (a warning)
+	installation
+	main    string // path on the machine
+	missing bool   // there is no main file
+	files   []*configFile
+	failure *finding.Finding // why containerd refuses it (an error), or why we cannot read it (a warning)
 }
 
 // configFile is one of the files, and the settings that concern CRI.
@@ -78,7 +78,11 @@ func (m machine) loadConfig(inst installation, main string, r release) *config {
 		if slices.ContainsFunc(c.files, func(f *configFile) bool { return f.path == next.name }) {
 			continue
 		}
-		f, err := m.loadFile(next.name)
+		var f *configFile
+		d, err := m.readTOML(next.name)
+		if err == nil {
+			f, err = newConfigFile(d)
+		}
 		if err != nil {
 			c.fail(next, err)
 			continue
@@ -142,15 +146,6 @@ func (m machine) imports(f *configFile, r release) (files []imported, err error)
 		}
 	}
 	return files, nil
-}
-
-// loadFile reads one file.
-func (m machine) loadFile(name string) (*configFile, error) {
-	d, err := m.readTOML(name)
-	if err != nil {
-		return nil, err
-	}
-	return newConfigFile(d)
 }
 
 // newConfigFile reads the settings that concern CRI, and checks their types.

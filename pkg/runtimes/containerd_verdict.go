@@ -24,7 +24,7 @@ const (
 // (services/server/config in 1.x) and plugins/cri, and measured.
 type behavior struct {
 	supported  bool // it has CDI
-	on         bool // without a setting, CDI is on
+	on         bool // without a setting, CDI is on; in a verdict, with the effective setting
 	always     bool // CDI is always on: there is no setting any more
 	merging    merging
 	version    int64 // of a config that states none
@@ -87,11 +87,8 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 		v.failure = refused(c.at(), "the file is given as its config, and does not exist", "make the file")
 	}
 	if v.failure == nil && r.known() {
-		v.failure = v.refusal()
-	}
-	if v.failure == nil && r.known() {
-		v.state = Unsupported
-		if v.supported {
+		v.state, v.failure = Unsupported, v.refusal()
+		if v.failure == nil && v.supported {
 			v.readSettings()
 		}
 	}
@@ -105,10 +102,9 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 func (v *verdict) readSettings() {
 	v.enable, v.specDirs, v.disabled = v.effective(keyEnable), v.effective(keyDirs), v.disabledCRI()
 	v.dirs = bothDirs()
-	on := v.on
 	if s := v.enable; s != nil {
-		var isBool bool
-		if on, isBool = s.value.(bool); !isBool {
+		v.on = s.value != false
+		if _, isBool := s.value.(bool); !isBool {
 			v.failure = refused(s.location, fmt.Sprintf("%s must be true or false, not %#v", s.key, s.value), "")
 		}
 	}
@@ -123,12 +119,12 @@ func (v *verdict) readSettings() {
 	if v.disabled != nil && v.disabled.value == v.table { // then the table is not read
 		v.failure = nil
 	}
-	if v.state = Off; on && v.disabled == nil {
+	if v.state = Off; v.on && v.disabled == nil {
 		v.state = On
 	}
 	v.ignored = slices.DeleteFunc(v.ignored, func(s setting) bool { // those that would change nothing
 		dirs, err := list(s.value)
-		return s.value == on || s.key == keyDirs && err == nil && slices.Equal(dirs, v.dirs)
+		return s.value == v.on || s.key == keyDirs && err == nil && slices.Equal(dirs, v.dirs)
 	})
 }
 
@@ -188,9 +184,10 @@ func (v *verdict) badName(f *configFile) location {
 		version, dots, names["plugins"] = v.version, 3, slices.Sorted(maps.Keys(f.Plugins))
 	}
 	for _, list := range slices.Sorted(maps.Keys(names)) {
-		bad := slices.IndexFunc(names[list], func(name string) bool { return strings.Count(name, ".") < dots })
-		if version > 1 && bad >= 0 {
-			return f.at(list, names[list][bad])
+		for _, name := range names[list] {
+			if version > 1 && strings.Count(name, ".") < dots {
+				return f.at(list, name)
+			}
 		}
 	}
 	return location{}
@@ -231,13 +228,12 @@ func (v *verdict) effective(key string) (chosen *setting) {
 		}
 	}
 	for _, s := range all {
-		if s == chosen {
-			continue
-		}
 		if s.why == "" {
 			s.why = chosen.location.String() + " replaces it"
 		}
-		v.ignored = append(v.ignored, *s)
+		if s != chosen {
+			v.ignored = append(v.ignored, *s)
+		}
 	}
 	return chosen
 }

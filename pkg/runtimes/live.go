@@ -65,9 +65,8 @@ func (inst installation) query(ctx context.Context, conn *grpc.ClientConn) (*dae
 	}
 	d := &daemon{release: parseRelease(version.GetVersion()), state: Unknown}
 	inside := introspection.NewIntrospectionClient(conn)
-	if server, err := inside.Server(ctx, &emptypb.Empty{}); err == nil {
-		d.pid, d.pidns = server.GetPid(), server.GetPidns()
-	}
+	server, _ := inside.Server(ctx, &emptypb.Empty{}) // nil after an error
+	d.pid, d.pidns = server.GetPid(), server.GetPidns()
 	answer, err := cri.NewRuntimeServiceClient(conn).Status(ctx, &cri.StatusRequest{Verbose: true})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
@@ -85,12 +84,10 @@ func (inst installation) query(ctx context.Context, conn *grpc.ClientConn) (*dae
 
 // noCRI tells a disabled CRI, or one whose plugins are disabled, from one that failed to start.
 func (inst installation) noCRI(ctx context.Context, inside introspection.IntrospectionClient) *finding.Finding {
-	answer, err := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
-	if err == nil {
-		for _, p := range answer.GetPlugins() {
-			if why := p.GetInitErr().GetMessage(); why != "" && !strings.Contains(why, "no plugins registered for io.containerd.cri.") {
-				return newFinding(finding.CRIFailed, location{}, fmt.Sprintf("its CRI did not start: %.300q", why), "see "+inst.log)
-			}
+	answer, _ := inside.Plugins(ctx, &introspection.PluginsRequest{Filters: []string{"id==cri"}})
+	for _, p := range answer.GetPlugins() { // after an error there are none
+		if why := p.GetInitErr().GetMessage(); why != "" && !strings.Contains(why, "no plugins registered for io.containerd.cri.") {
+			return newFinding(finding.CRIFailed, location{}, fmt.Sprintf("its CRI did not start: %.300q", why), "see "+inst.log)
 		}
 	}
 	return newFinding(finding.CRIDisabled, location{}, criDisabledMessage, "")
@@ -135,6 +132,5 @@ func (inst installation) noAnswer(err error) *finding.Finding {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, unix.EAGAIN), status.Code(err) == codes.DeadlineExceeded:
 		return newFinding(finding.SocketNoAnswer, location{}, "what listens on its socket does not answer", "see what hangs: "+inst.log)
 	}
-	message := fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err))
-	return newFinding(finding.SocketForeign, location{}, message, "")
+	return newFinding(finding.SocketForeign, location{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "")
 }

@@ -30,81 +30,77 @@ type tomlRuntime struct {
 func bothDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 
 // crio reads CRI-O's files (crio.conf(5), crio.conf.d(5)).
-func (c *checker) crio(_ context.Context, r *Runtime) bool {
-	return c.check(r, tomlRuntime{
-		product: product{"crio", programDirs(), []string{"github.com/cri-o/cri-o"}, []string{"cri-o"}},
+func crio() tomlRuntime {
+	return tomlRuntime{
+		product: product{"crio", nil, []string{"github.com/cri-o/cri-o"}, []string{"cri-o"}},
 		since:   "1.23", dirsSince: "1.23",
 		files: []string{"/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*"}, table: []string{"crio", "runtime"},
 		then: "; then systemctl restart crio",
-	})
+	}
 }
 
 // podman reads podman's files (containers.conf(5)). Release 5.5 was the first to read cdi_spec_dirs (podman pull request
 // 25717), and the only one that reads /etc/cdi only by default (podman issue 26569).
-func (c *checker) podman(_ context.Context, r *Runtime) bool {
+func podman() tomlRuntime {
 	modules := []string{"github.com/containers/podman/v4", "github.com/containers/podman/v5", "go.podman.io/podman/v6"}
-	return c.check(r, tomlRuntime{
-		product: product{"podman", programDirs(), modules, []string{"podman"}},
+	return tomlRuntime{
+		product: product{"podman", nil, modules, []string{"podman"}},
 		since:   "4.1", dirsSince: "5.5",
 		files: []string{
 			"/usr/share/containers/containers.conf", "/etc/containers/containers.conf", "/etc/containers/containers.conf.d/*.conf",
 		},
 		table: []string{"engine"},
-	})
+	}
 }
 
 // nerdctl reads nerdctl's file (nerdctl, docs/config.md). It does CDI itself, whatever the config of containerd's CRI is.
-func (c *checker) nerdctl(_ context.Context, r *Runtime) bool {
+func nerdctl() tomlRuntime {
 	modules := []string{"github.com/containerd/nerdctl/v2", "github.com/containerd/nerdctl"}
-	return c.check(r, tomlRuntime{
-		product: product{"nerdctl", programDirs(), modules, []string{"nerdctl"}},
+	return tomlRuntime{
+		product: product{"nerdctl", nil, modules, []string{"nerdctl"}},
 		since:   "2.1", dirsSince: "2.1",
 		files: []string{"/etc/nerdctl/nerdctl.toml"},
-	})
+	}
 }
 
-// defaults are the directories that are read without cdi_spec_dirs.
-func (k tomlRuntime) defaults(r release) []string {
-	dirs := bothDirs()
-	if k.binary == "podman" && !r.before("5.5") && r.before("5.6") {
-		dirs = dirs[:1]
-	}
-	return dirs
-}
-
-// check finds the state of a runtime from its version and its files.
-func (c *checker) check(r *Runtime, k tomlRuntime) bool {
-	p := c.find(k.product)
-	dirs, at, err := c.specDirs(k)
-	if p.path == "" && at.file == "" {
-		return false
-	}
-	r.Version, r.MaxCDIVersion = p.release.text, p.maxCDI
-	stated := at.line > 0 && err == nil && !p.release.before(k.dirsSince)
-	switch {
-	case !r.supports(p, k.since):
-	case err != nil:
-		r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
-	default:
-		r.CDI = On
-		if !stated {
-			dirs = k.defaults(p.release)
+// read returns the check of a runtime, which finds its state from its version and its files.
+func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
+	return func(_ context.Context, r *Runtime) bool {
+		p := c.find(k.product)
+		dirs, at, err := c.specDirs(k)
+		if p.path == "" && at.file == "" {
+			return false
 		}
-		r.SpecDirs = append(r.SpecDirs, dirs...)
+		r.Version, r.MaxCDIVersion = p.release.text, p.maxCDI
+		stated := at.line > 0 && err == nil && !p.release.before(k.dirsSince)
+		if !stated {
+			dirs = bothDirs()
+			if k.binary == "podman" && !p.release.before("5.5") && p.release.before("5.6") {
+				dirs = dirs[:1]
+			}
+		}
+		switch {
+		case !r.supports(p, k.since):
+		case err != nil:
+			r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
+		default:
+			r.CDI = On
+			r.SpecDirs = dirs
+		}
+		edit := at
+		if !stated {
+			edit = location{file: c.Shown(k.files[min(1, len(k.files)-1)])}
+			if r.CDI != Unknown {
+				at = location{file: cmp.Or(at.file, c.Shown(p.path))}
+			}
+		}
+		r.setFileSource(stated, at)
+		if r.CDI == On {
+			key := strings.Join(append(k.table, keyDirs), ".")
+			c.requireSpecDir(r, dirs, at, fmt.Sprintf("in %s set %s = %s%s", edit, key, c.addSpecDir(dirs), k.then))
+		}
+		return true
 	}
-	edit := at
-	if !stated {
-		edit = location{file: c.Shown(k.files[min(1, len(k.files)-1)])}
-	}
-	if !stated && r.CDI != Unknown {
-		at = location{file: cmp.Or(at.file, c.Shown(p.path))}
-	}
-	r.setFileSource(stated, at)
-	if r.CDI == On {
-		key := strings.Join(append(k.table, keyDirs), ".")
-		c.requireSpecDir(r, dirs, at, fmt.Sprintf("in %s set %s = %s%s", edit, key, c.addSpecDir(dirs), k.then))
-	}
-	return true
 }
 
 // supports tells whether the release of a program is known and has CDI, and adds a finding if not.
@@ -138,7 +134,7 @@ func (c *checker) specDirs(k tomlRuntime) (dirs []string, at location, err error
 				table, _ = table[name].(map[string]any)
 			}
 			if table[keyDirs] == nil {
-				at.file = cmp.Or(at.file, d.Shown(d.path))
+				at.file = cmp.Or(at.file, d.shown)
 				continue
 			}
 			at = d.at(append(slices.Clone(k.table), keyDirs)...)
@@ -155,7 +151,7 @@ func (c *checker) specDirs(k tomlRuntime) (dirs []string, at location, err error
 func (c *checker) docker(_ context.Context, r *Runtime) bool {
 	const file = "/etc/docker/daemon.json"
 	modules := []string{"github.com/docker/docker", "github.com/moby/moby/v2"}
-	p := c.find(product{"dockerd", programDirs(), modules, []string{"docker-ce", "docker.io"}})
+	p := c.find(product{"dockerd", nil, modules, []string{"docker-ce", "docker.io"}})
 	if p.path == "" && !c.Exists(file) {
 		return false
 	}
@@ -220,13 +216,12 @@ type daemonJSON struct {
 func (c *checker) readDaemonJSON(path string) (d *daemonJSON, at location, err error) {
 	d = &daemonJSON{file: c.Shown(path)}
 	at = location{file: d.file}
-	if d.data, err = c.Read(path, configMax); err != nil && !c.Exists(path) {
+	switch d.data, err = c.Read(path, configMax); {
+	case err != nil && !c.Exists(path):
 		return d, at, nil
+	case err == nil && len(bytes.TrimSpace(d.data)) > 0:
+		err = json.Unmarshal(d.data, d)
 	}
-	if err != nil || len(bytes.TrimSpace(d.data)) == 0 {
-		return d, at, err
-	}
-	err = json.Unmarshal(d.data, d)
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		at = d.lineOf(int(e.Offset))
 	}

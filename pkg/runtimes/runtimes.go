@@ -86,7 +86,7 @@ func Check(ctx context.Context, root string, o Options) []Runtime {
 	c := &checker{machine{host.Root(root)}, o}
 	probes := []probe{
 		{"containerd", c.containerd}, {"k3s", c.rancher},
-		{"cri-o", c.crio}, {"docker", c.docker}, {"podman", c.podman}, {"nerdctl", c.nerdctl},
+		{"cri-o", c.read(crio())}, {"docker", c.docker}, {"podman", c.read(podman())}, {"nerdctl", c.read(nerdctl())},
 	}
 	found := make([][]Runtime, len(probes))
 	var done sync.WaitGroup
@@ -162,14 +162,14 @@ func (r *Runtime) setSource(s Source, at location, message string, afterRestart 
 
 // setFileSource is setSource if no daemon answered. stated says that a file sets the state, not the default of the release.
 func (r *Runtime) setFileSource(stated bool, at location) {
+	source, message := Default, "no daemon was asked and its files say nothing, so this is the default of the release"
 	switch {
 	case r.CDI == Unknown:
-		r.setSource(Files, at, "no daemon was asked, and its files do not say", r.CDI)
+		source, message = Files, "no daemon was asked, and its files do not say"
 	case stated:
-		r.setSource(Files, at, "no daemon was asked; its files say so", r.CDI)
-	default:
-		r.setSource(Default, at, "no daemon was asked and its files say nothing, so this is the default of the release", r.CDI)
+		source, message = Files, "no daemon was asked; its files say so"
 	}
+	r.setSource(source, at, message, r.CDI)
 }
 
 // requireSpecDir adds an error if lpuctl's directory is not among those that a runtime reads, or would read with CDI on.

@@ -14,8 +14,8 @@ import (
 
 // document is a TOML file: its values, and the line of each.
 type document struct {
-	machine
 	path  string // on the machine
+	shown string // the path, for messages
 	data  []byte
 	tree  map[string]any
 	lines map[string]int // of keys, of tables and of strings in lists, by [lineKey]
@@ -44,11 +44,10 @@ func (m machine) readTOML(path string) (*document, error) {
 		return nil, err
 	}
 	d, err := parseTOML(data)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		d.path, d.shown = path, m.Shown(path)
 	}
-	d.machine, d.path = m, path
-	return d, nil
+	return d, err
 }
 
 func parseTOML(data []byte) (*document, error) {
@@ -65,13 +64,12 @@ func parseTOML(data []byte) (*document, error) {
 	var p unstable.Parser
 	p.Reset(data)
 	for p.NextExpression() {
-		e := p.Expression()
-		if e.Kind == unstable.KeyValue {
+		if e := p.Expression(); e.Kind == unstable.KeyValue {
 			l.keyValue(e, header)
-			continue
+		} else {
+			header = keysOf(e)
+			l.mark(e.Child(), header)
 		}
-		header = keysOf(e)
-		l.mark(e.Child(), header)
 	}
 	return d, nil
 }
@@ -130,7 +128,7 @@ func (d *document) at(path ...string) location {
 			line = below
 		}
 	}
-	return location{d.Shown(d.path), line}
+	return location{d.shown, line}
 }
 
 // lookup finds a key in a table in any case, the exact one first, as go-toml does for containerd.

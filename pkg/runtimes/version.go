@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"debug/buildinfo"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,18 +55,16 @@ type program struct {
 // product names a program: its file, its Go modules, its Debian packages.
 type product struct {
 	binary   string
-	dirs     []string // where its file may be
+	dirs     []string // where its file may be; none: the usual ones
 	modules  []string
 	packages []string
 }
 
-// programDirs are the directories of programs.
-func programDirs() []string {
-	return []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"}
-}
-
 // find looks for a program in its directories. If two differ in version, the version is unknown.
 func (m machine) find(k product) (p program) {
+	if k.dirs == nil {
+		k.dirs = []string{"/usr/bin/", "/usr/local/bin/", "/usr/sbin/", "/usr/local/sbin/"}
+	}
 	for _, dir := range k.dirs {
 		if !m.Exists(dir + k.binary) {
 			continue
@@ -119,19 +116,14 @@ func readBuild(file string, modules []string) (r release, maxCDI string) {
 		}
 	}
 	if r.before("0.1") { // (devel), or a commit that no tag leads to
-		r = linked(info.Settings)
-	}
-	return r, maxCDI
-}
-
-// linked finds -X .../version.Version=v1.2.3 among the linker's flags, which are kept unless -trimpath was given.
-func linked(settings []debug.BuildSetting) release {
-	for _, s := range settings {
-		if m := linkedVersion().FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
-			return parseRelease(m[1])
+		r = release{}
+		for _, s := range info.Settings { // the linker's flags are kept unless -trimpath was given: -X .../version.Version=v1.2.3
+			if m := linkedVersion().FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
+				r = parseRelease(m[1])
+			}
 		}
 	}
-	return release{}
+	return r, maxCDI
 }
 
 // packaged is the version of the first of some packages that is installed (dpkg-query(1), /var/lib/dpkg/status).
