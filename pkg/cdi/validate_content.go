@@ -1,7 +1,6 @@
 package cdi
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -99,7 +98,7 @@ type setting struct {
 }
 
 // collisions finds variables that two devices of a file set differently: a container with both gets the value of the one that is
-// injected last. Where one device covers all that set the variable, that one is to be used, and the finding is a note.
+// injected last. Where one device covers all that set the variable, that one is to be used, and nothing is wrong with the file.
 func (d *document) collisions() {
 	all := map[string][]setting{} // of each variable
 	var keys []string
@@ -113,25 +112,15 @@ func (d *document) collisions() {
 			all[key] = append(before, setting{i, value})
 		}
 	}
-	var harmless []string // variables where one device covers all
-	example := ""
 	for _, key := range keys {
 		settings := all[key]
 		other := slices.IndexFunc(settings, func(s setting) bool { return s.value != settings[0].value })
-		if other < 0 {
+		if other < 0 || d.covered(settings) {
 			continue
 		}
 		a, b := d.spec.Devices[settings[0].device].Name, d.spec.Devices[settings[other].device].Name
-		if d.covered(settings) {
-			harmless, example = append(harmless, key), cmp.Or(example, a+" and "+b)
-			continue
-		}
 		message := fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key)
 		d.add(finding.EnvCollision, fmt.Sprintf("devices.%d", settings[other].device), message, "")
-	}
-	if len(harmless) > 0 {
-		message := fmt.Sprintf("of devices that are injected together, such as %s, the last one's %s wins", example, strings.Join(harmless, ", "))
-		d.add(finding.EnvCollision, "", message, "name the one device that covers all that are wanted, not several").Severity = finding.Note
 	}
 }
 

@@ -109,11 +109,11 @@ func TestOwnSpecIsClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})
-	if err != nil || len(findings) != 1 || findings[0].ID != "env-collision" || findings[0].Severity != finding.Note {
+	if err != nil || len(findings) > 0 {
 		t.Errorf("our own spec: %v %v", findings, err)
 	}
 	v.Targets = []cdi.Target{{Consumer: "podman", Release: "4.3.1", Newest: "0.5.0"}}
-	if findings := v.File(file.Path); len(findings) != 1 {
+	if findings := v.File(file.Path); len(findings) > 0 {
 		t.Errorf("for podman 4.3.1: %v", findings)
 	}
 }
