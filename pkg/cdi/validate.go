@@ -74,9 +74,11 @@ func (v *Validator) File(path string) finding.List {
 // check checks what a file says.
 func (v *Validator) check(d *document) {
 	v.checkHead(d)
-	d.eachEdits(d.checkEdits)
+	v.checkEdits(d, "containerEdits", &d.spec.ContainerEdits)
+	for i := range d.spec.Devices {
+		v.checkEdits(d, fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
+	}
 	if v.Host {
-		d.eachEdits(func(at string, e *specs.ContainerEdits) { v.checkHost(d, at, e) })
 		if v.Inventory != nil && d.spec.Kind == v.Kind {
 			v.checkHardware(d)
 		}
@@ -132,12 +134,11 @@ func (v *Validator) checkServed(dirs []string, served []*document) (findings fin
 		}
 		return findings
 	}
-	var names []string
+	defined := map[string][]string{}
 	for _, d := range served {
-		names = append(names, slices.Collect(maps.Keys(nodesByName(d.spec)))...)
+		maps.Copy(defined, nodesByName(d.spec))
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names := slices.Sorted(maps.Keys(defined))
 	for _, name := range v.Devices {
 		if bare := strings.TrimPrefix(name, v.Kind+"="); !slices.Contains(names, bare) {
 			findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), didYouMean(bare, names))

@@ -33,16 +33,8 @@ func (v *Validator) checkHead(d *document) {
 	}
 }
 
-// eachEdits calls check with all container edits of a file and their places: those of all devices, then those of each.
-func (d *document) eachEdits(check func(at string, e *specs.ContainerEdits)) {
-	check("containerEdits", &d.spec.ContainerEdits)
-	for i := range d.spec.Devices {
-		check(fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
-	}
-}
-
-// checkEdits finds what the CDI library accepts and should not.
-func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
+// checkEdits finds what the CDI library accepts and should not and, on the host, what does not fit this machine.
+func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits) {
 	d.checkEnv(at, e.Env)
 	nodes := map[string]bool{}
 	for i, n := range e.DeviceNodes {
@@ -53,19 +45,29 @@ func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
 			d.add(finding.DuplicateNode, here, n.Path+" is here twice: the last silently wins", "")
 		}
 		nodes[n.Path] = true
+		if v.Host {
+			v.checkNode(d, here, n)
+		}
 	}
 	for i, m := range e.Mounts {
 		here := fmt.Sprintf("%s.mounts.%d", at, i)
-		if m.Type == "" || m.Type == "bind" {
+		bind := m.Type == "" || m.Type == "bind"
+		if bind {
 			d.absolute(here+".hostPath", m.HostPath)
 		}
 		d.absolute(here+".containerPath", m.ContainerPath)
+		if v.Host && (bind || slices.Contains(m.Options, "bind")) {
+			v.checkMount(d, here, m)
+		}
 	}
 	for i, h := range e.Hooks {
 		here := fmt.Sprintf("%s.hooks.%d", at, i)
 		d.absolute(here+".path", h.Path)
 		if h.Timeout != nil && *h.Timeout <= 0 {
 			d.add(finding.HookTimeout, here+".timeout", "low-level runtimes refuse a timeout of 0", "")
+		}
+		if v.Host {
+			v.checkHook(d, here, h)
 		}
 	}
 }
