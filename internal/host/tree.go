@@ -49,13 +49,12 @@ type Dir struct {
 
 // Dir opens a directory. The error is an *fs.PathError.
 func (t *Tree) Dir(p string) (*Dir, error) {
-	d := &Dir{Path: t.Shown(p)}
-	var err error
-	d.fd, err = t.openInRoot(p)
+	shown := t.Shown(p)
+	fd, err := t.openInRoot(p)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: d.Path, Err: err}
+		return nil, &fs.PathError{Op: "open", Path: shown, Err: err}
 	}
-	return d, nil
+	return &Dir{shown, fd}, nil
 }
 
 func (t *Tree) openInRoot(p string) (int, error) {
