@@ -139,17 +139,13 @@ func (v *Validator) checkServed(dirs []string, served []*document) (findings fin
 	names := slices.Sorted(maps.Keys(defined))
 	for _, name := range v.Devices {
 		if bare := strings.TrimPrefix(name, v.Kind+"="); !slices.Contains(names, bare) {
-			findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), didYouMean(bare, names))
+			f := findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), "")
+			if meant := nearest.Word(bare, names); meant != "" {
+				f.Remedy = "did you mean " + meant + "?"
+			}
 		}
 	}
 	return findings
-}
-
-func didYouMean(name string, names []string) string {
-	if meant := nearest.Word(name, names); meant != "" {
-		return "did you mean " + meant + "?"
-	}
-	return ""
 }
 
 // foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours.
