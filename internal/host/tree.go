@@ -49,13 +49,12 @@ type Dir struct {
 
 // Dir opens a directory. The error is an *fs.PathError.
 func (t *Tree) Dir(p string) (*Dir, error) {
-	d := &Dir{Path: t.Shown(p)}
-	var err error
-	d.fd, err = t.openInRoot(p)
+	shown := t.Shown(p)
+	fd, err := t.openInRoot(p)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: d.Path, Err: err}
+		return nil, &fs.PathError{Op: "open", Path: shown, Err: err}
 	}
-	return d, nil
+	return &Dir{shown, fd}, nil
 }
 
 func (t *Tree) openInRoot(p string) (int, error) {
@@ -83,10 +82,7 @@ func (t *Tree) openInRoot(p string) (int, error) {
 // openat2 calls openat2(2). SyscallConn keeps the descriptor of the root open during the call, so that it cannot become
 // the descriptor of another file.
 func (t *Tree) openat2(p string, how *unix.OpenHow) (fd int, err error) {
-	raw, err := t.dir.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
+	raw, _ := t.dir.SyscallConn() // fails only without a file
 	if closed := raw.Control(func(root uintptr) { fd, err = unix.Openat2(int(root), p, how) }); closed != nil {
 		return -1, closed
 	}

@@ -56,14 +56,19 @@ func EditsOf(lpus []discovery.LPU, o Options) Edits {
 		for _, n := range nodesOf(l, o) {
 			e.Nodes = append(e.Nodes, Node{n.Path, "device node of " + l.Name})
 		}
+		source := "model " + l.Model
 		for _, m := range l.Mounts {
-			if m.Present || o.UncheckedMounts {
-				e.addMount(Mount{m.HostPath, cmp.Or(m.ContainerPath, m.HostPath), "model " + l.Model})
+			at := cmp.Or(m.ContainerPath, m.HostPath)
+			taken := slices.ContainsFunc(e.Mounts, func(have Mount) bool { return have.ContainerPath == at }) // the first counts
+			if (m.Present || o.UncheckedMounts) && !taken {
+				e.Mounts = append(e.Mounts, Mount{m.HostPath, at, source})
 			}
 		}
 		for _, text := range l.Env {
 			name, value, _ := strings.Cut(text, "=")
-			e.addVariable(Variable{name, value, "model " + l.Model})
+			if !slices.ContainsFunc(e.Env, func(have Variable) bool { return have.String() == text }) {
+				e.Env = append(e.Env, Variable{name, value, source})
+			}
 		}
 	}
 	return e
@@ -74,20 +79,6 @@ func nodesOf(l discovery.LPU, o Options) []discovery.Node {
 		return slices.Concat(l.Nodes, l.Management.Nodes)
 	}
 	return l.Nodes
-}
-
-// addMount adds a mount. Of several on one path of the container the first counts.
-func (e *Edits) addMount(m Mount) {
-	if !slices.ContainsFunc(e.Mounts, func(have Mount) bool { return have.ContainerPath == m.ContainerPath }) {
-		e.Mounts = append(e.Mounts, m)
-	}
-}
-
-// addVariable adds a variable, unless it is there with this value.
-func (e *Edits) addVariable(v Variable) {
-	if !slices.ContainsFunc(e.Env, func(have Variable) bool { return have.String() == v.String() }) {
-		e.Env = append(e.Env, v)
-	}
 }
 
 // driverVersion is the variable with the driver version that all LPUs share; none where they differ.

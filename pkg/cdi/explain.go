@@ -51,9 +51,9 @@ func Explain(inv *discovery.Inventory, o Options, words []string) (*Explanation,
 // inject adds devices one after the other, as the CDI library does, and returns the LPUs of the container by position.
 func (d *devices) inject(names []string) (e *Explanation, cards []int) {
 	e = &Explanation{
-		Edits: Edits{Nodes: []Node{}, Mounts: []Mount{}, Env: append([]Variable{}, d.common.Env...)},
-		LPUs:  []string{}, Collisions: []Collision{}, UseEnv: []Variable{},
+		Edits: EditsOf(nil, d.Options), LPUs: []string{}, Collisions: []Collision{}, UseEnv: []Variable{},
 	}
+	e.merge(d.common)
 	values := map[string][]SetByValue{} // of each variable
 	for _, name := range names {
 		c := d.find(name)

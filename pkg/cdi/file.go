@@ -134,19 +134,14 @@ func (f File) Write(ctx context.Context, spec *specs.Spec) error {
 // Remove takes the file away and tells whether there was one. It touches no other file.
 func (f File) Remove(ctx context.Context) (removed bool, err error) {
 	unlock, err := f.lock(ctx)
-	if errors.Is(err, fs.ErrNotExist) { // the directory
-		return false, nil
+	if err == nil {
+		defer unlock()
+		if err = wholefile.Refuse(f.Path); err == nil {
+			f.clearLeftovers()
+			err = os.Remove(f.Path)
+		}
 	}
-	if err != nil {
-		return false, err
-	}
-	defer unlock()
-	if err := wholefile.Refuse(f.Path); err != nil {
-		return false, err
-	}
-	f.clearLeftovers()
-	err = os.Remove(f.Path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) { // the file, or the directory
 		return false, nil
 	}
 	return err == nil, err
@@ -163,19 +158,19 @@ func (f File) lock(ctx context.Context) (unlock func(), err error) {
 	defer cancel()
 	for {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
+		switch {
+		case err == nil:
 			return func() { lock.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			err = &fs.PathError{Op: "lock", Path: name, Err: err}
+		case ctx.Err() != nil:
+			err = fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
+		default:
+			time.Sleep(5 * time.Millisecond)
+			continue
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			lock.Close()
-			return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			lock.Close()
-			return nil, fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
-		}
+		lock.Close()
+		return nil, err
 	}
 }
 

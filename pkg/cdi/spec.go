@@ -79,22 +79,22 @@ func ValidateKind(kind string) error {
 
 // leftOut finds the LPUs that cannot be handed out, and the mounts of the others that this host does not have.
 func leftOut(inv *discovery.Inventory, o Options) (findings finding.List) {
-	var mounts finding.List
-	seen := map[string]bool{}
 	for _, l := range inv.LPUs {
 		if len(l.Nodes) == 0 {
 			why := whyLeftOut(l)
 			findings.Add(finding.LeftOut, l.Name, "left out of the spec: "+why.Message, why.Remedy)
-			continue
 		}
+	}
+	seen := map[string]bool{}
+	for _, l := range pick(inv, cardsWithNode(inv)) {
 		for _, m := range l.Mounts {
 			if !m.Present && !o.UncheckedMounts && !seen[m.HostPath] {
 				seen[m.HostPath] = true
-				mounts.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
+				findings.Add(finding.MountLeftOut, l.Model, "containers do not get it: this host does not have it", "").At(m.HostPath, 0)
 			}
 		}
 	}
-	return append(findings, mounts...)
+	return findings
 }
 
 // whyLeftOut has the message and the remedy of an LPU that has no device node known to be its own.

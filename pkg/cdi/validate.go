@@ -74,9 +74,11 @@ func (v *Validator) File(path string) finding.List {
 // check checks what a file says.
 func (v *Validator) check(d *document) {
 	v.checkHead(d)
-	d.eachEdits(d.checkEdits)
+	v.checkEdits(d, "containerEdits", &d.spec.ContainerEdits)
+	for i := range d.spec.Devices {
+		v.checkEdits(d, fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
+	}
 	if v.Host {
-		d.eachEdits(func(at string, e *specs.ContainerEdits) { v.checkHost(d, at, e) })
 		if v.Inventory != nil && d.spec.Kind == v.Kind {
 			v.checkHardware(d)
 		}
@@ -97,13 +99,12 @@ func (v *Validator) Dirs(dirs []string) (finding.List, error) {
 
 // DirsAsTyped is Dirs for directories that are not below the root.
 func (v *Validator) DirsAsTyped(dirs ...string) (all finding.List, err error) {
-	var lower []*document // of our kind, in directories of lower priority
+	var served []*document // of our kind, those of lower priority first
 	for _, dir := range dirs {
 		files, err := specFiles(dir, ".json", ".yaml", ".yml")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		var here []*document
 		for _, path := range files {
 			if filepath.Ext(path) == ".yml" {
 				all.Add(finding.SpecYML, filepath.Base(path), "runtimes do not read it: only .json and .yaml", "").At(path, 0)
@@ -113,14 +114,13 @@ func (v *Validator) DirsAsTyped(dirs ...string) (all finding.List, err error) {
 			if d.spec == nil || d.spec.Kind != v.Kind {
 				v.foreign(d)
 			} else {
-				v.member(d, here, lower)
-				here = append(here, d)
+				v.member(d, served)
+				served = append(served, d)
 			}
 			all = append(all, d.findings...)
 		}
-		lower = append(lower, here...)
 	}
-	return append(all, v.checkServed(dirs, lower)...), nil
+	return append(all, v.checkServed(dirs, served)...), nil
 }
 
 // checkServed looks for what no file defines.
@@ -132,25 +132,20 @@ func (v *Validator) checkServed(dirs []string, served []*document) (findings fin
 		}
 		return findings
 	}
-	var names []string
+	defined := map[string][]string{}
 	for _, d := range served {
-		names = append(names, slices.Collect(maps.Keys(nodesByName(d.spec)))...)
+		maps.Copy(defined, nodesByName(d.spec))
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names := slices.Sorted(maps.Keys(defined))
 	for _, name := range v.Devices {
 		if bare := strings.TrimPrefix(name, v.Kind+"="); !slices.Contains(names, bare) {
-			findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), didYouMean(bare, names))
+			f := findings.Add(finding.DeviceUnknown, name, "no file defines it; there are "+some(names), "")
+			if meant := nearest.Word(bare, names); meant != "" {
+				f.Remedy = "did you mean " + meant + "?"
+			}
 		}
 	}
 	return findings
-}
-
-func didYouMean(name string, names []string) string {
-	if meant := nearest.Word(name, names); meant != "" {
-		return "did you mean " + meant + "?"
-	}
-	return ""
 }
 
 // foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours.
@@ -166,20 +161,20 @@ func (v *Validator) foreign(d *document) {
 	}
 }
 
-// member checks one file of our kind. here are those before it in its directory, lower those in directories of lower priority.
-func (v *Validator) member(d *document, here, lower []*document) {
+// member checks one file of our kind. before are those before it in its directory and in directories of lower priority.
+func (v *Validator) member(d *document, before []*document) {
 	v.check(d)
 	if own := fileName(v.Kind); strings.TrimSuffix(filepath.Base(d.path), filepath.Ext(d.path)) != own {
 		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "")
 	}
-	for _, other := range here {
-		if names := sharedNames(d.spec, other.spec); len(names) > 0 {
+	for _, other := range before {
+		names := sharedNames(d.spec, other.spec)
+		switch {
+		case len(names) == 0:
+		case filepath.Dir(other.path) == filepath.Dir(d.path):
 			message := fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", other.path, d.path, some(names))
 			d.add(finding.SpecConflict, "", message, "")
-		}
-	}
-	for _, other := range lower {
-		if names := sharedNames(d.spec, other.spec); len(names) > 0 {
+		default:
 			message := fmt.Sprintf("%s defines %s too, and is not used for them", other.path, some(names))
 			d.add(finding.Shadowed, "", message, "remove "+other.path+" if it is a leftover")
 		}

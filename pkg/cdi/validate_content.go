@@ -1,7 +1,6 @@
 package cdi
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -34,16 +33,8 @@ func (v *Validator) checkHead(d *document) {
 	}
 }
 
-// eachEdits calls check with all container edits of a file and their places: those of all devices, then those of each.
-func (d *document) eachEdits(check func(at string, e *specs.ContainerEdits)) {
-	check("containerEdits", &d.spec.ContainerEdits)
-	for i := range d.spec.Devices {
-		check(fmt.Sprintf("devices.%d.containerEdits", i), &d.spec.Devices[i].ContainerEdits)
-	}
-}
-
-// checkEdits finds what the CDI library accepts and should not.
-func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
+// checkEdits finds what the CDI library accepts and should not and, on the host, what does not fit this machine.
+func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits) {
 	d.checkEnv(at, e.Env)
 	nodes := map[string]bool{}
 	for i, n := range e.DeviceNodes {
@@ -54,19 +45,29 @@ func (d *document) checkEdits(at string, e *specs.ContainerEdits) {
 			d.add(finding.DuplicateNode, here, n.Path+" is here twice: the last silently wins", "")
 		}
 		nodes[n.Path] = true
+		if v.Host {
+			v.checkNode(d, here, n)
+		}
 	}
 	for i, m := range e.Mounts {
 		here := fmt.Sprintf("%s.mounts.%d", at, i)
-		if m.Type == "" || m.Type == "bind" {
+		bind := m.Type == "" || m.Type == "bind"
+		if bind {
 			d.absolute(here+".hostPath", m.HostPath)
 		}
 		d.absolute(here+".containerPath", m.ContainerPath)
+		if v.Host && (bind || slices.Contains(m.Options, "bind")) {
+			v.checkMount(d, here, m)
+		}
 	}
 	for i, h := range e.Hooks {
 		here := fmt.Sprintf("%s.hooks.%d", at, i)
 		d.absolute(here+".path", h.Path)
 		if h.Timeout != nil && *h.Timeout <= 0 {
 			d.add(finding.HookTimeout, here+".timeout", "low-level runtimes refuse a timeout of 0", "")
+		}
+		if v.Host {
+			v.checkHook(d, here, h)
 		}
 	}
 }
@@ -99,7 +100,7 @@ type setting struct {
 }
 
 // collisions finds variables that two devices of a file set differently: a container with both gets the value of the one that is
-// injected last. Where one device covers all that set the variable, that one is to be used, and the finding is a note.
+// injected last. Where one device covers all that set the variable, that one is to be used, and nothing is wrong with the file.
 func (d *document) collisions() {
 	all := map[string][]setting{} // of each variable
 	var keys []string
@@ -113,25 +114,15 @@ func (d *document) collisions() {
 			all[key] = append(before, setting{i, value})
 		}
 	}
-	var harmless []string // variables where one device covers all
-	example := ""
 	for _, key := range keys {
 		settings := all[key]
 		other := slices.IndexFunc(settings, func(s setting) bool { return s.value != settings[0].value })
-		if other < 0 {
+		if other < 0 || d.covered(settings) {
 			continue
 		}
 		a, b := d.spec.Devices[settings[0].device].Name, d.spec.Devices[settings[other].device].Name
-		if d.covered(settings) {
-			harmless, example = append(harmless, key), cmp.Or(example, a+" and "+b)
-			continue
-		}
 		message := fmt.Sprintf("a container with %s and %s gets the %s of the last one only", a, b, key)
 		d.add(finding.EnvCollision, fmt.Sprintf("devices.%d", settings[other].device), message, "")
-	}
-	if len(harmless) > 0 {
-		message := fmt.Sprintf("of devices that are injected together, such as %s, the last one's %s wins", example, strings.Join(harmless, ", "))
-		d.add(finding.EnvCollision, "", message, "name the one device that covers all that are wanted, not several").Severity = finding.Note
 	}
 }
 

@@ -14,27 +14,19 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// checkHost holds container edits against the machine: what they name must be there, and be what they say.
-func (v *Validator) checkHost(d *document, at string, e *specs.ContainerEdits) {
-	for i, n := range e.DeviceNodes {
-		v.checkNode(d, fmt.Sprintf("%s.deviceNodes.%d", at, i), n)
+func (v *Validator) checkMount(d *document, at string, m *specs.Mount) {
+	if _, err := v.stat(m.HostPath); err != nil {
+		d.add(finding.MountMissing, at, missing(m.HostPath, err), "")
 	}
-	for i, m := range e.Mounts {
-		if m.Type != "" && m.Type != "bind" && !slices.Contains(m.Options, "bind") {
-			continue
-		}
-		if _, err := v.stat(m.HostPath); err != nil {
-			d.add(finding.MountMissing, fmt.Sprintf("%s.mounts.%d", at, i), missing(m.HostPath, err), "")
-		}
-	}
-	for i, h := range e.Hooks {
-		st, err := v.stat(h.Path)
-		switch here := fmt.Sprintf("%s.hooks.%d", at, i); {
-		case err != nil:
-			d.add(finding.HookMissing, here, missing(h.Path, err), "")
-		case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
-			d.add(finding.HookMissing, here, h.Path+" is no program that can be run: the container does not start", "")
-		}
+}
+
+func (v *Validator) checkHook(d *document, at string, h *specs.Hook) {
+	st, err := v.stat(h.Path)
+	switch {
+	case err != nil:
+		d.add(finding.HookMissing, at, missing(h.Path, err), "")
+	case st.Mode&0o111 == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG:
+		d.add(finding.HookMissing, at, h.Path+" is no program that can be run: the container does not start", "")
 	}
 }
 
@@ -44,8 +36,8 @@ func missing(path string, err error) string {
 
 // checkNode looks at a device node and does not open it.
 func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
-	if !v.seesDev() {
-		return
+	if dev, err := v.stat("/dev"); err != nil || dev.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return // it cannot be seen
 	}
 	path := cmp.Or(n.HostPath, n.Path)
 	st, err := v.stat(path)
@@ -103,11 +95,6 @@ func (v *Validator) specNow(management bool) *specs.Spec {
 // ourName tells whether a device name has the form of ours.
 func ourName(name string) bool {
 	return strings.HasPrefix(name, "lpu") || strings.HasPrefix(name, "pci-") || name == AllDevice
-}
-
-func (v *Validator) seesDev() bool {
-	st, err := v.stat("/dev")
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // stat looks at a path of the host, as a runtime would find it: links are followed, within the root.

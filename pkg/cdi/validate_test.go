@@ -84,11 +84,12 @@ func TestDocumentedExamples(t *testing.T) {
 			continue
 		}
 		findings := v.File(put(t, filepath.Join(t.TempDir(), "spec.yaml"), text))
-		if len(findings) == 0 || findings[0].ID != finding.ID(id) {
+		found := slices.IndexFunc(findings, func(f finding.Finding) bool { return f.ID == finding.ID(id) })
+		if found < 0 {
 			t.Errorf("%s: found %v", id, findings)
 			continue
 		}
-		f := findings[0]
+		f := findings[found]
 		if f.Message == "" || f.Remedy == "" || f.File == "" || f.Line == 0 && id != "spec-refused" {
 			t.Errorf("%s: not all is said: %+v", id, f)
 		}
@@ -109,11 +110,11 @@ func TestOwnSpecIsClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})
-	if err != nil || len(findings) != 1 || findings[0].ID != "env-collision" || findings[0].Severity != finding.Note {
+	if err != nil || len(findings) > 0 {
 		t.Errorf("our own spec: %v %v", findings, err)
 	}
 	v.Targets = []cdi.Target{{Consumer: "podman", Release: "4.3.1", Newest: "0.5.0"}}
-	if findings := v.File(file.Path); len(findings) != 1 {
+	if findings := v.File(file.Path); len(findings) > 0 {
 		t.Errorf("for podman 4.3.1: %v", findings)
 	}
 }

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"path"
@@ -29,8 +28,8 @@ func (l *LPU) stalled(err error) {
 
 // readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver
 // answers. If the driver hangs, the node and the PCI data are still reported.
-func (s *scan) readCard(ctx context.Context, f function) LPU {
-	lpu := LPU{Name: fmt.Sprintf("lpu%d", f.index), Index: f.index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
+func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
+	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model == nil {
 		lpu.missing(f)
 		return lpu
@@ -129,11 +128,10 @@ func (l *LPU) number(dir *host.Dir, name string) (n int, ok bool) {
 func (l *LPU) readLink(dir *host.Dir) {
 	speed := func(name string) float64 {
 		number, _, _ := strings.Cut(l.optional(dir.Line(name)), " ")
-		v, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(v > 0 && v < 1e4) {
-			return 0
+		if v, _ := strconv.ParseFloat(number, 64); v > 0 && v < 1e4 {
+			return v
 		}
-		return v
+		return 0
 	}
 	width := func(name string) int {
 		n, _ := l.number(dir, name)
@@ -187,8 +185,7 @@ func (l *LPU) judgeBus(dir *host.Dir) {
 	if state, err := dir.Line("power_state"); err == nil && state != "D0" && state != "unknown" {
 		return
 	}
-	id, err := dir.Head("config", 4)
-	if err == nil && bytes.Equal(id, []byte{0xff, 0xff, 0xff, 0xff}) {
+	if id, _ := dir.Head("config", 4); string(id) == "\xff\xff\xff\xff" {
 		l.reason(finding.DeadBus, "the card does not answer on the PCI bus (configuration space reads all ones)", "")
 	}
 }

@@ -53,7 +53,8 @@ func names(lpu *LPU, roots ...host.Root) (vendor, product string, err error) {
 		for _, p := range []string{
 			"/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids.gz", "/usr/share/hwdata/pci.ids.gz",
 		} {
-			if vendor, product, err = lookUp(root, p, lpu.Vendor, lpu.Device); err == nil {
+			if lines, err := openNames(root, p); err == nil {
+				vendor, product = findNames(lines, lpu.Vendor, lpu.Device)
 				return vendor, product, nil
 			}
 		}
@@ -64,20 +65,14 @@ func names(lpu *LPU, roots ...host.Root) (vendor, product string, err error) {
 // pciIDsMax is the most bytes that are read of a list of PCI names. The list had 1.5 MiB in 2026.
 const pciIDsMax = 16 << 20
 
-// lookUp searches a list of PCI names for a vendor and one of its devices.
-func lookUp(root host.Root, p, vendor, device string) (vendorName, deviceName string, err error) {
+// openNames reads a list of PCI names.
+func openNames(root host.Root, p string) (*bufio.Scanner, error) {
 	data, err := root.Read(p, pciIDsMax)
-	if err != nil {
-		return "", "", err
-	}
 	var text io.Reader = bytes.NewReader(data)
-	if strings.HasSuffix(p, ".gz") {
-		if text, err = gzip.NewReader(text); err != nil {
-			return "", "", err
-		}
+	if err == nil && strings.HasSuffix(p, ".gz") {
+		text, err = gzip.NewReader(text)
 	}
-	vendorName, deviceName = findNames(bufio.NewScanner(io.LimitReader(text, pciIDsMax)), vendor, device)
-	return vendorName, deviceName, nil
+	return bufio.NewScanner(io.LimitReader(text, pciIDsMax)), err
 }
 
 // findNames reads the format of https://pci-ids.ucw.cz. A vendor is a line such as "10ee  Xilinx Corporation". The lines

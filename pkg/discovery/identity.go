@@ -78,7 +78,6 @@ type function struct {
 	manages *Model // the model of the card that this function manages
 	err     error  // the reason why its ids cannot be read
 
-	index int  // of the LPU
 	known bool // an earlier scan saw the LPU, this one does not
 }
 

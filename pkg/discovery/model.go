@@ -186,25 +186,20 @@ func (c *checker) require(ok bool, field, format string, args ...any) {
 
 func (c *checker) match(field string, m Match) {
 	ids := m.ids()
-	stated := 0
 	for attribute, key := range [...]string{"vendor", "device", "subvendor", "subdevice"} {
 		if id := ids[attribute]; id != "" {
-			stated++
 			c.id(field+"."+key, id)
 		}
 	}
-	if m.Class != "" {
-		stated++
-		c.require(isHex(m.Class, 4) || isHex(m.Class, 6),
-			field+".class", "%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", m.Class)
-	}
+	c.require(m.Class == "" || isHex(m.Class, 4) || isHex(m.Class, 6),
+		field+".class", "%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", m.Class)
 	if m.Subsystem != "" {
-		c.require(stated == 0, field+".subsystem", "subsystem stands alone; make the ids an entry of their own")
+		c.require(ids == idSet{}, field+".subsystem", "subsystem stands alone; make the ids an entry of their own")
 		c.require(host.IsPlainName(m.Subsystem), field+".subsystem", "%q is not a subsystem name", m.Subsystem)
 		return
 	}
-	c.require(stated > 0, field, "an empty entry would match every PCI function")
-	c.require(m.Vendor == "" || stated > 1, field+".vendor", "a vendor alone would match everything it makes; add the device id")
+	c.require(ids != idSet{}, field, "an empty entry would match every PCI function")
+	c.require(m.Vendor == "" || ids != idSet{m.Vendor}, field+".vendor", "a vendor alone would match everything it makes; add the device id")
 }
 
 func (c *checker) id(field, text string) {

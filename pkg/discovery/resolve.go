@@ -37,26 +37,27 @@ func (inv *Inventory) Resolve(kind string, words ...string) ([]int, error) {
 }
 
 func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
-	bare, _ := strings.CutPrefix(word, kind+"=")
+	bare := strings.TrimPrefix(word, kind+"=")
 	lower := strings.ToLower(bare)
-	if lower == "all" && len(inv.LPUs) > 0 {
-		return inv.where(func(*LPU) bool { return true }), nil
-	}
+	everyone := lower == "all"
 	if indices, ok := setIndices(lower); ok && slices.Max(indices) < len(inv.LPUs) {
 		return indices, nil
 	}
 	if dashed, ok := strings.CutPrefix(lower, "pci-"); ok {
 		lower = strings.ReplaceAll(dashed, "-", ":")
 	}
-	found := inv.where(func(l *LPU) bool {
-		return slices.Contains([]string{l.Name, strconv.Itoa(l.Index)}, lower) || l.Address.isCalled(lower) ||
-			slices.ContainsFunc(l.Nodes, func(n Node) bool { return n.Path == bare })
-	})
-	switch len(found) {
-	case 1:
-		return found, nil
-	case 0:
+	var found []int
+	for i, l := range inv.LPUs {
+		if everyone || lower == l.Name || lower == strconv.Itoa(l.Index) || l.Address.isCalled(lower) ||
+			slices.ContainsFunc(l.Nodes, func(n Node) bool { return n.Path == bare }) {
+			found = append(found, i)
+		}
+	}
+	switch {
+	case len(found) == 0:
 		return nil, inv.unknown(word, lower)
+	case len(found) == 1 || everyone:
+		return found, nil
 	}
 	var candidates []string
 	for _, card := range found {
@@ -70,16 +71,6 @@ func (a Address) isCalled(word string) bool {
 	full := a.String()
 	_, short, _ := strings.Cut(full, ":")
 	return word == full || word == short
-}
-
-// where returns the positions of the LPUs that are wanted.
-func (inv *Inventory) where(wanted func(*LPU) bool) (cards []int) {
-	for i := range inv.LPUs {
-		if wanted(&inv.LPUs[i]) {
-			cards = append(cards, i)
-		}
-	}
-	return cards
 }
 
 // setIndices parses the name of a set: "lpu0-1-2-3".

@@ -53,14 +53,7 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
 	defer t.Close()
-	inv, err := newScan(t, options).run(ctx)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return inv, nil
+	return newScan(t, options).run(ctx)
 }
 
 // scan is the state of one Scan.
@@ -102,13 +95,16 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	inv := &Inventory{
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, numbered(s.addKnown(addAbsent(lpus, table)))),
+		LPUs:       s.readCards(ctx, s.addKnown(addAbsent(lpus, table))),
 		Rings:      []Ring{},
 		Problems:   append(finding.List{}, s.problems...),
 	}
 	refuseSharedNodes(inv.LPUs)
 	if s.table != nil {
 		s.bindRings(inv, table)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	return inv, nil
 }
@@ -132,15 +128,6 @@ func (s *scan) list() ([]Address, error) {
 	}
 	slices.SortFunc(addresses, Address.Compare)
 	return addresses, nil
-}
-
-// numbered gives the LPUs their indices, in the order of their addresses.
-func numbered(lpus []function) []function {
-	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
-	for i := range lpus {
-		lpus[i].index = i
-	}
-	return lpus
 }
 
 // members finds the functions that are LPUs. It keeps the management functions and those it cannot read in the scan.
@@ -268,10 +255,12 @@ func (s *scan) readMounts(ctx context.Context, m *Model) {
 	m.Mounts = mounts
 }
 
-// readCards reads every card in its own goroutine, so that a card that hangs does not delay the others.
+// readCards reads every card in its own goroutine, so that a card that hangs does not delay the others. The LPUs get their
+// indices in the order of their addresses.
 func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
+	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	cards := make([]LPU, len(lpus))
-	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, lpus[i]) })
+	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
 	return cards
 }
 

@@ -25,12 +25,10 @@ type User struct {
 // FindUsers sets LPU.Users. It finds the processes that the caller may inspect. Without root these are the caller's own;
 // then it adds a note to the problems of the inventory. It stops when ctx ends.
 func FindUsers(ctx context.Context, root string, inv *Inventory) {
+	nodes := map[string]int{}
 	for i := range inv.LPUs {
 		inv.LPUs[i].Users = []User{}
-	}
-	nodes := map[string]int{}
-	for i, l := range inv.LPUs {
-		for _, n := range l.Nodes {
+		for _, n := range inv.LPUs[i].Nodes {
 			nodes[n.Path] = i
 		}
 	}
@@ -48,12 +46,8 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		if errors.Is(err, fs.ErrPermission) {
 			hidden++
 		}
-		if len(held) == 0 {
-			continue
-		}
-		u := user(t, pid)
 		for _, i := range held {
-			inv.LPUs[i].Users = append(inv.LPUs[i].Users, u)
+			inv.LPUs[i].Users = append(inv.LPUs[i].Users, user(t, pid))
 		}
 	}
 	if hidden > 0 {

@@ -243,7 +243,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{DuplicateEnv, Warning, "A variable is set twice: the last silently wins.", "keep one of them"},
 		{DuplicateNode, Warning, "A node is there twice: the last silently wins.", "keep one of them"},
 		{EnvCollision, Warning,
-			"Two devices set a variable differently: a container with both gets the last value. A note where another device covers both.",
+			"Two devices set a variable differently: a container with both gets the last value. cdi validate says so only if no device covers both.",
 			"leave the variable out of devices that are meant to be combined, or define a device that covers both"},
 		{ForeignSpec, Note, "A spec of another kind is refused by the CDI library.", "ask whoever wrote the file"},
 		{HookMissing, Error, "A hook's program is missing or cannot be run: the container does not start.",
