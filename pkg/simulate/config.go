@@ -75,7 +75,7 @@ func (f *function) putCapabilities(s *space) {
 		s[capPM+1] = capVPD
 		copy(s[capVPD:], []byte{0x03, capExpress})
 	}
-	flags := uint16(f.port)<<4 | 2
+	flags := f.port<<4 | 2
 	capabilities := uint32(f.link.maxGen | f.link.maxWidth<<4)
 	status := uint16(f.link.gen | f.link.width<<4)
 	if f.slot > 0 {
