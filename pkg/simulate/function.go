@@ -16,7 +16,7 @@ type ids struct {
 }
 
 // link is a PCI Express link: generations 1 to 5 and lanes, now and at most. Zero: no PCI Express.
-type link struct{ gen, width, maxGen, maxWidth int }
+type link struct{ gen, width, maxGen, maxWidth uint16 }
 
 // function is a PCI function.
 type function struct {

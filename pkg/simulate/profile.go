@@ -6,7 +6,7 @@ type Profile struct {
 	Summary string // one line for people
 	LPUs    int    // unless Node.LPUs says otherwise
 
-	cpus     []cpus // of the whole server, then of each NUMA node
+	cpus     []cpus // of the whole server, which are near a device whose NUMA node is unknown (-1), then of each NUMA node
 	gpus     int
 	gpu      uint16                  // device id
 	switched bool                    // LPUs are behind PCI Express switches, four by four, else at root ports

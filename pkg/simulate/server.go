@@ -55,7 +55,7 @@ func (s *server) add(parent *function, address discovery.Address, functions ...*
 	for i, f := range functions {
 		f.parent, f.address, f.group = parent, address.Sibling(address.Function+uint8(i)), s.groups
 		f.dir = above + "/" + f.address.String()
-		f.numa = s.numaNode(address)
+		f.numa = min(int(address.Bus)/0x80, len(s.cpus)-2) // with two nodes, the second has the buses from 80 on
 		f.several = len(functions) > 1
 	}
 	s.groups++
@@ -66,11 +66,6 @@ func (s *server) add(parent *function, address discovery.Address, functions ...*
 func (s *server) addBelowRootPort(address discovery.Address, bus int, device ...*function) {
 	port := s.rootPort(address, bus, device[0].link)
 	s.add(port, port.below(0), device...)
-}
-
-// numaNode is the NUMA node of a bus: in a server of two sockets, the second node has the buses from 80 on.
-func (s *server) numaNode(a discovery.Address) int {
-	return min(int(a.Bus)/0x80, len(s.cpus)-2)
 }
 
 // system adds the chipset, a network card and a disk, which every server has.

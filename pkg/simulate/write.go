@@ -15,11 +15,12 @@ const iommu = "sys/devices/virtual/iommu/dmar0"
 func (s *server) write(t *tree) {
 	t.dev()
 	for i, f := range s.functions {
+		near := s.cpus[f.numa+1]
 		if host := path.Dir(f.dir); f.parent == nil && !t.made[host] {
-			writeBus(t, host, strings.TrimPrefix(host, "sys/devices/pci"), s.near(s.numaNode(f.address)))
+			writeBus(t, host, strings.TrimPrefix(host, "sys/devices/pci"), near)
 			t.text(host+"/uevent", "")
 		}
-		f.write(t, s.near(f.numa))
+		f.write(t, near)
 		if s.Progress != nil && t.err == nil {
 			t.err = s.Progress(i+1, len(s.functions))
 		}
@@ -43,9 +44,6 @@ func (s *server) write(t *tree) {
 		t.bytes("opt/hyperdex/hrt/xclbin/table.json", s.ringTable(), 0o644)
 	}
 }
-
-// near are the processors of a NUMA node. Where the node is unknown (-1), they are all processors.
-func (s *server) near(node int) cpus { return s.cpus[node+1] }
 
 // writeDriver writes a PCI driver and its module, unless they are written already.
 func writeDriver(t *tree, driver string) {
