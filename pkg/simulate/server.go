@@ -80,12 +80,11 @@ func (s *server) system() {
 // graphics adds a GPU. Its driver is loaded before that of the LPUs, so it has the first DRM minors.
 func (s *server) graphics(i int) {
 	bus := 0x20 + 0x80*i
-	gpu := &function{
+	s.addBelowRootPort(at(0, bus, 0), bus+1, &function{
 		ids:    ids{0x10de, s.gpu, 0x10de, 0x1533, 0x030200, 0xa1},
 		link:   link{4, 16, 4, 16},
 		driver: "nvidia", aer: true, children: drmDevices(i),
-	}
-	s.addBelowRootPort(at(0, bus, 0), bus+1, gpu)
+	})
 }
 
 // block adds up to eight LPUs in a PCI domain of their own: two switches of four on a host bridge each, or

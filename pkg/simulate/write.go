@@ -77,7 +77,7 @@ func (s *server) writeNUMA(t *tree) {
 // ringTable is the table of cables that hyperdex-net writes. The cards are in rings of 8 by their indices before the
 // faults; the table numbers them as XRT does, in the order of their PCI addresses now.
 func (s *server) ringTable() []byte {
-	order := slices.SortedFunc(slices.Values(s.cards), func(a, b *card) int { return a.lpu().address.Compare(b.lpu().address) })
+	order := slices.SortedFunc(slices.Values(s.cards), func(a, b *card) int { return a.address.Compare(b.address) })
 	cabling := &ring.Cabling{}
 	for cards := range slices.Chunk(s.cards, 8) {
 		r := ring.Ring{Closed: true}
