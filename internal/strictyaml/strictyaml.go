@@ -4,10 +4,13 @@ package strictyaml
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,16 +48,11 @@ type Document struct{ lines map[string]int }
 // Line is the line, from 1, of the value at path. Where the document has no such value it is the line of the nearest value
 // that contains it, and 0 if there is none.
 func (d *Document) Line(path string) int {
-	for {
-		if line, ok := d.lines[path]; ok {
-			return line
-		}
-		i := strings.LastIndexByte(path, '.')
-		if i < 0 {
-			return 0
-		}
-		path = path[:i]
+	line, i := d.lines[path], strings.LastIndexByte(path, '.')
+	if line > 0 || i < 0 {
+		return line
 	}
+	return d.Line(path[:i])
 }
 
 // Has tells whether the document has a value at path.
@@ -92,10 +90,9 @@ func Decode(data []byte, into any) (*Document, []Fault) {
 func syntaxFault(err error) Fault {
 	f := Fault{Kind: Syntax, Remedy: "correct the YAML syntax there or just above"}
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	if place, rest, ok := strings.Cut(message, ": "); ok {
-		if n, err := strconv.Atoi(strings.TrimPrefix(place, "line ")); err == nil {
-			f.Line, message = n, rest
-		}
+	place, rest, _ := strings.Cut(message, ": ")
+	if n, err := strconv.Atoi(strings.TrimPrefix(place, "line ")); err == nil {
+		f.Line, message = n, rest
 	}
 	f.Message = "not YAML: " + message
 	return f
@@ -137,7 +134,7 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	}
 }
 
-// walkMapping checks a mapping. fields has the type of the value of each key that it may have. Where fields is nil, the
+// walkMapping checks a mapping. fields has the type of the value of each key that it may have. Where every is not nil, the
 // mapping may have any keys, and every is the type of their values.
 func (w *walker) walkMapping(n *yamlv3.Node, fields map[string]reflect.Type, every reflect.Type, path string) {
 	seen := map[string]int{}
@@ -149,13 +146,10 @@ func (w *walker) walkMapping(n *yamlv3.Node, fields map[string]reflect.Type, eve
 			continue
 		}
 		seen[key.Value] = key.Line
-		t, known := fields[key.Value]
-		if !known && fields != nil {
+		t := cmp.Or(fields[key.Value], every)
+		if t == nil {
 			w.unknown(key, fields, path)
 			continue
-		}
-		if !known {
-			t = every
 		}
 		w.walk(value, t, at)
 		w.doc.lines[at] = key.Line
@@ -163,12 +157,8 @@ func (w *walker) walkMapping(n *yamlv3.Node, fields map[string]reflect.Type, eve
 }
 
 func (w *walker) unknown(key *yamlv3.Node, fields map[string]reflect.Type, path string) {
-	var names []string
-	for name := range fields {
-		names = append(names, name)
-	}
 	remedy := "remove it"
-	if meant := nearest.Word(key.Value, names); meant != "" {
+	if meant := nearest.Word(key.Value, slices.Collect(maps.Keys(fields))); meant != "" {
 		remedy = fmt.Sprintf("did you mean %q?", meant)
 	}
 	where := ""
@@ -214,19 +204,12 @@ func (w *walker) mismatch(n *yamlv3.Node, t reflect.Type, path string) {
 	names := map[reflect.Kind]string{
 		reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "a mapping", reflect.Map: "a mapping",
 	}
-	want, ok := names[t.Kind()]
-	if !ok {
-		want = "a whole number in range"
-	}
+	want := cmp.Or(names[t.Kind()], "a whole number in range")
 	remedy := "write " + want
 	if t.Kind() == reflect.String && n.Kind == yamlv3.ScalarNode {
 		remedy = fmt.Sprintf("put it in quotes: %q", n.Value)
 	}
-	what := "the document"
-	if path != "" {
-		what = path
-	}
-	w.fault(Type, n, path, fmt.Sprintf("%s must be %s, not %s", what, want, describe(n)), remedy)
+	w.fault(Type, n, path, fmt.Sprintf("%s must be %s, not %s", cmp.Or(path, "the document"), want, describe(n)), remedy)
 }
 
 func describe(n *yamlv3.Node) string {

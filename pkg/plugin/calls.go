@@ -19,24 +19,20 @@ import (
 // GetDevicePluginOptions says which optional calls the kubelet should make. The kubelet asks this and ignores the options in
 // the Register call.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
-	_, options := p.now()
-	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: options.PreStart}, nil
+	prestart := p.state.Load().options.PreStart
+	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: prestart}, nil
 }
 
 // ListAndWatch sends the list of devices at once and then whenever it changes. It always sends the latest list: a slow
 // kubelet misses lists in between, and never the last one.
 func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
 	for {
-		p.mu.Lock()
-		s, changed := p.state, p.changed
-		p.mu.Unlock()
-		if s != nil {
-			if err := stream.Send(&api.ListAndWatchResponse{Devices: s.devices}); err != nil {
-				return err
-			}
+		s := p.state.Load()
+		if err := stream.Send(&api.ListAndWatchResponse{Devices: s.devices}); err != nil {
+			return err
 		}
 		select {
-		case <-changed:
+		case <-s.changed:
 		case <-stream.Context().Done():
 			return nil
 		}
@@ -57,23 +53,10 @@ func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 	return slices.Compact(cards), unknown
 }
 
-// known returns the state, or an error before the first one.
-func (p *Plugin) known() (*state, error) {
-	s, _ := p.now()
-	if s == nil {
-		return nil, status.Error(codes.Unavailable, "the LPUs of this node have not been read yet")
-	}
-	return s, nil
-}
-
 // GetPreferredAllocation picks LPUs by the rule of [ring.Fabric.Choose]. It logs each decision with all that is needed to
 // make it again. It ignores available ids that it does not know, as long as there are enough others.
 func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
-	s, err := p.known()
-	if err != nil {
-		return nil, err
-	}
-	answer := &api.PreferredAllocationResponse{}
+	s, answer := p.state.Load(), &api.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
 		ids, err := p.prefer(ctx, s, c)
 		if err != nil {
@@ -95,12 +78,11 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
 	}
 	outcome, connected := "unknown", any(nil) // not d.Connected itself: a text log would show an address
-	switch {
-	case d.Connected == nil: // there is no ring table
-	case *d.Connected:
-		outcome, connected = "connected", true
-	default:
-		outcome, connected = "unconnected", false
+	if d.Connected != nil {                   // there is a ring table
+		outcome, connected = "unconnected", *d.Connected
+	}
+	if connected == true {
+		outcome = "connected"
 	}
 	refused := s.options.RequireConnected && r.AllocationSize > 1 && connected != true
 	if refused {
@@ -119,9 +101,9 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 		return nil, status.Errorf(codes.ResourceExhausted, "%d connected LPUs are not free: %s", r.AllocationSize, d.Explanation.Reason)
 	}
 	p.log.InfoContext(ctx, DecisionMessage, attributes...)
-	ids := make([]string, len(d.Chosen))
-	for i, card := range d.Chosen {
-		ids[i] = cdi.AddressName(s.node.Inventory.LPUs[card].Address)
+	var ids []string
+	for _, card := range d.Chosen {
+		ids = append(ids, cdi.AddressName(s.node.Inventory.LPUs[card].Address))
 	}
 	return ids, nil
 }
@@ -139,11 +121,7 @@ func candidates(d *allocate.Decision) [][]string {
 
 // Allocate hands out LPUs: all of a request or, if one of them cannot be handed out, none.
 func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
-	s, err := p.known()
-	if err != nil {
-		return nil, err
-	}
-	answer, handedOut := &api.AllocateResponse{}, 0
+	s, answer, handedOut := p.state.Load(), &api.AllocateResponse{}, 0
 	for _, c := range r.ContainerRequests {
 		cards, err := s.usable(c.DevicesIds)
 		if err != nil {
@@ -204,9 +182,6 @@ func edits(s *state, cards []int) *api.ContainerAllocateResponse {
 // PreStartContainer checks that LPUs can still be handed out, and resets nothing: the kubelet also calls it before each
 // restart, and another pod may use the same card by its other functions.
 func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
-	s, err := p.known()
-	if err == nil {
-		_, err = s.usable(r.DevicesIds)
-	}
+	_, err := p.state.Load().usable(r.DevicesIds)
 	return &api.PreStartContainerResponse{}, err
 }

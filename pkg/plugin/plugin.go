@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -25,11 +26,7 @@ type Plugin struct {
 	metrics metrics
 
 	updating sync.Mutex // held by Update and Reload, and never by what answers the kubelet
-
-	mu      sync.Mutex
-	options Options
-	state   *state        // nil: nothing is known yet
-	changed chan struct{} // closed when the list of devices changes
+	state    atomic.Pointer[state]
 }
 
 // state is what calls are answered from: a snapshot of the node, and the options and devices that go with it. It does not
@@ -38,11 +35,15 @@ type state struct {
 	node    *node.Snapshot
 	options Options
 	devices []*api.Device
+	changed chan struct{} // closed when the list of devices changes
 }
 
 // New makes a plugin that knows nothing yet.
 func New(options Options, log *slog.Logger) *Plugin {
-	return &Plugin{Node: node.New(log), options: options, log: log, metrics: newMetrics(), changed: make(chan struct{})}
+	p := &Plugin{Node: node.New(log), log: log, metrics: newMetrics()}
+	none := &discovery.Inventory{}
+	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, nil, make(chan struct{})})
+	return p
 }
 
 // Update takes in what is in the machine now. It may write the CDI spec, and so must not be called by what answers the
@@ -50,7 +51,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
-	p.update(ctx, inv, time.Now())
+	p.update(ctx, p.state.Load().options, inv, time.Now())
 }
 
 // Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
@@ -58,30 +59,28 @@ func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
 func (p *Plugin) Reload(ctx context.Context, options Options) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
-	p.mu.Lock()
-	p.options = options
-	s := p.state
-	p.mu.Unlock()
-	if s != nil {
-		p.update(ctx, s.node.Inventory, s.node.ReadAt)
+	s := *p.state.Load()
+	s.options = options
+	if p.listed() {
+		p.update(ctx, options, s.node.Inventory, s.node.ReadAt)
+	} else {
+		p.state.Store(&s)
 	}
 }
 
 // update answers calls from a new snapshot from now on, unless ctx ends before it is made.
-func (p *Plugin) update(ctx context.Context, inv *discovery.Inventory, readAt time.Time) {
-	before, options := p.now()
+func (p *Plugin) update(ctx context.Context, options Options, inv *discovery.Inventory, readAt time.Time) {
 	s := p.Node.Update(ctx, options.spec(), inv, readAt)
 	if s == nil {
 		return
 	}
-	next := &state{node: s, options: options, devices: options.devices(s)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = next
-	if before == nil || !slices.EqualFunc(before.devices, next.devices, sameDevice) {
-		close(p.changed)
-		p.changed = make(chan struct{})
+	before := p.state.Load()
+	next := &state{s, options, options.devices(s), before.changed}
+	if !slices.EqualFunc(before.devices, next.devices, sameDevice) {
+		next.changed = make(chan struct{})
+		defer close(before.changed)
 	}
+	p.state.Store(next)
 }
 
 // devices are those of a snapshot as the kubelet gets them.
@@ -121,10 +120,3 @@ func (o *Options) publishNUMA(inv *discovery.Inventory) bool {
 }
 
 func sameDevice(a, b *api.Device) bool { return proto.Equal(a, b) }
-
-// now is the state of this moment, and the options of the next one.
-func (p *Plugin) now() (*state, Options) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.options
-}

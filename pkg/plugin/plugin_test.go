@@ -112,8 +112,7 @@ func ids(cards ...int) []string {
 }
 
 func (r *rig) devices() []*api.Device {
-	s, _ := r.plugin.now()
-	return s.devices
+	return r.plugin.state.Load().devices
 }
 
 func (r *rig) prefer(size int32, must []string, available ...string) ([]string, error) {
@@ -150,7 +149,7 @@ func TestInvariant2SpecIsThereBeforeAnyName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	data, err := os.ReadFile(options.Spec.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +171,7 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := orion(t)
-			_, options := r.plugin.now()
+			options := r.plugin.state.Load().options
 			dir := filepath.Dir(options.Spec.Path)
 			if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 				t.Fatal(err)
@@ -217,7 +216,7 @@ func write(dir, name, content string) error {
 func TestInvariant2Reload(t *testing.T) {
 	r := orion(t)
 	r.scan()
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	file, err := cdi.Locate(r.root, cdi.DefaultSpecDir, "example.com/lpu")
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +245,7 @@ func TestInvariant2Reload(t *testing.T) {
 func TestInvariant2Cancelled(t *testing.T) {
 	r := orion(t)
 	inv := r.scan()
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	if err := os.Remove(options.Spec.Path); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +261,7 @@ func TestInvariant2Cancelled(t *testing.T) {
 func TestInvariant2SpecIsWrittenOnlyWhereNeeded(t *testing.T) {
 	r := orion(t)
 	r.scan()
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	before, err := os.Stat(options.Spec.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -424,7 +423,7 @@ func TestInvariant14NothingBeforeTheFirstLook(t *testing.T) {
 	}
 	fresh := New(Options{Strategy: DeviceSpecs}, slog.New(slog.DiscardHandler))
 	fresh.Update(t.Context(), &unknown)
-	if h := healthOf(fresh.state.devices, orionIDs[3]); h != api.Unhealthy {
+	if h := healthOf(fresh.state.Load().devices, orionIDs[3]); h != api.Unhealthy {
 		t.Errorf("unknown from the start, listed as %s", h)
 	}
 }
@@ -508,9 +507,7 @@ func TestInvariant16Allocate(t *testing.T) {
 		t.Errorf("three requests: %v %v", several, err)
 	}
 	old := *inv
-	r.plugin.mu.Lock()
-	r.plugin.state.node.ReadAt = time.Now().Add(-time.Hour)
-	r.plugin.mu.Unlock()
+	r.plugin.state.Load().node.ReadAt = time.Now().Add(-time.Hour)
 	if _, err := r.allocate(ids(0)...); err == nil {
 		t.Error("handed out an LPU that nobody has looked at for an hour")
 	}
@@ -542,7 +539,7 @@ func TestDeviceSpecs(t *testing.T) {
 		got.Envs["XILINX_XRT"] == "" || got.Envs["LPU_VISIBLE_DEVICES"] != "0,1" {
 		t.Errorf("got %v", got)
 	}
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
 		t.Errorf("a spec was written: %v", err)
 	}
@@ -636,7 +633,7 @@ func TestInvariant18NoCallWaitsForTheMachine(t *testing.T) {
 	r := orion(t)
 	inv := r.scan()
 	ctx, cancel := context.WithCancel(context.Background())
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	if err := os.Remove(options.Spec.Path); err != nil {
 		t.Fatal(err)
 	}

@@ -174,10 +174,7 @@ func (s *Server) liveSibling() string {
 }
 
 // listed tells whether there is a list of devices to send.
-func (p *Plugin) listed() bool {
-	s, _ := p.now()
-	return s != nil
-}
+func (p *Plugin) listed() bool { return !p.state.Load().node.ReadAt.IsZero() }
 
 // socket is one gRPC server on a socket of its own. Each registration needs a new name: kubelets from 1.37 on refuse one that
 // they know ("already connected").

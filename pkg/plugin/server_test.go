@@ -292,7 +292,7 @@ func TestInvariant7EndLeavesTheSpec(t *testing.T) {
 	r, k, i := served(t, rules137)
 	i.end()
 	k.wait(0)
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	if _, err := os.Stat(options.Spec.Path); err != nil {
 		t.Error(err)
 	}
@@ -322,7 +322,7 @@ func TestInvariant7EndAtAnyMoment(t *testing.T) {
 func TestInvariant7ReloadKeepsTheStream(t *testing.T) {
 	r, k, _ := served(t, rules137)
 	for i := range 50 {
-		_, options := r.plugin.now()
+		options := r.plugin.state.Load().options
 		options.RequireConnected, options.NUMA = i%2 == 0, []NUMA{NUMAOff, NUMAOn}[i%2]
 		r.plugin.Reload(t.Context(), options)
 		r.scan()
@@ -459,7 +459,7 @@ func TestInvariant12NoLPUs(t *testing.T) {
 	r.scan()
 	i := r.serve(k, false)
 	eventually(t, "registered with nothing", func() bool { return i.server.Ready() == nil })
-	_, options := r.plugin.now()
+	options := r.plugin.state.Load().options
 	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
 		t.Errorf("a spec for nothing: %v", err)
 	}

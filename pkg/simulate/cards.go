@@ -90,11 +90,11 @@ FPGA=xcu55c-fsvh2892-2L-e`
 
 // flashGoldenImage makes the card run the image that it falls back to when the flash holds no good shell.
 func flashGoldenImage(c *card) {
-	management := c.functions[0]
-	management.extra = strings.Replace(management.extra, "recovery=0", "recovery=1", 1)
+	golden := strings.NewReplacer("recovery=0", "recovery=1", shell, recoveryShell)
 	for _, f := range c.functions {
+		f.extra = golden.Replace(f.extra)
 		for _, child := range f.children {
-			child.attributes = strings.Replace(child.attributes, shell, recoveryShell, 1)
+			child.attributes = golden.Replace(child.attributes)
 		}
 	}
 }

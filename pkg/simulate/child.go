@@ -48,16 +48,11 @@ func (c *child) write(t *tree, function string) {
 	}
 	t.classDevice(function, c.class, c.name, uevent)
 	t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.numbers.Major, c.numbers.Minor))
-}
-
-// writeNode makes the device node in dev, unless the child has none or a fault took it away.
-func (c *child) writeNode(t *tree) {
-	numbers := c.numbers
 	if c.stale {
-		numbers.Minor++ // as when the kernel gave the device another minor and the old node stayed
+		c.numbers.Minor++ // as when the kernel gave the device another minor and the old node stayed
 	}
-	if c.class != "" && !c.missing {
-		t.device("dev/"+c.node(), numbers)
+	if !c.missing {
+		t.device("dev/"+c.node(), c.numbers)
 	}
 }
 

@@ -75,9 +75,9 @@ func (f *function) putCapabilities(s *space) {
 		s[capPM+1] = capVPD
 		copy(s[capVPD:], []byte{0x03, capExpress})
 	}
-	flags := uint16(f.port)<<4 | 2
+	flags := f.port<<4 | 2
 	capabilities := uint32(f.link.maxGen | f.link.maxWidth<<4)
-	status := uint16(f.link.gen | f.link.width<<4)
+	status := f.link.gen | f.link.width<<4
 	if f.slot > 0 {
 		flags |= 0x100
 		capabilities |= 1 << 20 // reports whether the link is up
@@ -89,7 +89,7 @@ func (f *function) putCapabilities(s *space) {
 	// payload, 512 of read request.
 	s.put(capExpress, uint16(0x10), flags, uint32(0x8001), uint32(0x202f), capabilities)
 	s.put(capExpress+0x12, status)
-	s.put(capExpress+0x2c, uint32(1<<(f.link.maxGen+1)-2), uint16(f.link.maxGen)) // every generation up to the last
+	s.put(capExpress+0x2c, uint32(1<<(f.link.maxGen+1)-2), f.link.maxGen) // every generation up to the last
 }
 
 // memory is the address where the 64 KiB of memory of a function begin. It is computed, so that every bus has a range

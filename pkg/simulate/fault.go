@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +94,7 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 func (s *server) apply() {
 	for _, kind := range FaultKinds() {
 		for _, c := range s.cards {
-			if kind.happen != nil && slices.Contains(s.faults, Fault{kind.Name, c.index}) {
+			if kind.happen != nil && slices.Contains(s.Faults, Fault{kind.Name, c.index}) {
 				kind.happen(c)
 			}
 		}
@@ -101,8 +102,15 @@ func (s *server) apply() {
 }
 
 // replaceAttribute puts something else where the file of an attribute was.
-func replaceAttribute(name string, with func(*tree, string)) func(*card) {
-	return func(c *card) { c.lpu().replaced = append(c.lpu().replaced, replace{name, with}) }
+func replaceAttribute(name string, with func(t *tree, p string)) func(*card) {
+	return func(c *card) {
+		f := c.lpu()
+		f.replace = append(f.replace, func(t *tree) {
+			p := f.dir + "/" + name
+			t.do(p, os.Remove)
+			with(t, p)
+		})
+	}
 }
 
 // rebind unbinds the LPU from its driver, which takes away all that the driver made, and binds it to another one.
@@ -122,11 +130,11 @@ func addForeign(c *card) {
 	for top.parent != nil {
 		top = top.parent
 	}
-	slot, number := c.index%8, s.foreign
+	slot, number, address := c.index%8, s.foreign, top.address
 	s.foreign++
 	s.software += rebellionsFiles
-	domain, bus := int(top.address.Domain), int(top.address.Bus)
-	s.addBelowRootPort(at(domain, bus, 8+slot), bus+0x10+slot, &function{
+	address.Device = uint8(8 + slot)
+	s.addBelowRootPort(address, int(address.Bus)+0x10+slot, &function{
 		ids:    ids{0x1eff, 0x0003, 0x1eff, 0x0003, 0x120000, 0},
 		link:   link{5, 16, 5, 16},
 		driver: "rebellions", children: []*child{classDevice("rebellions", "rbln", number, 509, number)},

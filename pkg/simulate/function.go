@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -17,7 +16,7 @@ type ids struct {
 }
 
 // link is a PCI Express link: generations 1 to 5 and lanes, now and at most. Zero: no PCI Express.
-type link struct{ gen, width, maxGen, maxWidth int }
+type link struct{ gen, width, maxGen, maxWidth uint16 }
 
 // function is a PCI function.
 type function struct {
@@ -25,7 +24,7 @@ type function struct {
 	address discovery.Address
 	dir     string    // in sys
 	parent  *function // the bridge above it; nil on the bus of a host bridge
-	port    portKind
+	port    uint16    // its kind
 	link    link
 	numa    int // -1: unknown
 	group   int // IOMMU group
@@ -40,15 +39,9 @@ type function struct {
 	vf                     int       // its number among those of physfn
 	vfs                    int       // how many a physical function has
 
-	children []*child  // devices below it
-	extra    string    // attributes that the driver makes, as lines NAME=TEXT
-	replaced []replace // attributes that a fault replaces
-}
-
-// replace is what a fault puts where the file of an attribute was.
-type replace struct {
-	attribute string
-	with      func(*tree, string)
+	children []*child      // devices below it
+	extra    string        // attributes that the driver makes, as lines NAME=TEXT
+	replace  []func(*tree) // what faults do to its attributes
 }
 
 func (f *function) modalias() string {
@@ -63,39 +56,32 @@ func (f *function) uevent() string {
 
 // attributes are the attributes of one line that the PCI core makes (Documentation/ABI/testing/sysfs-bus-pci).
 func (f *function) attributes(near cpus) string {
-	text := fmt.Sprintf(idAttributes, f.vendor, f.device, f.subvendor, f.subdevice, f.class, f.revision, f.modalias())
-	text += fmt.Sprintf(placeAttributes, f.numa, near.mask, near.list)
+	text := fmt.Sprintf(coreAttributes, f.vendor, f.device, f.subvendor, f.subdevice, f.class, f.revision, f.modalias(),
+		f.numa, near.mask, near.list)
 	if f.driver == "" {
 		text += fmt.Sprintf(driverAttributes, 0, 0, "unknown", 32)
 	} else {
 		text += fmt.Sprintf(driverAttributes, f.irq(), 1, "D0", 64)
 	}
 	if l := f.link; l.maxWidth > 0 {
-		text += fmt.Sprintf(linkAttributes, speed(l.gen), speed(l.maxGen), l.width, l.maxWidth)
-	}
-	if f.secondary > 0 {
-		text += fmt.Sprintf("secondary_bus_number=%d\nsubordinate_bus_number=%d\n", f.secondary, f.subordinate)
+		text += fmt.Sprintf(linkAttributes, speeds[l.gen], speeds[l.maxGen], l.width, l.maxWidth)
 	}
 	if f.vfs > 0 {
 		text += fmt.Sprintf("sriov_totalvfs=%d\nsriov_numvfs=%d\n", vfsPerNIC, f.vfs)
-	}
-	if f.port == rootPort {
-		text += "aer_rootport_total_err_cor=0\naer_rootport_total_err_fatal=0\naer_rootport_total_err_nonfatal=0\n"
 	}
 	return text
 }
 
 // Formats of attributes, as lines NAME=TEXT.
 const (
-	idAttributes = `vendor=0x%04x
+	coreAttributes = `vendor=0x%04x
 device=0x%04x
 subsystem_vendor=0x%04x
 subsystem_device=0x%04x
 class=0x%06x
 revision=0x%02x
 modalias=%s
-`
-	placeAttributes = `numa_node=%d
+numa_node=%d
 local_cpus=%s
 local_cpulist=%s
 msi_bus=1
@@ -130,10 +116,8 @@ func writeErrors(t *tree, dir string) {
 	}
 }
 
-// speed is a link speed as drivers/pci/probe.c, pci_speed_string spells it.
-func speed(gen int) string {
-	return [...]string{"Unknown", "2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe"}[gen]
-}
+// speeds are those of links by generation, as drivers/pci/probe.c, pci_speed_string spells them.
+var speeds = [...]string{"Unknown", "2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe"}
 
 func (f *function) irq() int { return 16 + int(f.address.Bus) }
 
@@ -150,9 +134,8 @@ func (f *function) write(t *tree, near cpus) {
 	if f.aer {
 		writeErrors(t, dir)
 	}
-	for _, r := range f.replaced {
-		t.do(dir+"/"+r.attribute, os.Remove)
-		r.with(t, dir+"/"+r.attribute)
+	for _, replace := range f.replace {
+		replace(t)
 	}
 	t.link(dir+"/iommu", iommu)
 	t.links(dir, "iommu_group", fmt.Sprint("sys/kernel/iommu_groups/", f.group), "devices/"+f.address.String())

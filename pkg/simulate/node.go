@@ -46,11 +46,11 @@ func (n Node) Write(dir string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	nodes := s.write(t, n.Progress)
+	s.write(t)
 	if t.err != nil {
 		return Result{}, fmt.Errorf("%w (the simulated node in %s is not complete)", t.err, dir)
 	}
-	return Result{LPUs: len(s.cards), Functions: len(s.functions), DeviceNodes: nodes}, nil
+	return Result{LPUs: len(s.cards), Functions: len(s.functions), DeviceNodes: t.nodes}, nil
 }
 
 func (n Node) server() (*server, error) {
@@ -65,7 +65,7 @@ func (n Node) server() (*server, error) {
 	if err := checkFaults(p, lpus, n.Faults); err != nil {
 		return nil, err
 	}
-	s := &server{Profile: p, faults: n.Faults, numbers: n.Numbers, nextNumber: p.gpus + lpus}
+	s := &server{Node: n, Profile: p, nextNumber: p.gpus + lpus}
 	s.system()
 	for i := range p.gpus {
 		s.graphics(i)

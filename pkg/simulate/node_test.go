@@ -255,7 +255,7 @@ func checkFunctions(t *testing.T, tree listing) {
 			express := findCapability(c, at, 0x10)
 			capability, status := binary.LittleEndian.Uint32(express[0xc:]), binary.LittleEndian.Uint16(express[0x12:])
 			want["max_link_width"], want["current_link_width"] = fmt.Sprint(capability>>4&0x3f), fmt.Sprint(status>>4&0x3f)
-			want["max_link_speed"], want["current_link_speed"] = speed(int(capability&0xf)), speed(int(status&0xf))
+			want["max_link_speed"], want["current_link_speed"] = speeds[capability&0xf], speeds[status&0xf]
 		} else if _, ok := tree[dir+"/max_link_speed"]; ok {
 			t.Errorf("%s: link attributes without a PCI Express capability", name)
 		}

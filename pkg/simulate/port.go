@@ -6,25 +6,24 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// portKind is the Device/Port Type of the PCI Express capability.
-type portKind uint16
-
+// Values of Device/Port Type in the PCI Express capability. That of an endpoint is 0.
 const (
-	endpoint   portKind = 0
-	rootPort   portKind = 4
-	upstream   portKind = 5
-	downstream portKind = 6
+	rootPort   = 4
+	upstream   = 5
+	downstream = 6
 )
 
 // bridge adds a PCI Express port.
-func (s *server) bridge(parent *function, kind portKind, address discovery.Address, secondary, subordinate int, l link) *function {
+func (s *server) bridge(parent *function, kind uint16, address discovery.Address, secondary, subordinate int, l link) *function {
 	f := &function{
 		ids:  ids{vendor: 0x1000, device: 0xc010, class: 0x060400, revision: 0xb0}, // PEX880xx switch
 		port: kind, link: l, driver: "pcieport", aer: true,
 		secondary: uint8(secondary), subordinate: uint8(subordinate),
+		extra: fmt.Sprintf("secondary_bus_number=%d\nsubordinate_bus_number=%d", secondary, subordinate),
 	}
 	if kind == rootPort {
 		f.vendor, f.device, f.revision = 0x8086, 0x347a, 4
+		f.extra += "\naer_rootport_total_err_cor=0\naer_rootport_total_err_fatal=0\naer_rootport_total_err_nonfatal=0"
 	}
 	s.add(parent, address, f)
 	return f
@@ -42,9 +41,6 @@ func portLink(device link) link {
 
 // switchPorts adds a switch below a root port and returns its downstream ports.
 func (s *server) switchPorts(domain, bus, lpus int) []*function {
-	if lpus == 0 {
-		return nil
-	}
 	last := bus + 2 + lpus
 	l := portLink(s.link)
 	up := l
@@ -58,17 +54,17 @@ func (s *server) switchPorts(domain, bus, lpus int) []*function {
 	return ports
 }
 
+// services are those of PCI Express ports, by the kind of the port: the driver by the number of the service.
+var services = map[uint16]map[int]string{
+	rootPort:   {0x01: "pcie_pme", 0x02: "aer", 0x04: "pciehp", 0x10: ""},
+	upstream:   {0x02: ""},
+	downstream: {0x02: "", 0x04: "pciehp"},
+}
+
 // writeServices writes the services of a PCI Express port, each with its driver (drivers/pci/pcie/portdrv.c). Their names
 // begin with the port's address.
 func (f *function) writeServices(t *tree, dir string) {
-	services := map[int]string{0x02: ""}
-	switch f.port {
-	case rootPort:
-		services = map[int]string{0x01: "pcie_pme", 0x02: "aer", 0x04: "pciehp", 0x10: ""}
-	case downstream:
-		services[0x04] = "pciehp"
-	}
-	for number, driver := range services {
+	for number, driver := range services[f.port] {
 		t.busDevice(fmt.Sprintf("%s/%s:pcie%x%02x", dir, f.address, f.port&3, number), "pci_express", driver, "")
 	}
 }
@@ -82,7 +78,7 @@ func writeBus(t *tree, bridge, bus string, near cpus) {
 // writeSlot writes the physical slot below a port (drivers/pci/slot.c); its address has no function.
 func (f *function) writeSlot(t *tree) {
 	dir := fmt.Sprint("sys/bus/pci/slots/", f.slot)
-	t.attributes(dir, fmt.Sprintf(slotAttributes, f.address.Domain, f.secondary, speed(f.link.gen), speed(f.link.maxGen)))
+	t.attributes(dir, fmt.Sprintf(slotAttributes, f.address.Domain, f.secondary, speeds[f.link.gen], speeds[f.link.maxGen]))
 	t.link(dir+"/module", "sys/module/pciehp")
 	t.dir("sys/module/pciehp")
 }

@@ -6,8 +6,7 @@ type Profile struct {
 	Summary string // one line for people
 	LPUs    int    // unless Node.LPUs says otherwise
 
-	cpus     []cpus // of each NUMA node
-	allCPUs  cpus
+	cpus     []cpus // of the whole server, which are near a device whose NUMA node is unknown (-1), then of each NUMA node
 	gpus     int
 	gpu      uint16                  // device id
 	switched bool                    // LPUs are behind PCI Express switches, four by four, else at root ports
@@ -29,28 +28,27 @@ type cpus struct{ list, mask string }
 func Profiles() []*Profile {
 	orion := Profile{
 		Name: "orion", Summary: "Orion server: Alveo U55C cards under xocl, with two GPUs beside them", LPUs: 8,
-		cpus:    []cpus{{"0-31", "00000000,ffffffff"}, {"32-63", "ffffffff,00000000"}},
-		allCPUs: cpus{"0-63", "ffffffff,ffffffff"},
-		gpus:    2, gpu: 0x20f1, switched: true, link: link{3, 16, 3, 16},
+		cpus: []cpus{{"0-63", "ffffffff,ffffffff"}, {"0-31", "00000000,ffffffff"}, {"32-63", "ffffffff,00000000"}},
+		gpus: 2, gpu: 0x20f1, switched: true, link: link{3, 16, 3, 16},
 		class: "drm", card: orionCard, ring: true,
 		software: hyperdexFiles,
 	}
 
 	edge := orion
 	edge.Name, edge.Summary, edge.LPUs = "edge", "Orion Edge server: Alveo U55C cards at root ports, one NUMA node, one GPU", 2
-	edge.cpus, edge.allCPUs = []cpus{{"0-15", "ffff"}}, cpus{"0-15", "ffff"}
+	edge.cpus = []cpus{{"0-15", "ffff"}, {"0-15", "ffff"}}
 	edge.gpus, edge.gpu, edge.switched = 1, 0x2236, false
 
 	lpu := Profile{
 		Name: "lpu", Summary: "cards with /dev/lpuN, the generic form", LPUs: 8,
-		cpus: orion.cpus, allCPUs: orion.allCPUs, switched: true, link: link{4, 16, 4, 16},
+		cpus: orion.cpus, switched: true, link: link{4, 16, 4, 16},
 		class: "lpu", major: 511, inOrder: true, card: plainCard,
 		software: hyperaccelFiles,
 	}
 
 	bertha := Profile{
 		Name: "bertha", Summary: "Bertha cards with /dev/haN in probe order, and the configuration that names their ids", LPUs: 8,
-		cpus: orion.cpus, allCPUs: orion.allCPUs, switched: true, link: link{5, 16, 5, 16},
+		cpus: orion.cpus, switched: true, link: link{5, 16, 5, 16},
 		class: "ha", major: 510, serial: true, card: plainCard,
 		software: berthaFiles, config: berthaConfig,
 	}

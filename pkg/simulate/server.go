@@ -9,16 +9,14 @@ import (
 
 // server is a simulated machine in memory.
 type server struct {
+	Node
 	*Profile
-	faults     []Fault
-	numbers    *Numbers
 	functions  []*function
 	cards      []*card
-	drivers    []string // of the cards before the faults
-	nextNumber int      // the lowest number that no class device of the LPUs' class has yet
-	groups     int      // IOMMU groups so far
-	wide       int      // PCI domains of five digits so far
-	foreign    int      // foreign accelerators so far
+	nextNumber int // the lowest number that no class device of the LPUs' class has yet
+	groups     int // IOMMU groups so far
+	wide       int // PCI domains of five digits so far
+	foreign    int // foreign accelerators so far
 }
 
 // card is an LPU card. The driver probes the cards in an order of its own, not in that of their addresses.
@@ -57,7 +55,7 @@ func (s *server) add(parent *function, address discovery.Address, functions ...*
 	for i, f := range functions {
 		f.parent, f.address, f.group = parent, address.Sibling(address.Function+uint8(i)), s.groups
 		f.dir = above + "/" + f.address.String()
-		f.numa = s.numaNode(address)
+		f.numa = min(int(address.Bus)/0x80, len(s.cpus)-2) // with two nodes, the second has the buses from 80 on
 		f.several = len(functions) > 1
 	}
 	s.groups++
@@ -68,11 +66,6 @@ func (s *server) add(parent *function, address discovery.Address, functions ...*
 func (s *server) addBelowRootPort(address discovery.Address, bus int, device ...*function) {
 	port := s.rootPort(address, bus, device[0].link)
 	s.add(port, port.below(0), device...)
-}
-
-// numaNode is the NUMA node of a bus: in a server of two sockets, the second node has the buses from 80 on.
-func (s *server) numaNode(a discovery.Address) int {
-	return min(int(a.Bus)/0x80, len(s.cpus)-1)
 }
 
 // system adds the chipset, a network card and a disk, which every server has.
@@ -87,12 +80,11 @@ func (s *server) system() {
 // graphics adds a GPU. Its driver is loaded before that of the LPUs, so it has the first DRM minors.
 func (s *server) graphics(i int) {
 	bus := 0x20 + 0x80*i
-	gpu := &function{
+	s.addBelowRootPort(at(0, bus, 0), bus+1, &function{
 		ids:    ids{0x10de, s.gpu, 0x10de, 0x1533, 0x030200, 0xa1},
 		link:   link{4, 16, 4, 16},
 		driver: "nvidia", aer: true, children: drmDevices(i),
-	}
-	s.addBelowRootPort(at(0, bus, 0), bus+1, gpu)
+	})
 }
 
 // block adds up to eight LPUs in a PCI domain of their own: two switches of four on a host bridge each, or
@@ -100,18 +92,21 @@ func (s *server) graphics(i int) {
 func (s *server) block(domain, lpus int) {
 	var ports []*function
 	if s.switched {
-		first := min(4, lpus)
-		ports = append(s.switchPorts(domain, 0x40, first), s.switchPorts(domain, 0x80, lpus-first)...)
+		for i := 0; i < lpus; i += 4 {
+			ports = append(ports, s.switchPorts(domain, 0x40+0x10*i, min(4, lpus-i))...)
+		}
 	} else {
 		for i := range lpus {
 			ports = append(ports, s.rootPort(at(domain, 0x40, i), 0x41+i, s.link))
 		}
 	}
-	half := min(4, (lpus+1)/2)
+	half := min(4, (lpus+1)/2) // probed last, as in the tree that was captured from a real kernel
+	if s.inOrder {
+		half = 0
+	}
 	for i, port := range ports {
-		// The driver probes the second half first, as in the tree that was captured from a real kernel.
 		c := &card{server: s, index: 8*domain + i, probe: 8*domain + (i+lpus-half)%lpus}
-		if slices.Contains(s.faults, Fault{wideDomain, c.index}) {
+		if slices.Contains(s.Faults, Fault{wideDomain, c.index}) {
 			port.link.gen, port.link.width = 1, 0 // the link of an empty slot
 			port = s.rootPort(at(0x10000+s.wide, 0, 0), 1, s.link)
 			s.wide++
@@ -128,14 +123,9 @@ func (s *server) plug(c *card, port *function) {
 	c.functions = s.card(c)
 	for _, f := range c.functions {
 		f.link, f.aer = s.link, true
-		s.drivers = append(s.drivers, f.driver)
 	}
 	s.add(port, c.address, c.functions...)
-	number := s.gpus + c.probe
-	if s.inOrder {
-		number = c.index
-	}
-	c.lpu().children = append(s.nodesOf(c, number), c.lpu().children...)
+	c.lpu().children = append(s.nodesOf(c, s.gpus+c.probe), c.lpu().children...)
 	s.cards = append(s.cards, c)
 }
 
@@ -148,8 +138,8 @@ func (s *server) nodesOf(c *card, number int) []*child {
 	if s.serial {
 		children[0].attributes = "serial=" + c.serial()
 	}
-	if s.numbers != nil {
-		children[0].numbers = *s.numbers
+	if s.Numbers != nil {
+		children[0].numbers = *s.Numbers
 	}
 	return children
 }

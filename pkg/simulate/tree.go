@@ -15,9 +15,10 @@ import (
 // tree writes files below a directory. Paths are slash-separated and relative to it; missing directories
 // are made. After the first failure it keeps the error and writes nothing more.
 type tree struct {
-	root string
-	made map[string]bool // directories
-	err  error
+	root  string
+	made  map[string]bool // directories
+	nodes bool            // the caller may make device nodes, so that the tree has a dev
+	err   error
 }
 
 func newTree(root string) (*tree, error) {
@@ -108,7 +109,11 @@ func (t *tree) classDevice(parent, class, name, uevent string) {
 func (t *tree) fifo(p string) { t.special(p, unix.S_IFIFO|0o644, Numbers{}) }
 
 // device makes a character device that all may open, as udev's rules for accelerators do.
-func (t *tree) device(p string, n Numbers) { t.special(p, unix.S_IFCHR|0o666, n) }
+func (t *tree) device(p string, n Numbers) {
+	if t.nodes {
+		t.special(p, unix.S_IFCHR|0o666, n)
+	}
+}
 
 // special makes a file that is neither a regular file nor a directory. mode is that of mknod(2).
 func (t *tree) special(p string, mode uint32, n Numbers) {
@@ -120,14 +125,14 @@ func (t *tree) special(p string, mode uint32, n Numbers) {
 	})
 }
 
-// canMakeNodes tells whether the caller may make device nodes in the tree.
-func (t *tree) canMakeNodes() bool {
-	const probe = "probe"
-	t.device(probe, Numbers{1, 3})
+// dev makes the directory of the device nodes, unless the caller may not make such nodes.
+func (t *tree) dev() {
+	t.nodes = true
+	t.device("dev", Numbers{1, 3})
 	if errors.Is(t.err, unix.EPERM) {
-		t.err = nil
-		return false
+		t.nodes, t.err = false, nil
+		return
 	}
-	t.do(probe, os.Remove)
-	return t.err == nil
+	t.do("dev", os.Remove)
+	t.dir("dev")
 }

@@ -11,23 +11,25 @@ import (
 
 const iommu = "sys/devices/virtual/iommu/dmar0"
 
-// write makes the whole tree, and tells whether the tree has device nodes.
-func (s *server) write(t *tree, progress func(done, total int) error) bool {
+// write makes the whole tree.
+func (s *server) write(t *tree) {
+	t.dev()
 	for i, f := range s.functions {
+		near := s.cpus[f.numa+1]
 		if host := path.Dir(f.dir); f.parent == nil && !t.made[host] {
-			writeBus(t, host, strings.TrimPrefix(host, "sys/devices/pci"), s.near(s.numaNode(f.address)))
+			writeBus(t, host, strings.TrimPrefix(host, "sys/devices/pci"), near)
 			t.text(host+"/uevent", "")
 		}
-		f.write(t, s.near(f.numa))
-		if progress != nil && t.err == nil {
-			t.err = progress(i+1, len(s.functions))
+		f.write(t, near)
+		if s.Progress != nil && t.err == nil {
+			t.err = s.Progress(i+1, len(s.functions))
 		}
 		if t.err != nil {
-			return false
+			return
 		}
 	}
-	for _, driver := range s.drivers {
-		writeDriver(t, driver)
+	for _, f := range s.card(s.cards[0]) { // as it is without a fault
+		writeDriver(t, f.driver)
 	}
 	s.writeNUMA(t)
 	t.dir("sys/class/" + s.class)
@@ -41,15 +43,6 @@ func (s *server) write(t *tree, progress func(done, total int) error) bool {
 	if s.ring && len(s.cards) > 1 {
 		t.bytes("opt/hyperdex/hrt/xclbin/table.json", s.ringTable(), 0o644)
 	}
-	return s.writeNodes(t)
-}
-
-// near are the processors of a NUMA node. Where the node is unknown, they are all processors.
-func (s *server) near(node int) cpus {
-	if node < 0 {
-		return s.allCPUs
-	}
-	return s.cpus[node]
 }
 
 // writeDriver writes a PCI driver and its module, unless they are written already.
@@ -70,11 +63,11 @@ func writeDriver(t *tree, driver string) {
 func (s *server) writeNUMA(t *tree) {
 	const dir = "sys/devices/system/node"
 	nodes, distances := "0", []string{"10"}
-	if len(s.cpus) == 2 {
+	if len(s.cpus) > 2 {
 		nodes, distances = "0-1", []string{"10 21", "21 10"}
 	}
 	t.attributes(dir, fmt.Sprintf("online=%s\npossible=%[1]s\nhas_cpu=%[1]s\nhas_memory=%[1]s", nodes))
-	for i, c := range s.cpus {
+	for i, c := range s.cpus[1:] {
 		node := fmt.Sprint(dir, "/node", i)
 		t.attributes(node, fmt.Sprintf("cpulist=%s\ncpumap=%s\ndistance=%s", c.list, c.mask, distances[i]))
 		t.text(node+"/meminfo", fmt.Sprintf("Node %d MemTotal:       263856128 kB\nNode %[1]d MemFree:        251658240 kB", i))
@@ -84,7 +77,7 @@ func (s *server) writeNUMA(t *tree) {
 // ringTable is the table of cables that hyperdex-net writes. The cards are in rings of 8 by their indices before the
 // faults; the table numbers them as XRT does, in the order of their PCI addresses now.
 func (s *server) ringTable() []byte {
-	order := slices.SortedFunc(slices.Values(s.cards), func(a, b *card) int { return a.lpu().address.Compare(b.lpu().address) })
+	order := slices.SortedFunc(slices.Values(s.cards), func(a, b *card) int { return a.address.Compare(b.address) })
 	cabling := &ring.Cabling{}
 	for cards := range slices.Chunk(s.cards, 8) {
 		r := ring.Ring{Closed: true}
@@ -98,18 +91,4 @@ func (s *server) ringTable() []byte {
 		cabling.Rings = append(cabling.Rings, r)
 	}
 	return ring.WriteHyperdex(cabling)
-}
-
-// writeNodes makes dev with all device nodes if the caller may make them, and tells whether it did.
-func (s *server) writeNodes(t *tree) bool {
-	if t.err != nil || !t.canMakeNodes() {
-		return false
-	}
-	t.dir("dev")
-	for _, f := range s.functions {
-		for _, c := range f.children {
-			c.writeNode(t)
-		}
-	}
-	return true
 }
