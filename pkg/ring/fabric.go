@@ -52,7 +52,7 @@ func NewFabric(places []Place, cabling *Cabling, dead [][2]int) *Fabric {
 func (f *Fabric) addRing(r Ring, dead [][2]int) {
 	var cards []int
 	for _, card := range r.Cards {
-		if card >= 0 && card < len(f.spots) && f.spots[card].loop < 0 {
+		if f.has(card) && f.spots[card].loop < 0 {
 			f.spots[card].loop = len(f.loops) // so that a card that stands twice is taken once
 			cards = append(cards, card)
 		}
@@ -85,14 +85,16 @@ func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 // groups are the sets of cards with equal numbers, in the order of their first cards.
 func groups(cards []int, number func(card int) int) []uint64 {
 	var sets []uint64
-	at := map[int]int{}
-	for i, card := range cards {
-		n := number(card)
-		if _, ok := at[n]; !ok {
-			at[n] = len(sets)
-			sets = append(sets, 0)
+	for _, first := range cards {
+		set := uint64(0)
+		for i, card := range cards {
+			if number(card) == number(first) {
+				set |= 1 << i
+			}
 		}
-		sets[at[n]] |= 1 << i
+		if !slices.Contains(sets, set) {
+			sets = append(sets, set)
+		}
 	}
 	return sets
 }
@@ -133,25 +135,21 @@ func (f *Fabric) FreeArcs(cards []int) [][]int {
 // Order puts cards into the order of their rings and counts the arcs that they make. An arc that goes past the last
 // position of its ring stays in one row: 7 0 1, not 0 1 7.
 func (f *Fabric) Order(cards []int) (ordered []int, pieces int) {
-	for _, arc := range f.FreeArcs(cards) {
-		ordered = append(ordered, arc...)
-		pieces++
-	}
-	return ordered, pieces
+	arcs := f.FreeArcs(cards)
+	return slices.Concat(arcs...), len(arcs)
 }
 
 // masks are the cards as one set of positions for each loop, in buf if it is long enough. Cards out of range are
 // left out.
 func (f *Fabric) masks(buf []uint64, cards []int) []uint64 {
-	if len(f.loops) > len(buf) {
-		buf = make([]uint64, len(f.loops))
-	}
-	buf = buf[:len(f.loops)]
+	sets := append(buf[:0], make([]uint64, len(f.loops))...)
 	for _, card := range cards {
-		if card >= 0 && card < len(f.spots) {
+		if f.has(card) {
 			s := f.spots[card]
-			buf[s.loop] |= 1 << s.position
+			sets[s.loop] |= 1 << s.position
 		}
 	}
-	return buf
+	return sets
 }
+
+func (f *Fabric) has(card int) bool { return card >= 0 && card < len(f.spots) }

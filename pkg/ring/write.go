@@ -9,21 +9,18 @@ import (
 // WriteHyperdex writes a cabling in HyperDex's format: cards are indices, and the layout is that of jsoncpp, byte for
 // byte. The format names cards in links only: if a card has no link, [Parse] reports ring-count for what is written.
 func WriteHyperdex(c *Cabling) []byte {
-	var b strings.Builder
-	links := c.links()
-	b.WriteString("{\n\t\"network\" : ")
-	separator := "\n\t[\n"
-	for _, l := range links {
-		fmt.Fprintf(&b, "%s\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", separator, l[1], l[0])
-		separator = ",\n"
+	network, links, n := "[]", c.links(), 0
+	for _, r := range c.Rings {
+		n += len(r.Cards)
 	}
-	if len(links) == 0 {
-		b.WriteString("[]")
-	} else {
-		b.WriteString("\n\t]")
+	if len(links) > 0 {
+		var items []string
+		for _, l := range links {
+			items = append(items, fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", l[1], l[0]))
+		}
+		network = "\n\t[\n" + strings.Join(items, ",\n") + "\n\t]"
 	}
-	fmt.Fprintf(&b, ",\n\t\"num_device\" : %d\n}\n", c.cards())
-	return []byte(b.String())
+	return fmt.Appendf(nil, "{\n\t\"network\" : %s,\n\t\"num_device\" : %d\n}\n", network, n)
 }
 
 // WriteLpuctl writes a cabling in our own format, as YAML. ids has the PCI address, name or serial number of each card.
@@ -54,23 +51,15 @@ func WriteLpuctl(c *Cabling, ids []string) []byte {
 
 // ringIDs is the quoted ids of a closed ring, in the direction of its links.
 func ringIDs(r Ring, ids []string) []string {
-	first := r.Cards[0]
-	if len(r.Links) > 0 {
-		first = r.Links[0][0]
-	}
-	quoted := []string{strconv.Quote(ids[first])}
-	for _, l := range r.Links {
-		if l[1] != first {
-			quoted = append(quoted, strconv.Quote(ids[l[1]]))
+	var quoted []string
+	for i, card := range r.Cards {
+		switch n := len(r.Links); {
+		case i < n:
+			card = r.Links[i][0]
+		case n > 0: // the second of two cards
+			card = r.Links[0][1]
 		}
+		quoted = append(quoted, strconv.Quote(ids[card]))
 	}
 	return quoted
-}
-
-// cards is how many cards there are.
-func (c *Cabling) cards() (n int) {
-	for _, ring := range c.Rings {
-		n += len(ring.Cards)
-	}
-	return n
 }
