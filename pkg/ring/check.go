@@ -28,12 +28,12 @@ type pair struct {
 
 func (p *pair) add(l link, directed bool) {
 	end, side := l.end, 0
-	switch turned := l.from != p.from; {
-	case turned && directed:
-		side = 1
-		p.turned = cmp.Or(p.turned, l.at)
-	case turned: // in a table that is not directed, this is the same link listed from the other end
-		end = 1
+	if l.from != p.from {
+		if directed {
+			side, p.turned = 1, cmp.Or(p.turned, l.at)
+		} else { // the same link listed from the other end
+			end = 1
+		}
 	}
 	p.ring = p.ring || l.ring
 	p.listed[end][side]++
@@ -48,14 +48,6 @@ func (p *pair) cables(side int) int { return max(p.listed[0][side], p.listed[1][
 // fromBoth tells whether there are cables on a side and both ends list them.
 func (p *pair) fromBoth(side int) bool {
 	return p.listed[0][side] > 0 && p.listed[0][side] == p.listed[1][side]
-}
-
-// other is the neighbour of a card of the pair.
-func (p *pair) other(card int) int {
-	if card == p.from {
-		return p.to
-	}
-	return p.from
 }
 
 // pairs groups the links by the two cards that they connect. It returns all pairs, and the pairs of each card.
@@ -90,8 +82,9 @@ func (r *reader) checkLinks() {
 	all, of := r.pairs()
 	for _, p := range all {
 		r.checkPorts(p, len(of[p.from]) == 1 && len(of[p.to]) == 1)
-		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.from, p.to}}, p.cables(0))...)
-		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.to, p.from}}, p.cables(1))...)
+		for side, l := range [][2]int{{p.from, p.to}, {p.to, p.from}} {
+			r.table.Links = append(r.table.Links, slices.Repeat([][2]int{l}, p.cables(side))...)
+		}
 	}
 	if complete { // else the other end may be a link that could not be read
 		r.checkBothEnds(all)
@@ -134,7 +127,7 @@ func (r *reader) checkBothEnds(all []*pair) {
 func (r *reader) checkNeighbours(card int, pairs []*pair) {
 	var others []string
 	for _, p := range pairs {
-		others = append(others, r.name(p.other(card)))
+		others = append(others, r.name(p.from+p.to-card))
 	}
 	name, names := r.name(card), theFirst(others)
 	switch right := func(p *pair) bool { return p.from == card }; {

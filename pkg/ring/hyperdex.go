@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -44,29 +45,27 @@ func (r *reader) readHyperdexLink(f field) (zero bool) {
 	object := r.object(f, nil, "src_id", "dst_id", "direction")
 	src, ok1 := r.id(object["src_id"])
 	dst, ok2 := r.id(object["dst_id"])
-	right, ok3 := r.readDirection(object["direction"])
+	end, ok3 := r.readDirection(object["direction"])
 	if !ok1 || !ok2 {
 		return false
 	}
-	switch {
-	case ok3 && right:
-		r.links = append(r.links, link{from: src, to: dst, at: f.at})
-	case ok3:
-		r.links = append(r.links, link{from: dst, to: src, end: 1, at: f.at})
+	if ends := [2]int{src, dst}; ok3 {
+		r.links = append(r.links, link{from: ends[end], to: ends[1-end], end: end, at: f.at})
 	}
 	return src == dst && r.table.IDs[src].Text == "0"
 }
 
-func (r *reader) readDirection(f field) (right, ok bool) {
+// readDirection returns the end that lists the link: src (0) is on the left of dst, or (1) on its right.
+func (r *reader) readDirection(f field) (end int, ok bool) {
 	if f.node == nil {
-		return false, false
+		return 0, false
 	}
-	right = strings.EqualFold(f.node.Value, "Right")
-	if f.node.Kind == yaml.ScalarNode && (right || strings.EqualFold(f.node.Value, "Left")) {
-		return right, true
+	end = slices.IndexFunc([]string{"Right", "Left"}, func(side string) bool { return strings.EqualFold(side, f.node.Value) })
+	if end < 0 || f.node.Kind != yaml.ScalarNode {
+		r.wrongType(f, `"Right" or "Left"`, "")
+		return 0, false
 	}
-	r.wrongType(f, `"Right" or "Left"`, "")
-	return false, false
+	return end, true
 }
 
 // checkCount compares the cards in the links with num_device, if the table has it. A single card needs no link.
@@ -81,7 +80,7 @@ func (r *reader) checkCount(at location) {
 		}
 		f := r.add(finding.RingUnknownCard, id.at(), id.String(), "there is no card with index %d: num_device is %d", id.Index, count)
 		f.Remedy = fmt.Sprintf("use the ids 0 to %d, or correct num_device", count-1)
-		if _, zero := r.known[cardKey{IDIndex, "0"}]; !zero && id.Index == count {
+		if _, zero := r.known[indexID(0)]; !zero && id.Index == count {
 			f.Remedy = "the first card has index 0: subtract 1 from each id"
 		}
 	}
@@ -100,8 +99,8 @@ func (r *reader) checkCount(at location) {
 // unmentioned is the names of the cards with an index below n that the table does not mention.
 func (r *reader) unmentioned(n int) (cards []string) {
 	for i := range n {
-		id := ID{Kind: IDIndex, Text: fmt.Sprint(i)}
-		if _, ok := r.known[id.key()]; !ok {
+		id := indexID(i)
+		if _, ok := r.known[id]; !ok {
 			cards = append(cards, id.String())
 		}
 	}

@@ -59,14 +59,12 @@ func (r *reader) readRing(f field) {
 	var cards []int
 	for _, item := range items {
 		before := len(r.table.IDs)
-		card, ok := r.id(item)
-		if ok && card < before {
+		switch card, ok := r.id(item); {
+		case ok && card < before:
 			id := r.table.IDs[card]
 			r.add(finding.RingDegree, item.at, id.String(), "%s is in the rings twice (first on line %d)", id, id.Line).
 				Remedy = "a card has two ports: list it once"
-			ok = false
-		}
-		if ok {
+		case ok:
 			cards = append(cards, card)
 		}
 	}

@@ -81,22 +81,19 @@ func (id ID) positional() bool { return id.Kind == IDIndex || id.Kind == IDName 
 
 func (id ID) at() location { return location{id.Line, id.pointer} }
 
-// cardKey is equal for two ids that are known to mean the same card.
-type cardKey struct {
-	kind IDKind
-	text string
-}
-
-func (id ID) key() cardKey {
+// key is equal for two ids that are known to mean the same card: only Kind and Text are set.
+func (id ID) key() ID {
+	key := ID{Kind: id.Kind, Text: id.Text}
 	switch id.Kind {
 	case IDName:
-		return cardKey{IDIndex, strconv.Itoa(id.Index)}
+		key = indexID(id.Index)
 	case IDAddress:
-		card, _, _ := strings.Cut(id.Text, ".")
-		return cardKey{IDAddress, card}
+		key.Text, _, _ = strings.Cut(id.Text, ".")
 	}
-	return cardKey{id.Kind, id.Text}
+	return key
 }
+
+func indexID(i int) ID { return ID{Kind: IDIndex, Text: strconv.Itoa(i)} }
 
 // Table is a ring table as it is written, not yet bound to cards.
 type Table struct {
@@ -152,7 +149,7 @@ func (t *Table) byIndex() bool {
 // an error the table can only be shown: [Bind] returns no cabling for it. The table is nil if the text cannot be read
 // at all. Warnings about the rings are given only if there is no error, because the error may be their cause.
 func Parse(file string, data []byte) (*Table, finding.List) {
-	r := &reader{report: newReport(file), known: map[cardKey]int{}, table: Table{file: file}}
+	r := &reader{report: newReport(file), known: map[ID]int{}, table: Table{file: file}}
 	root := r.document(data)
 	if root == nil {
 		return nil, r.done()
@@ -169,7 +166,7 @@ func Parse(file string, data []byte) (*Table, finding.List) {
 type reader struct {
 	report
 	table Table
-	known map[cardKey]int // positions in table.IDs
+	known map[ID]int // positions in table.IDs, by ID.key
 	links []link
 }
 
@@ -250,7 +247,7 @@ func escape(key string) string {
 		}
 		return c
 	}, key[:min(len(key), 40)])
-	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
 // list reads the items of a list. A list that is missing or null is empty: jsoncpp, with which HyperDex writes, makes
@@ -299,12 +296,9 @@ func (r *reader) id(f field) (position int, ok bool) {
 	}
 	id := ID{Text: f.node.Value, Line: f.node.Line, pointer: f.at.pointer}
 	id.Kind, id.Index = identify(f.node)
-	example := `a PCI address ("0000:b1:00.1"), a name (lpu3), an index (3) or a serial number in quotes`
-	if r.table.Format == FormatHyperdex {
-		example = `an index (3) or a PCI address ("0000:b1:00.1")`
-		ok = id.Kind == IDIndex || id.Kind == IDAddress
-	} else {
-		ok = id.Kind != ""
+	example, ok := `a PCI address ("0000:b1:00.1"), a name (lpu3), an index (3) or a serial number in quotes`, id.Kind != ""
+	if r.directed() {
+		example, ok = `an index (3) or a PCI address ("0000:b1:00.1")`, id.Kind == IDIndex || id.Kind == IDAddress
 	}
 	if !ok {
 		r.wrongType(f, "the id of a card", example)

@@ -35,7 +35,7 @@ func (n *node) look() look {
 // arrange sets the position of every group: a grid with as many columns as rows.
 func (s *Scene) arrange() {
 	columns := int(math.Ceil(math.Sqrt(float64(len(s.groups)))))
-	x, y := gap, gap
+	var x, y float64
 	s.height = gap
 	for i, g := range s.groups {
 		if i%columns == 0 {
