@@ -89,11 +89,10 @@ func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
 // chainLinks is the links from each card to the next, and from the last to the first if closed. A single card has none.
 func chainLinks(cards []int, closed bool) [][2]int {
 	var links [][2]int
-	for i := range len(cards) - 1 {
-		links = append(links, [2]int{cards[i], cards[i+1]})
-	}
-	if closed && len(cards) > 1 {
-		links = append(links, [2]int{cards[len(cards)-1], cards[0]})
+	for i, card := range cards {
+		if n := len(cards); i < n-1 || closed && n > 1 {
+			links = append(links, [2]int{card, cards[(i+1)%n]})
+		}
 	}
 	return links
 }

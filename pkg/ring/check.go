@@ -130,12 +130,12 @@ func (r *reader) checkNeighbours(card int, pairs []*pair) {
 		others = append(others, r.name(p.from+p.to-card))
 	}
 	name, names := r.name(card), theFirst(others)
-	switch right := func(p *pair) bool { return p.from == card }; {
+	switch {
 	case len(pairs) > 2:
 		r.add(finding.RingDegree, pairs[2].at, name+", "+names, "%s has %d neighbours (%s), but only two ports", name, len(others), names)
-	case len(pairs) == 2 && r.directed() && right(pairs[0]) == right(pairs[1]):
+	case len(pairs) == 2 && r.directed() && (pairs[0].from == card) == (pairs[1].from == card):
 		side := "left"
-		if right(pairs[0]) {
+		if pairs[0].from == card {
 			side = "right"
 		}
 		r.add(finding.RingConflict, location{line: pairs[1].at.line}, name+", "+names,

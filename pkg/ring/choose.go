@@ -51,11 +51,10 @@ func (f *Fabric) Choose(cards, free, must []int, k int) (Choice, error) {
 	for i, set := range s.must {
 		for start, length := range f.loops[i].runs(set) {
 			choice.Cards = f.loops[i].append(choice.Cards, start, length)
-			choice.Pieces++
+			if f.cabled {
+				choice.Pieces++
+			}
 		}
-	}
-	if !f.cabled {
-		choice.Pieces = 0
 	}
 	return choice, nil
 }
@@ -100,16 +99,15 @@ func (s *search) check(free, must []int) error {
 // number by number, the larger one has the longer arcs.
 type arcCounts [loopMax]uint16
 
-// arc is a candidate: cards that follow each other, and what it is compared by.
+// arc is a candidate: cards that follow each other, and what it is compared by. Its slices and LostBy are not set while it
+// is compared.
 type arc struct {
-	loop, start     int
-	cards           uint64    // positions on its loop
-	left            arcCounts // the arcs that stay free: larger is better
-	room            int       // free cards on its ring: fewer is better
-	wraps           int       // 1: its ring order is neither address order nor the reverse; 0: it is
-	pairs           int       // aligned pairs it has cards of: fewer is better
-	broken          int       // whole free aligned blocks it takes cards of, as [loop.blocks] counts: fewer is better
-	nodes, switches int       // NUMA nodes and PCIe switches it has cards of: fewer is better
+	Candidate
+	loop, start int
+	cards       uint64    // positions on its loop
+	left        arcCounts // the arcs that stay free: larger is better
+	wraps       int       // 1: Wraps; 0: not
+	broken      int       // Broken as [loop.blocks] counts: fewer is better
 }
 
 // bestArc is the best arc of the size asked for that has all cards in must, of equals the first. It has no cards if there is
@@ -140,11 +138,13 @@ func (s *search) arcs(yield func(arc) bool) {
 			a := arc{
 				loop: i, start: start, cards: cards,
 				left:   s.without(i, cards),
-				room:   bits.OnesCount64(free),
 				wraps:  l.wraps(start, s.size),
-				pairs:  bits.OnesCount64((cards | cards>>1) & multiples(1)), // an even bit for each pair that has one of the two
 				broken: l.blocks(free) - l.blocks(free&^cards),
-				nodes:  spread(l.numaNodes, cards), switches: spread(l.switches, cards),
+				Candidate: Candidate{
+					RingFree:  bits.OnesCount64(free),
+					Pairs:     bits.OnesCount64((cards | cards>>1) & multiples(1)), // an even bit for each pair that has one of the two
+					NUMANodes: spread(l.numaNodes, cards), Switches: spread(l.switches, cards),
+				},
 			}
 			if !yield(a) {
 				return
@@ -189,12 +189,12 @@ func compare(a, b *arc) (int, Criterion) {
 		Criterion
 	}{
 		{slices.Compare(b.left[:], a.left[:]), ByFreeArcs},
-		{a.room - b.room, ByRoom},
+		{a.RingFree - b.RingFree, ByRoom},
 		{a.wraps - b.wraps, ByWrap},
-		{a.pairs - b.pairs, ByPairs},
+		{a.Pairs - b.Pairs, ByPairs},
 		{a.broken - b.broken, ByBlocks},
-		{a.nodes - b.nodes, ByNUMA},
-		{a.switches - b.switches, BySwitch},
+		{a.NUMANodes - b.NUMANodes, ByNUMA},
+		{a.Switches - b.Switches, BySwitch},
 	} {
 		if by.diff != 0 {
 			return by.diff, by.Criterion

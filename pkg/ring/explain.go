@@ -40,11 +40,8 @@ func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 }
 
 func (s *search) candidate(a *arc) Candidate {
-	l := &s.loops[a.loop]
-	c := Candidate{
-		Cards: l.append(nil, a.start, s.size), FreeAfter: []int{}, RingFree: a.room, Wraps: a.wraps > 0, Pairs: a.pairs,
-		NUMANodes: a.nodes, Switches: a.switches,
-	}
+	l, c := &s.loops[a.loop], a.Candidate
+	c.Cards, c.FreeAfter, c.Wraps = l.append(nil, a.start, s.size), []int{}, a.wraps > 0
 	for i, count := range a.left {
 		c.FreeAfter = append(c.FreeAfter, slices.Repeat([]int{loopMax - i}, int(count))...)
 	}

@@ -31,19 +31,17 @@ const loopMax = 64
 // out of range are left out, and a ring of more than 64 cards, which no server has, is cut after each 64.
 func NewFabric(places []Place, cabling *Cabling, dead [][2]int) *Fabric {
 	f := &Fabric{places: places, cabled: cabling != nil, spots: slices.Repeat([]spot{{loop: -1}}, len(places))}
-	var everyone []int
+	everyone, alone := Ring{}, []Ring{}
 	for card := range places {
-		everyone = append(everyone, card)
+		everyone.Cards = append(everyone.Cards, card)
+		alone = append(alone, Ring{Cards: []int{card}})
 	}
-	if !f.cabled {
-		f.addRing(Ring{Cards: everyone}, nil)
-		return f
+	rings := []Ring{everyone}
+	if f.cabled {
+		rings = slices.Concat(cabling.Rings, alone) // a card that is on a ring is not alone, and taken only once
 	}
-	for _, r := range cabling.Rings {
+	for _, r := range rings {
 		f.addRing(r, dead)
-	}
-	for _, card := range everyone {
-		f.addRing(Ring{Cards: []int{card}}, nil) // does nothing for a card that is on a ring
 	}
 	return f
 }

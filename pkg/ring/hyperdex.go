@@ -70,12 +70,12 @@ func (r *reader) readDirection(f field) (end int, ok bool) {
 
 // checkCount compares the cards in the links with num_device, if the table has it. A single card needs no link.
 func (r *reader) checkCount(at location) {
-	count, complete := r.table.Count, !r.findings.HasErrors()
+	count := r.table.Count
 	if count == 0 {
 		return
 	}
 	for _, id := range r.table.IDs {
-		if id.Kind != IDIndex || id.Index < count {
+		if id.Index < count {
 			continue
 		}
 		f := r.add(finding.RingUnknownCard, id.at(), id.String(), "there is no card with index %d: num_device is %d", id.Index, count)
@@ -85,7 +85,7 @@ func (r *reader) checkCount(at location) {
 		}
 	}
 	named := len(r.table.IDs)
-	if !complete || r.findings.HasErrors() || count == named || count == 1 && named == 0 {
+	if r.findings.HasErrors() || count == named || count == 1 && named == 0 {
 		return
 	}
 	missing := ""

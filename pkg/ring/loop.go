@@ -16,13 +16,8 @@ type loop struct {
 	switches  []uint64 // the cards behind each PCIe switch
 }
 
-// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set.
-func lowest(n int) uint64 {
-	if n >= loopMax {
-		return ^uint64(0)
-	}
-	return 1<<n - 1
-}
+// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set. Of a word, 2^64 is 0, so this holds for 64 too.
+func lowest(n int) uint64 { return 1<<n - 1 }
 
 // firstOf is the first n cards of a set.
 func firstOf(set uint64, n int) (first uint64) {

@@ -127,14 +127,14 @@ func (t *Table) Addresses() []string {
 // positions is the number of cards that a table with indices or names is made for: the given one, or more if the highest
 // index needs more. 0: the table identifies every card in another way, and so works with any number.
 func (t *Table) positions() int {
-	highest := -1
+	n := 0
 	for _, id := range t.IDs {
 		if id.positional() {
-			highest = max(highest, id.Index)
+			n = max(n, id.Index+1)
 		}
 	}
-	if highest >= 0 || len(t.IDs) == 0 {
-		return max(t.Count, highest+1)
+	if n > 0 || len(t.IDs) == 0 {
+		return max(t.Count, n)
 	}
 	return 0
 }
@@ -307,10 +307,11 @@ func (r *reader) id(f field) (position int, ok bool) {
 	if id.Kind == IDAddress {
 		id.Text = strings.ToLower(id.Text)
 	}
-	position, ok = r.known[id.key()]
+	key := id.key()
+	position, ok = r.known[key]
 	if !ok {
 		position = len(r.table.IDs)
-		r.known[id.key()] = position
+		r.known[key] = position
 		r.table.IDs = append(r.table.IDs, id)
 	}
 	return position, true

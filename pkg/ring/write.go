@@ -26,25 +26,25 @@ func WriteHyperdex(c *Cabling) []byte {
 // WriteLpuctl writes a cabling in our own format, as YAML. ids has the PCI address, name or serial number of each card.
 // With PCI addresses the table is also the list of the cards that the server should have.
 func WriteLpuctl(c *Cabling, ids []string) []byte {
-	var rings, links strings.Builder
+	var rings, links string
 	for _, r := range c.Rings {
 		if r.Closed && (len(r.Cards) != 2 || len(r.Links) != 2) {
-			rings.WriteString("- [" + strings.Join(ringIDs(r, ids), ", ") + "]\n")
+			rings += "- [" + strings.Join(ringIDs(r, ids), ", ") + "]\n"
 			continue
 		}
 		for _, l := range r.Links {
 			if r.Closed { // two cables: the same link twice, because a link and its reverse are one cable described from both ends
 				l = r.Links[0]
 			}
-			fmt.Fprintf(&links, "- {a: %q, b: %q}\n", ids[l[0]], ids[l[1]])
+			links += fmt.Sprintf("- {a: %q, b: %q}\n", ids[l[0]], ids[l[1]])
 		}
 	}
 	text := "apiVersion: " + apiVersion + "\nkind: " + kind + "\n"
-	if rings.Len() > 0 {
-		text += "rings:\n" + rings.String()
+	if rings != "" {
+		text += "rings:\n" + rings
 	}
-	if links.Len() > 0 {
-		text += "links:\n" + links.String()
+	if links != "" {
+		text += "links:\n" + links
 	}
 	return []byte(text)
 }

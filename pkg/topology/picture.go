@@ -23,13 +23,14 @@ func looks() []look {
 }
 
 func (n *node) look() look {
+	i := 1
 	switch {
 	case n.Usable:
-		return looks()[0]
+		i = 0
 	case n.Absent:
-		return looks()[2]
+		i = 2
 	}
-	return looks()[1]
+	return looks()[i]
 }
 
 // arrange sets the position of every group: a grid with as many columns as rows.
