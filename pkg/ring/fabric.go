@@ -41,24 +41,19 @@ func NewFabric(places []Place, cabling *Cabling, dead [][2]int) *Fabric {
 		rings = slices.Concat(cabling.Rings, alone) // a card that is on a ring is not alone, and taken only once
 	}
 	for _, r := range rings {
-		f.addRing(r, dead)
-	}
-	return f
-}
-
-// addRing adds those cards of a ring that are on none yet.
-func (f *Fabric) addRing(r Ring, dead [][2]int) {
-	var cards []int
-	for _, card := range r.Cards {
-		if f.has(card) && f.spots[card].loop < 0 {
-			f.spots[card].loop = len(f.loops) // so that a card that stands twice is taken once
-			cards = append(cards, card)
+		var cards []int // those that are on no ring yet
+		for _, card := range r.Cards {
+			if f.has(card) && f.spots[card].loop < 0 {
+				f.spots[card].loop = len(f.loops) // so that a card that stands twice is taken once
+				cards = append(cards, card)
+			}
+		}
+		closed := r.Closed && len(cards) == len(r.Cards) && len(cards) > 2 && len(cards) <= loopMax
+		for chunk := range slices.Chunk(cards, loopMax) {
+			f.addLoop(chunk, closed, dead)
 		}
 	}
-	closed := r.Closed && len(cards) == len(r.Cards) && len(cards) > 2 && len(cards) <= loopMax
-	for chunk := range slices.Chunk(cards, loopMax) {
-		f.addLoop(chunk, closed, dead)
-	}
+	return f
 }
 
 func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {

@@ -11,13 +11,13 @@ import (
 )
 
 func (r *reader) readHyperdex(root field) {
-	r.table.Format = FormatHyperdex
+	r.Format = FormatHyperdex
 	top := r.object(root, nil)
 	count, given := top["num_device"], false
 	if count.node != nil {
 		// The number is written in the same way as an index.
 		if kind, n := identify(count.node); kind == IDIndex {
-			r.table.Count, given = n, true
+			r.Count, given = n, true
 		} else {
 			r.wrongType(count, "a number of cards", "4, for instance")
 		}
@@ -29,10 +29,10 @@ func (r *reader) readHyperdex(root field) {
 		}
 	}
 	switch {
-	case given && r.table.Count == 0 || zeros > 0 && zeros == len(links) && r.table.Count != 1:
+	case given && r.Count == 0 || zeros > 0 && zeros == len(links) && r.Count != 1:
 		r.add(finding.RingAllZero, count.at, "", "every value is 0: hyperdex-net did not complete")
 		return
-	case len(links) == 0 && r.table.Count != 1 && !r.findings.HasErrors():
+	case len(links) == 0 && r.Count != 1 && !r.findings.HasErrors():
 		r.add(finding.RingEmpty, top["network"].at, "", "the table lists no links")
 	default:
 		r.checkCount(count.at)
@@ -52,7 +52,7 @@ func (r *reader) readHyperdexLink(f field) (zero bool) {
 	if ends := [2]int{src, dst}; ok3 {
 		r.links = append(r.links, link{from: ends[end], to: ends[1-end], end: end, at: f.at})
 	}
-	return src == dst && r.table.IDs[src].Text == "0"
+	return src == dst && r.IDs[src].Text == "0"
 }
 
 // readDirection returns the end that lists the link: src (0) is on the left of dst, or (1) on its right.
@@ -70,11 +70,11 @@ func (r *reader) readDirection(f field) (end int, ok bool) {
 
 // checkCount compares the cards in the links with num_device, if the table has it. A single card needs no link.
 func (r *reader) checkCount(at location) {
-	count := r.table.Count
+	count := r.Count
 	if count == 0 {
 		return
 	}
-	for _, id := range r.table.IDs {
+	for _, id := range r.IDs {
 		if id.Index < count {
 			continue
 		}
@@ -84,12 +84,12 @@ func (r *reader) checkCount(at location) {
 			f.Remedy = "the first card has index 0: subtract 1 from each id"
 		}
 	}
-	named := len(r.table.IDs)
+	named := len(r.IDs)
 	if r.findings.HasErrors() || count == named || count == 1 && named == 0 {
 		return
 	}
 	missing := ""
-	if r.table.byIndex() {
+	if r.byIndex() {
 		missing = " (missing: " + theFirst(r.unmentioned(count)) + ")"
 	}
 	r.add(finding.RingCount, at, "", "num_device is %d, but the links name %d cards%s", count, named, missing).

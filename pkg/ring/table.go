@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -149,29 +150,29 @@ func (t *Table) byIndex() bool {
 // an error the table can only be shown: [Bind] returns no cabling for it. The table is nil if the text cannot be read
 // at all. Warnings about the rings are given only if there is no error, because the error may be their cause.
 func Parse(file string, data []byte) (*Table, finding.List) {
-	r := &reader{report: newReport(file), known: map[ID]int{}, table: Table{file: file}}
+	r := &reader{report: newReport(file), known: map[ID]int{}, Table: Table{file: file}}
 	root := r.document(data)
 	if root == nil {
 		return nil, r.done()
 	}
 	r.readTable(root)
-	r.table.faulty = r.findings.HasErrors()
-	if !r.table.faulty {
+	r.faulty = r.findings.HasErrors()
+	if !r.faulty {
 		r.warn()
 	}
-	return &r.table, r.done()
+	return &r.Table, r.done()
 }
 
 // reader makes a table out of a document.
 type reader struct {
 	report
-	table Table
-	known map[ID]int // positions in table.IDs, by ID.key
+	Table            // what was read up to now
+	known map[ID]int // positions in IDs, by ID.key
 	links []link
 }
 
-// name is the name, for people, of the card at a position in table.IDs.
-func (r *reader) name(card int) string { return r.table.IDs[card].String() }
+// name is the name, for people, of the card at a position in IDs.
+func (r *reader) name(card int) string { return r.IDs[card].String() }
 
 func (r *reader) readTable(root *yaml.Node) {
 	keys := map[string]bool{}
@@ -217,7 +218,11 @@ func (r *reader) object(f field, known []string, required ...string) map[string]
 		}
 		found[name] = value
 		if known != nil && !slices.Contains(known, name) {
-			r.unknownKey(value, known)
+			remedy := "remove it; allowed here: " + strings.Join(known, ", ")
+			if meant := nearest.Word(value.key, known); meant != "" {
+				remedy = fmt.Sprintf("did you mean %q?", meant)
+			}
+			r.add(finding.RingKey, value.at, "", "unknown key %.40q", value.key).Remedy = remedy
 		}
 	}
 	for _, name := range required {
@@ -289,7 +294,7 @@ func (r *reader) wrongType(f field, want, example string) {
 		Remedy = "write " + cmp.Or(example, want)
 }
 
-// id reads an id and returns its position in table.IDs. It does not report a missing one: object does.
+// id reads an id and returns its position in IDs. It does not report a missing one: object does.
 func (r *reader) id(f field) (position int, ok bool) {
 	if f.node == nil {
 		return 0, false
@@ -310,9 +315,9 @@ func (r *reader) id(f field) (position int, ok bool) {
 	key := id.key()
 	position, ok = r.known[key]
 	if !ok {
-		position = len(r.table.IDs)
+		position = len(r.IDs)
 		r.known[key] = position
-		r.table.IDs = append(r.table.IDs, id)
+		r.IDs = append(r.IDs, id)
 	}
 	return position, true
 }
