@@ -32,7 +32,7 @@ func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
 	}
 	b := &binder{report: newReport(t.file), cards: cards, ids: make([]*ID, len(cards))}
 	bound := b.bindIDs(t)
-	if b.findings.HasErrors() {
+	if b.HasErrors() {
 		return nil, b.done()
 	}
 	links := make([][2]int, len(t.Links))

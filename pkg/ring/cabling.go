@@ -72,11 +72,11 @@ func follow(card int, near [][]int, seen []bool) (cards []int) {
 // ringLinks is the links of a ring, all in one direction: in that of the ring if one of the given links has it, else in
 // the other. times is how often each link is given.
 func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
-	closed := ring.Closed
-	if cards := ring.Cards; len(cards) == 2 { // by two cables or by one
+	cards, closed := ring.Cards, ring.Closed
+	if len(cards) == 2 { // by two cables or by one
 		closed = times[[2]int{cards[0], cards[1]}]+times[[2]int{cards[1], cards[0]}] == 2
 	}
-	links := chainLinks(ring.Cards, closed)
+	links := chainLinks(cards, closed)
 	if !slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) { // all are given in the other direction
 		slices.Reverse(links)
 		for i, l := range links {
@@ -87,8 +87,7 @@ func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
 }
 
 // chainLinks is the links from each card to the next, and from the last to the first if closed. A single card has none.
-func chainLinks(cards []int, closed bool) [][2]int {
-	var links [][2]int
+func chainLinks(cards []int, closed bool) (links [][2]int) {
 	for i, card := range cards {
 		if n := len(cards); i < n-1 || closed && n > 1 {
 			links = append(links, [2]int{card, cards[(i+1)%n]})

@@ -74,7 +74,7 @@ func (r *reader) directed() bool { return r.Format == FormatHyperdex }
 
 // checkLinks checks all links together and puts the cables into the table.
 func (r *reader) checkLinks() {
-	complete := !r.findings.HasErrors()
+	complete := !r.HasErrors()
 	all, of := r.pairs()
 	for _, p := range all {
 		r.checkPorts(p, len(of[p.from]) == 1 && len(of[p.to]) == 1)

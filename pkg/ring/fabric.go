@@ -76,8 +76,7 @@ func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 }
 
 // groups are the sets of cards with equal numbers, in the order of their first cards.
-func groups(cards []int, number func(card int) int) []uint64 {
-	var sets []uint64
+func groups(cards []int, number func(card int) int) (sets []uint64) {
 	for _, first := range cards {
 		set := uint64(0)
 		for i, card := range cards {
@@ -98,11 +97,10 @@ func (f *Fabric) Cabled() bool { return f.cabled }
 // Arcs are all sets of k of the given cards that follow each other over cables that work, each in the order of
 // its ring: by ring, then by position of the first card. A whole closed ring is one arc, from its first card.
 // Nil where the cabling is not known.
-func (f *Fabric) Arcs(cards []int, k int) [][]int {
+func (f *Fabric) Arcs(cards []int, k int) (arcs [][]int) {
 	if !f.cabled || k < 1 {
 		return nil
 	}
-	var arcs [][]int
 	for i, set := range f.masks(nil, cards) {
 		l := &f.loops[i]
 		for starts := l.arcStarts(set, k); starts != 0; starts &= starts - 1 {

@@ -32,7 +32,7 @@ func (r *reader) readHyperdex(root field) {
 	case given && r.Count == 0 || zeros > 0 && zeros == len(links) && r.Count != 1:
 		r.add(finding.RingAllZero, count.at, "", "every value is 0: hyperdex-net did not complete")
 		return
-	case len(links) == 0 && r.Count != 1 && !r.findings.HasErrors():
+	case len(links) == 0 && r.Count != 1 && !r.HasErrors():
 		r.add(finding.RingEmpty, top["network"].at, "", "the table lists no links")
 	default:
 		r.checkCount(count.at)
@@ -85,7 +85,7 @@ func (r *reader) checkCount(at location) {
 		}
 	}
 	named := len(r.IDs)
-	if r.findings.HasErrors() || count == named || count == 1 && named == 0 {
+	if r.HasErrors() || count == named || count == 1 && named == 0 {
 		return
 	}
 	missing := ""

@@ -24,7 +24,7 @@ func (r *reader) readLpuctl(root field) {
 			r.links = append(r.links, link{from: a, to: b, at: f.at})
 		}
 	}
-	if len(r.IDs) == 0 && !r.findings.HasErrors() {
+	if len(r.IDs) == 0 && !r.HasErrors() {
 		r.empty(location{line: root.node.Line})
 	}
 	r.checkLinks()
@@ -42,7 +42,7 @@ func (r *reader) checkHeader(f field, name, want string) {
 // readRing reads one ring. A card that is already in a ring has no free port: a ring with such a card adds no links.
 func (r *reader) readRing(f field) {
 	items := r.list(f)
-	if len(items) == 0 && !r.findings.HasErrors() {
+	if len(items) == 0 && !r.HasErrors() {
 		r.empty(f.at)
 	}
 	var cards []int

@@ -111,8 +111,7 @@ type Table struct {
 
 // Addresses is the PCI addresses that the table names, in ascending order: the cards that should be there,
 // if the table is keyed by address. They are in lower case, and have a function only if the table gives one.
-func (t *Table) Addresses() []string {
-	var addresses []string
+func (t *Table) Addresses() (addresses []string) {
 	for _, id := range t.IDs {
 		if id.Kind == IDAddress {
 			addresses = append(addresses, id.Text)
@@ -156,7 +155,7 @@ func Parse(file string, data []byte) (*Table, finding.List) {
 		return nil, r.done()
 	}
 	r.readTable(root)
-	r.faulty = r.findings.HasErrors()
+	r.faulty = r.HasErrors()
 	if !r.faulty {
 		r.warn()
 	}

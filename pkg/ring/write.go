@@ -16,7 +16,8 @@ func WriteHyperdex(c *Cabling) []byte {
 	if len(links) > 0 {
 		var items []string
 		for _, l := range links {
-			items = append(items, fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", l[1], l[0]))
+			items = append(items,
+				fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", l[1], l[0]))
 		}
 		network = "\n\t[\n" + strings.Join(items, ",\n") + "\n\t]"
 	}
@@ -50,8 +51,7 @@ func WriteLpuctl(c *Cabling, ids []string) []byte {
 }
 
 // ringIDs is the quoted ids of a closed ring, in the direction of its links.
-func ringIDs(r Ring, ids []string) []string {
-	var quoted []string
+func ringIDs(r Ring, ids []string) (quoted []string) {
 	for i, card := range r.Cards {
 		switch n := len(r.Links); {
 		case i < n:
