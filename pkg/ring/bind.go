@@ -32,7 +32,7 @@ func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
 	}
 	b := &binder{report: newReport(t.file), cards: cards, ids: make([]*ID, len(cards))}
 	bound := b.bindIDs(t)
-	if b.findings.HasErrors() {
+	if b.HasErrors() {
 		return nil, b.done()
 	}
 	links := make([][2]int, len(t.Links))
@@ -53,23 +53,23 @@ type binder struct {
 
 // bindIDs returns the position in b.cards of each id, unless it reports an error.
 func (b *binder) bindIDs(t *Table) []int {
-	present := 0
-	known := make(map[cardKey][]int, 3*len(b.cards))
+	absent := 0
+	known := make(map[ID][]int, 3*len(b.cards))
 	for i, card := range b.cards {
-		if !card.Absent {
-			present++
+		if card.Absent {
+			absent++
 		}
 		address := ID{Kind: IDAddress, Text: strings.ToLower(card.Address)}
-		for _, key := range []cardKey{address.key(), {IDIndex, strconv.Itoa(i)}, {IDSerial, card.Serial}} {
+		for _, key := range []ID{address.key(), indexID(i), {Kind: IDSerial, Text: card.Serial}} {
 			known[key] = append(known[key], i)
 		}
 	}
-	if want := t.positions(); want > 0 && (want != present || present < len(b.cards)) {
-		absent := ""
-		if present < len(b.cards) {
-			absent = fmt.Sprintf(" present and %d absent", len(b.cards)-present)
+	if want := t.positions(); want > 0 && (want != len(b.cards) || absent > 0) {
+		has := strconv.Itoa(len(b.cards) - absent)
+		if absent > 0 {
+			has += fmt.Sprintf(" present and %d absent", absent)
 		}
-		b.add(finding.RingCount, location{}, "", "the table lists %d cards by index, but this node has %d%s", want, present, absent).
+		b.add(finding.RingCount, location{}, "", "the table lists %d cards by index, but this node has %s", want, has).
 			Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
 		return nil
 	}
@@ -77,11 +77,11 @@ func (b *binder) bindIDs(t *Table) []int {
 	for i, id := range t.IDs {
 		at, found := location{line: id.Line}, known[id.key()]
 		switch {
-		case len(found) == 0 && id.Kind == IDSerial:
-			b.add(finding.RingUnknownCard, at, id.Text, "no card has the serial %s", id.Text).
-				Remedy = "correct it; write an index without quotes"
 		case len(found) == 0:
-			b.add(finding.RingUnknownCard, at, id.Text, "no card has the %s %s", id.Kind, id.Text)
+			f := b.add(finding.RingUnknownCard, at, id.Text, "no card has the %s %s", id.Kind, id.Text)
+			if id.Kind == IDSerial {
+				f.Remedy = "correct it; write an index without quotes"
+			}
 		case len(found) > 1:
 			first, second := b.cards[found[0]].Name, b.cards[found[1]].Name
 			b.add(finding.RingConflict, at, first+", "+second, "%s and %s both have the %s %s", first, second, id.Kind, id.Text).

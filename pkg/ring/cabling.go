@@ -44,58 +44,39 @@ func newCabling(n int, links [][2]int) *Cabling {
 	}
 	c := &Cabling{}
 	seen := make([]bool, n)
-	for start := range n {
-		if seen[start] {
-			continue
+	for _, neighbours := range [2]int{1, 2} { // from every end of a chain first: what is left then are closed rings
+		for start := range n {
+			if seen[start] || len(near[start]) > neighbours {
+				continue
+			}
+			cards := follow(start, near, seen)
+			ring := Ring{Cards: cards, Closed: neighbours == 2 || len(cards) <= 2}
+			ring.Links = ringLinks(ring, times)
+			c.Rings = append(c.Rings, ring)
 		}
-		ring := ringOf(start, near)
-		ring.Links = ringLinks(ring, times)
-		for _, card := range ring.Cards {
-			seen[card] = true
-		}
-		c.Rings = append(c.Rings, ring)
 	}
+	slices.SortFunc(c.Rings, func(a, b Ring) int { return slices.Min(a.Cards) - slices.Min(b.Cards) })
 	return c
 }
 
-// ringOf is the ring or chain of which the given card is the lowest. near has the neighbours of each card.
-func ringOf(lowest int, near [][]int) Ring {
-	if len(near[lowest]) == 0 {
-		return Ring{Cards: []int{lowest}, Closed: true}
+// follow goes from a card to its lowest neighbour that was not seen yet, and on until there is none.
+func follow(card int, near [][]int, seen []bool) (cards []int) {
+	for next := []int{card}; len(next) > 0; {
+		card = slices.Min(next)
+		cards, seen[card] = append(cards, card), true
+		next = slices.DeleteFunc(near[card], func(card int) bool { return seen[card] })
 	}
-	cards, closed := follow(lowest, slices.Min(near[lowest]), near)
-	if !closed {
-		end := cards[len(cards)-1]
-		cards, _ = follow(end, near[end][0], near)
-		if cards[0] > cards[len(cards)-1] {
-			slices.Reverse(cards)
-		}
-	}
-	return Ring{Cards: cards, Closed: closed || len(cards) == 2}
-}
-
-// follow goes from start to next and on from card to card, to the end of a chain or once around a ring.
-func follow(start, next int, near [][]int) (cards []int, closed bool) {
-	cards = []int{start}
-	for previous := start; next != start; {
-		cards = append(cards, next)
-		onward := slices.IndexFunc(near[next], func(card int) bool { return card != previous })
-		if onward < 0 {
-			return cards, false
-		}
-		previous, next = next, near[next][onward]
-	}
-	return cards, true
+	return cards
 }
 
 // ringLinks is the links of a ring, all in one direction: in that of the ring if one of the given links has it, else in
 // the other. times is how often each link is given.
 func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
-	closed := ring.Closed
-	if cards := ring.Cards; len(cards) == 2 { // by two cables or by one
+	cards, closed := ring.Cards, ring.Closed
+	if len(cards) == 2 { // by two cables or by one
 		closed = times[[2]int{cards[0], cards[1]}]+times[[2]int{cards[1], cards[0]}] == 2
 	}
-	links := chainLinks(ring.Cards, closed)
+	links := chainLinks(cards, closed)
 	if !slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) { // all are given in the other direction
 		slices.Reverse(links)
 		for i, l := range links {
@@ -106,13 +87,11 @@ func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
 }
 
 // chainLinks is the links from each card to the next, and from the last to the first if closed. A single card has none.
-func chainLinks(cards []int, closed bool) [][2]int {
-	var links [][2]int
-	for i := range len(cards) - 1 {
-		links = append(links, [2]int{cards[i], cards[i+1]})
-	}
-	if closed && len(cards) > 1 {
-		links = append(links, [2]int{cards[len(cards)-1], cards[0]})
+func chainLinks(cards []int, closed bool) (links [][2]int) {
+	for i, card := range cards {
+		if n := len(cards); i < n-1 || closed && n > 1 {
+			links = append(links, [2]int{card, cards[(i+1)%n]})
+		}
 	}
 	return links
 }

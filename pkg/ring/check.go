@@ -26,22 +26,6 @@ type pair struct {
 	turned   location  // of the first link with to on the left of from
 }
 
-func (p *pair) add(l link, directed bool) {
-	end, side := l.end, 0
-	switch turned := l.from != p.from; {
-	case turned && directed:
-		side = 1
-		p.turned = cmp.Or(p.turned, l.at)
-	case turned: // in a table that is not directed, this is the same link listed from the other end
-		end = 1
-	}
-	p.ring = p.ring || l.ring
-	p.listed[end][side]++
-	if p.listed[end][side] > 1 {
-		p.repeated = append(p.repeated, l)
-	}
-}
-
 // cables is the number of cables with to on the right of from (side 0) or on the left (1).
 func (p *pair) cables(side int) int { return max(p.listed[0][side], p.listed[1][side]) }
 
@@ -50,17 +34,9 @@ func (p *pair) fromBoth(side int) bool {
 	return p.listed[0][side] > 0 && p.listed[0][side] == p.listed[1][side]
 }
 
-// other is the neighbour of a card of the pair.
-func (p *pair) other(card int) int {
-	if card == p.from {
-		return p.to
-	}
-	return p.from
-}
-
 // pairs groups the links by the two cards that they connect. It returns all pairs, and the pairs of each card.
 func (r *reader) pairs() (all []*pair, of [][]*pair) {
-	of = make([][]*pair, len(r.table.IDs))
+	of = make([][]*pair, len(r.IDs))
 	index := make(map[[2]int]*pair, len(r.links))
 	for _, l := range r.links {
 		if l.from == l.to {
@@ -76,22 +52,35 @@ func (r *reader) pairs() (all []*pair, of [][]*pair) {
 			of[l.from] = append(of[l.from], p)
 			of[l.to] = append(of[l.to], p)
 		}
-		p.add(l, r.directed())
+		end, side := l.end, 0
+		if l.from != p.from {
+			if r.directed() {
+				side, p.turned = 1, cmp.Or(p.turned, l.at)
+			} else { // the same link listed from the other end
+				end = 1
+			}
+		}
+		p.ring = p.ring || l.ring
+		p.listed[end][side]++
+		if p.listed[end][side] > 1 {
+			p.repeated = append(p.repeated, l)
+		}
 	}
 	return all, of
 }
 
 // directed tells whether the table says which neighbour is on the left and which on the right.
-func (r *reader) directed() bool { return r.table.Format == FormatHyperdex }
+func (r *reader) directed() bool { return r.Format == FormatHyperdex }
 
 // checkLinks checks all links together and puts the cables into the table.
 func (r *reader) checkLinks() {
-	complete := !r.findings.HasErrors()
+	complete := !r.HasErrors()
 	all, of := r.pairs()
 	for _, p := range all {
 		r.checkPorts(p, len(of[p.from]) == 1 && len(of[p.to]) == 1)
-		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.from, p.to}}, p.cables(0))...)
-		r.table.Links = append(r.table.Links, slices.Repeat([][2]int{{p.to, p.from}}, p.cables(1))...)
+		for side, l := range [][2]int{{p.from, p.to}, {p.to, p.from}} {
+			r.Links = append(r.Links, slices.Repeat([][2]int{l}, p.cables(side))...)
+		}
 	}
 	if complete { // else the other end may be a link that could not be read
 		r.checkBothEnds(all)
@@ -134,15 +123,15 @@ func (r *reader) checkBothEnds(all []*pair) {
 func (r *reader) checkNeighbours(card int, pairs []*pair) {
 	var others []string
 	for _, p := range pairs {
-		others = append(others, r.name(p.other(card)))
+		others = append(others, r.name(p.from+p.to-card))
 	}
 	name, names := r.name(card), theFirst(others)
-	switch right := func(p *pair) bool { return p.from == card }; {
+	switch {
 	case len(pairs) > 2:
 		r.add(finding.RingDegree, pairs[2].at, name+", "+names, "%s has %d neighbours (%s), but only two ports", name, len(others), names)
-	case len(pairs) == 2 && r.directed() && right(pairs[0]) == right(pairs[1]):
+	case len(pairs) == 2 && r.directed() && (pairs[0].from == card) == (pairs[1].from == card):
 		side := "left"
-		if right(pairs[0]) {
+		if pairs[0].from == card {
 			side = "right"
 		}
 		r.add(finding.RingConflict, location{line: pairs[1].at.line}, name+", "+names,
@@ -161,14 +150,14 @@ func theFirst(names []string) string {
 
 // warn reports what is notable about the rings of a table without errors.
 func (r *reader) warn() {
-	single := max(len(r.table.IDs), r.table.positions()) == 1 // there is no other card to be cabled to
+	single := max(len(r.IDs), r.positions()) == 1 // there is no other card to be cabled to
 	var sizes []string
-	for _, ring := range newCabling(len(r.table.IDs), r.table.Links).Rings {
+	for _, ring := range newCabling(len(r.IDs), r.Links).Rings {
 		size, first := len(ring.Cards), ring.Cards[0]
 		if size > 1 {
 			sizes = append(sizes, strconv.Itoa(size))
 		} else if !single {
-			r.isolated(r.name(first), r.table.IDs[first].at())
+			r.isolated(r.name(first), r.IDs[first].at())
 		}
 		if !ring.Closed {
 			first, last := r.name(ring.Links[0][0]), r.name(ring.Links[size-2][1])
@@ -179,8 +168,8 @@ func (r *reader) warn() {
 	if len(sizes) > 1 {
 		r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
 	}
-	if r.table.byIndex() && !single {
-		for _, card := range r.unmentioned(r.table.positions()) {
+	if r.byIndex() && !single {
+		for _, card := range r.unmentioned(r.positions()) {
 			r.isolated(card, location{})
 		}
 	}

@@ -51,11 +51,10 @@ func (f *Fabric) Choose(cards, free, must []int, k int) (Choice, error) {
 	for i, set := range s.must {
 		for start, length := range f.loops[i].runs(set) {
 			choice.Cards = f.loops[i].append(choice.Cards, start, length)
-			choice.Pieces++
+			if f.cabled {
+				choice.Pieces++
+			}
 		}
-	}
-	if !f.cabled {
-		choice.Pieces = 0
 	}
 	return choice, nil
 }
@@ -76,12 +75,12 @@ func (s *search) check(free, must []int) error {
 		s.musts += bits.OnesCount64(s.must[i])
 	}
 	for _, card := range free {
-		if uint(card) >= uint(len(s.spots)) {
+		if !s.has(card) {
 			return fmt.Errorf("there is no card %d: there are %d", card, len(s.spots))
 		}
 	}
 	for _, card := range must {
-		if uint(card) >= uint(len(s.spots)) || s.free[s.spots[card].loop]>>s.spots[card].position&1 == 0 {
+		if !s.has(card) || s.free[s.spots[card].loop]>>s.spots[card].position&1 == 0 {
 			return fmt.Errorf("card %d must be included and is not free", card)
 		}
 	}
@@ -100,31 +99,30 @@ func (s *search) check(free, must []int) error {
 // number by number, the larger one has the longer arcs.
 type arcCounts [loopMax]uint16
 
-// arc is a candidate: cards that follow each other, and what it is compared by.
+// arc is a candidate: cards that follow each other, and what it is compared by. Its slices and LostBy are not set while it
+// is compared.
 type arc struct {
-	loop, start     int
-	cards           uint64    // positions on its loop
-	left            arcCounts // the arcs that stay free: larger is better
-	room            int       // free cards on its ring: fewer is better
-	wraps           bool      // its ring order is neither address order nor the reverse
-	pairs           int       // aligned pairs it has cards of: fewer is better
-	broken          uint64    // whole free aligned blocks it takes cards of, as [loop.blocks] counts: fewer is better
-	nodes, switches int       // NUMA nodes and PCIe switches it has cards of: fewer is better
+	Candidate
+	loop, start int
+	cards       uint64    // positions on its loop
+	left        arcCounts // the arcs that stay free: larger is better
+	wraps       int       // 1: Wraps; 0: not
+	broken      int       // Broken as [loop.blocks] counts: fewer is better
 }
 
-// bestArc is the best arc of the size asked for that has all cards in must. It has no cards if there is none.
+// bestArc is the best arc of the size asked for that has all cards in must, of equals the first. It has no cards if there is
+// none.
 func (s *search) bestArc() (best arc) {
 	for a := range s.arcs {
-		if best.cards == 0 {
-			best = a
-		} else if better, _ := compare(&a, &best); better {
+		if diff, _ := compare(&a, &best); diff < 0 || best.cards == 0 {
 			best = a
 		}
 	}
 	return best
 }
 
-// arcs yields every arc of the size asked for that has all cards in must. There is none if the cabling is not known.
+// arcs yields every arc of the size asked for that has all cards in must, the lowest start on the earliest ring first. There
+// is none if the cabling is not known.
 func (s *search) arcs(yield func(arc) bool) {
 	if !s.cabled {
 		return
@@ -140,11 +138,13 @@ func (s *search) arcs(yield func(arc) bool) {
 			a := arc{
 				loop: i, start: start, cards: cards,
 				left:   s.without(i, cards),
-				room:   bits.OnesCount64(free),
-				wraps:  !l.monotone(start, s.size),
-				pairs:  bits.OnesCount64((cards | cards>>1) & multiples(1)), // an even bit for each pair that has one of the two
+				wraps:  l.wraps(start, s.size),
 				broken: l.blocks(free) - l.blocks(free&^cards),
-				nodes:  spread(l.numaNodes, cards), switches: spread(l.switches, cards),
+				Candidate: Candidate{
+					RingFree:  bits.OnesCount64(free),
+					Pairs:     bits.OnesCount64((cards | cards>>1) & multiples(1)), // an even bit for each pair that has one of the two
+					NUMANodes: spread(l.numaNodes, cards), Switches: spread(l.switches, cards),
+				},
 			}
 			if !yield(a) {
 				return
@@ -181,26 +181,24 @@ const (
 	ByStart    Criterion = "it starts at the lower position"
 )
 
-// compare tells whether a is better than b, and what decided.
-func compare(a, b *arc) (better bool, by Criterion) {
-	switch {
-	case a.left != b.left:
-		return slices.Compare(a.left[:], b.left[:]) > 0, ByFreeArcs
-	case a.room != b.room:
-		return a.room < b.room, ByRoom
-	case a.wraps != b.wraps:
-		return b.wraps, ByWrap
-	case a.pairs != b.pairs:
-		return a.pairs < b.pairs, ByPairs
-	case a.broken != b.broken:
-		return a.broken < b.broken, ByBlocks
-	case a.nodes != b.nodes:
-		return a.nodes < b.nodes, ByNUMA
-	case a.switches != b.switches:
-		return a.switches < b.switches, BySwitch
-	case a.loop != b.loop:
-		return a.loop < b.loop, ByStart
-	default:
-		return a.start < b.start, ByStart
+// compare is below 0 if a is better than b and above 0 if b is better, and tells what decided. It is 0 if a and b differ in
+// nothing but where they start.
+func compare(a, b *arc) (int, Criterion) {
+	for _, by := range [...]struct {
+		diff int
+		Criterion
+	}{
+		{slices.Compare(b.left[:], a.left[:]), ByFreeArcs},
+		{a.RingFree - b.RingFree, ByRoom},
+		{a.wraps - b.wraps, ByWrap},
+		{a.Pairs - b.Pairs, ByPairs},
+		{a.broken - b.broken, ByBlocks},
+		{a.NUMANodes - b.NUMANodes, ByNUMA},
+		{a.Switches - b.Switches, BySwitch},
+	} {
+		if by.diff != 0 {
+			return by.diff, by.Criterion
+		}
 	}
+	return 0, ByStart
 }

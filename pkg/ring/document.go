@@ -124,21 +124,16 @@ func lineAt(data []byte, offset int) int { return 1 + bytes.Count(data[:offset],
 type jsonTree struct {
 	data     []byte
 	decoder  *json.Decoder
-	offset   int // the end of the last token
+	offset   int // the end of the first token of the last value
 	line     int // the line of that end, from 1
 	deepLine int // the first line that is nested too deeply; 0: there is none
 }
 
-func (t *jsonTree) token() json.Token {
+func (t *jsonTree) value(depth int) *yaml.Node {
 	token, _ := t.decoder.Token() // the JSON is valid
 	end := int(t.decoder.InputOffset())
 	t.line += bytes.Count(t.data[t.offset:end], []byte("\n"))
 	t.offset = end
-	return token
-}
-
-func (t *jsonTree) value(depth int) *yaml.Node {
-	token := t.token()
 	n := &yaml.Node{Kind: yaml.ScalarNode, Line: t.line}
 	switch v := token.(type) {
 	case json.Delim:
@@ -152,7 +147,7 @@ func (t *jsonTree) value(depth int) *yaml.Node {
 		for t.decoder.More() { // in an object, keys and values in turn
 			n.Content = append(n.Content, t.value(depth+1))
 		}
-		t.token()
+		_, _ = t.decoder.Token() // the closing bracket
 	case string:
 		n.Tag, n.Value = "!!str", v
 	case nil:

@@ -25,33 +25,24 @@ func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 	if s.check(free, must) != nil {
 		return nil
 	}
-	arcs := slices.SortedFunc(s.arcs, func(a, b arc) int {
-		if better, _ := compare(&a, &b); better {
-			return -1
-		}
-		return 1
+	arcs := slices.SortedStableFunc(s.arcs, func(a, b arc) int {
+		diff, _ := compare(&a, &b)
+		return diff
 	})
 	candidates := make([]Candidate, len(arcs))
 	for i, a := range arcs {
-		candidates[i] = s.candidate(&a)
-		if i > 0 {
-			_, candidates[i].LostBy = compare(&arcs[0], &a)
+		l, c := &s.loops[a.loop], a.Candidate
+		c.Cards, c.FreeAfter, c.Wraps = l.append(nil, a.start, k), []int{}, a.wraps > 0
+		for i, count := range a.left {
+			c.FreeAfter = append(c.FreeAfter, slices.Repeat([]int{loopMax - i}, int(count))...)
 		}
+		for j := range bits.Len(uint(len(l.cards))) - 1 {
+			c.Broken = append(c.Broken, a.broken>>(8*j)&0xff)
+		}
+		if i > 0 {
+			_, c.LostBy = compare(&arcs[0], &a)
+		}
+		candidates[i] = c
 	}
 	return candidates
-}
-
-func (s *search) candidate(a *arc) Candidate {
-	l := &s.loops[a.loop]
-	c := Candidate{
-		Cards: l.append(nil, a.start, s.size), FreeAfter: []int{}, RingFree: a.room, Wraps: a.wraps, Pairs: a.pairs,
-		NUMANodes: a.nodes, Switches: a.switches,
-	}
-	for i, count := range a.left {
-		c.FreeAfter = append(c.FreeAfter, slices.Repeat([]int{loopMax - i}, int(count))...)
-	}
-	for j := range bits.Len(uint(len(l.cards))) - 1 {
-		c.Broken = append(c.Broken, int(a.broken>>(8*j)&0xff))
-	}
-	return c
 }

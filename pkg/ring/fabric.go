@@ -31,36 +31,29 @@ const loopMax = 64
 // out of range are left out, and a ring of more than 64 cards, which no server has, is cut after each 64.
 func NewFabric(places []Place, cabling *Cabling, dead [][2]int) *Fabric {
 	f := &Fabric{places: places, cabled: cabling != nil, spots: slices.Repeat([]spot{{loop: -1}}, len(places))}
-	var everyone []int
+	everyone, alone := Ring{}, []Ring{}
 	for card := range places {
-		everyone = append(everyone, card)
+		everyone.Cards = append(everyone.Cards, card)
+		alone = append(alone, Ring{Cards: []int{card}})
 	}
-	if !f.cabled {
-		f.addRing(Ring{Cards: everyone}, nil)
-		return f
+	rings := []Ring{everyone}
+	if f.cabled {
+		rings = slices.Concat(cabling.Rings, alone) // a card that is on a ring is not alone, and taken only once
 	}
-	for _, r := range cabling.Rings {
-		f.addRing(r, dead)
-	}
-	for _, card := range everyone {
-		f.addRing(Ring{Cards: []int{card}}, nil) // does nothing for a card that is on a ring
-	}
-	return f
-}
-
-// addRing adds those cards of a ring that are on none yet.
-func (f *Fabric) addRing(r Ring, dead [][2]int) {
-	var cards []int
-	for _, card := range r.Cards {
-		if card >= 0 && card < len(f.spots) && f.spots[card].loop < 0 {
-			f.spots[card].loop = len(f.loops) // so that a card that stands twice is taken once
-			cards = append(cards, card)
+	for _, r := range rings {
+		var cards []int // those that are on no ring yet
+		for _, card := range r.Cards {
+			if f.has(card) && f.spots[card].loop < 0 {
+				f.spots[card].loop = len(f.loops) // so that a card that stands twice is taken once
+				cards = append(cards, card)
+			}
+		}
+		closed := r.Closed && len(cards) == len(r.Cards) && len(cards) > 2 && len(cards) <= loopMax
+		for chunk := range slices.Chunk(cards, loopMax) {
+			f.addLoop(chunk, closed, dead)
 		}
 	}
-	closed := r.Closed && len(cards) == len(r.Cards) && len(cards) > 2 && len(cards) <= loopMax
-	for chunk := range slices.Chunk(cards, loopMax) {
-		f.addLoop(chunk, closed, dead)
-	}
+	return f
 }
 
 func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
@@ -83,16 +76,17 @@ func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 }
 
 // groups are the sets of cards with equal numbers, in the order of their first cards.
-func groups(cards []int, number func(card int) int) []uint64 {
-	var sets []uint64
-	at := map[int]int{}
-	for i, card := range cards {
-		n := number(card)
-		if _, ok := at[n]; !ok {
-			at[n] = len(sets)
-			sets = append(sets, 0)
+func groups(cards []int, number func(card int) int) (sets []uint64) {
+	for _, first := range cards {
+		set := uint64(0)
+		for i, card := range cards {
+			if number(card) == number(first) {
+				set |= 1 << i
+			}
 		}
-		sets[at[n]] |= 1 << i
+		if !slices.Contains(sets, set) {
+			sets = append(sets, set)
+		}
 	}
 	return sets
 }
@@ -103,11 +97,10 @@ func (f *Fabric) Cabled() bool { return f.cabled }
 // Arcs are all sets of k of the given cards that follow each other over cables that work, each in the order of
 // its ring: by ring, then by position of the first card. A whole closed ring is one arc, from its first card.
 // Nil where the cabling is not known.
-func (f *Fabric) Arcs(cards []int, k int) [][]int {
+func (f *Fabric) Arcs(cards []int, k int) (arcs [][]int) {
 	if !f.cabled || k < 1 {
 		return nil
 	}
-	var arcs [][]int
 	for i, set := range f.masks(nil, cards) {
 		l := &f.loops[i]
 		for starts := l.arcStarts(set, k); starts != 0; starts &= starts - 1 {
@@ -133,25 +126,21 @@ func (f *Fabric) FreeArcs(cards []int) [][]int {
 // Order puts cards into the order of their rings and counts the arcs that they make. An arc that goes past the last
 // position of its ring stays in one row: 7 0 1, not 0 1 7.
 func (f *Fabric) Order(cards []int) (ordered []int, pieces int) {
-	for _, arc := range f.FreeArcs(cards) {
-		ordered = append(ordered, arc...)
-		pieces++
-	}
-	return ordered, pieces
+	arcs := f.FreeArcs(cards)
+	return slices.Concat(arcs...), len(arcs)
 }
 
 // masks are the cards as one set of positions for each loop, in buf if it is long enough. Cards out of range are
 // left out.
 func (f *Fabric) masks(buf []uint64, cards []int) []uint64 {
-	if len(f.loops) > len(buf) {
-		buf = make([]uint64, len(f.loops))
-	}
-	buf = buf[:len(f.loops)]
+	sets := append(buf[:0], make([]uint64, len(f.loops))...)
 	for _, card := range cards {
-		if card >= 0 && card < len(f.spots) {
+		if f.has(card) {
 			s := f.spots[card]
-			buf[s.loop] |= 1 << s.position
+			sets[s.loop] |= 1 << s.position
 		}
 	}
-	return buf
+	return sets
 }
+
+func (f *Fabric) has(card int) bool { return card >= 0 && card < len(f.spots) }

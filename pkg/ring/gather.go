@@ -68,9 +68,6 @@ func (s *search) offerNear(offers []offer, i, need int) []offer {
 // groupCost says in which order groups of cards are used: first those with cards that are taken already; then the
 // smallest that has all that are needed, else the largest.
 func groupCost(free, taken uint64, need int) []int {
-	unused, count := 0, bits.OnesCount64(free)
-	if taken == 0 {
-		unused = 1
-	}
-	return []int{unused, -min(need, count), count}
+	count := bits.OnesCount64(free)
+	return []int{-min(1, bits.OnesCount64(taken)), -min(need, count), count}
 }

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -10,13 +11,13 @@ import (
 )
 
 func (r *reader) readHyperdex(root field) {
-	r.table.Format = FormatHyperdex
+	r.Format = FormatHyperdex
 	top := r.object(root, nil)
 	count, given := top["num_device"], false
 	if count.node != nil {
 		// The number is written in the same way as an index.
 		if kind, n := identify(count.node); kind == IDIndex {
-			r.table.Count, given = n, true
+			r.Count, given = n, true
 		} else {
 			r.wrongType(count, "a number of cards", "4, for instance")
 		}
@@ -28,10 +29,10 @@ func (r *reader) readHyperdex(root field) {
 		}
 	}
 	switch {
-	case given && r.table.Count == 0 || zeros > 0 && zeros == len(links) && r.table.Count != 1:
+	case given && r.Count == 0 || zeros > 0 && zeros == len(links) && r.Count != 1:
 		r.add(finding.RingAllZero, count.at, "", "every value is 0: hyperdex-net did not complete")
 		return
-	case len(links) == 0 && r.table.Count != 1 && !r.findings.HasErrors():
+	case len(links) == 0 && r.Count != 1 && !r.HasErrors():
 		r.add(finding.RingEmpty, top["network"].at, "", "the table lists no links")
 	default:
 		r.checkCount(count.at)
@@ -44,53 +45,51 @@ func (r *reader) readHyperdexLink(f field) (zero bool) {
 	object := r.object(f, nil, "src_id", "dst_id", "direction")
 	src, ok1 := r.id(object["src_id"])
 	dst, ok2 := r.id(object["dst_id"])
-	right, ok3 := r.readDirection(object["direction"])
+	end, ok3 := r.readDirection(object["direction"])
 	if !ok1 || !ok2 {
 		return false
 	}
-	switch {
-	case ok3 && right:
-		r.links = append(r.links, link{from: src, to: dst, at: f.at})
-	case ok3:
-		r.links = append(r.links, link{from: dst, to: src, end: 1, at: f.at})
+	if ends := [2]int{src, dst}; ok3 {
+		r.links = append(r.links, link{from: ends[end], to: ends[1-end], end: end, at: f.at})
 	}
-	return src == dst && r.table.IDs[src].Text == "0"
+	return src == dst && r.IDs[src].Text == "0"
 }
 
-func (r *reader) readDirection(f field) (right, ok bool) {
+// readDirection returns the end that lists the link: src (0) is on the left of dst, or (1) on its right.
+func (r *reader) readDirection(f field) (end int, ok bool) {
 	if f.node == nil {
-		return false, false
+		return 0, false
 	}
-	right = strings.EqualFold(f.node.Value, "Right")
-	if f.node.Kind == yaml.ScalarNode && (right || strings.EqualFold(f.node.Value, "Left")) {
-		return right, true
+	end = slices.IndexFunc([]string{"Right", "Left"}, func(side string) bool { return strings.EqualFold(side, f.node.Value) })
+	if end < 0 || f.node.Kind != yaml.ScalarNode {
+		r.wrongType(f, `"Right" or "Left"`, "")
+		return 0, false
 	}
-	r.wrongType(f, `"Right" or "Left"`, "")
-	return false, false
+	return end, true
 }
 
 // checkCount compares the cards in the links with num_device, if the table has it. A single card needs no link.
 func (r *reader) checkCount(at location) {
-	count, complete := r.table.Count, !r.findings.HasErrors()
+	count := r.Count
 	if count == 0 {
 		return
 	}
-	for _, id := range r.table.IDs {
-		if id.Kind != IDIndex || id.Index < count {
+	for _, id := range r.IDs {
+		if id.Index < count {
 			continue
 		}
 		f := r.add(finding.RingUnknownCard, id.at(), id.String(), "there is no card with index %d: num_device is %d", id.Index, count)
 		f.Remedy = fmt.Sprintf("use the ids 0 to %d, or correct num_device", count-1)
-		if _, zero := r.known[cardKey{IDIndex, "0"}]; !zero && id.Index == count {
+		if _, zero := r.known[indexID(0)]; !zero && id.Index == count {
 			f.Remedy = "the first card has index 0: subtract 1 from each id"
 		}
 	}
-	named := len(r.table.IDs)
-	if !complete || r.findings.HasErrors() || count == named || count == 1 && named == 0 {
+	named := len(r.IDs)
+	if r.HasErrors() || count == named || count == 1 && named == 0 {
 		return
 	}
 	missing := ""
-	if r.table.byIndex() {
+	if r.byIndex() {
 		missing = " (missing: " + theFirst(r.unmentioned(count)) + ")"
 	}
 	r.add(finding.RingCount, at, "", "num_device is %d, but the links name %d cards%s", count, named, missing).
@@ -100,8 +99,8 @@ func (r *reader) checkCount(at location) {
 // unmentioned is the names of the cards with an index below n that the table does not mention.
 func (r *reader) unmentioned(n int) (cards []string) {
 	for i := range n {
-		id := ID{Kind: IDIndex, Text: fmt.Sprint(i)}
-		if _, ok := r.known[id.key()]; !ok {
+		id := indexID(i)
+		if _, ok := r.known[id]; !ok {
 			cards = append(cards, id.String())
 		}
 	}

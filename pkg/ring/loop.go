@@ -16,13 +16,8 @@ type loop struct {
 	switches  []uint64 // the cards behind each PCIe switch
 }
 
-// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set.
-func lowest(n int) uint64 {
-	if n >= loopMax {
-		return ^uint64(0)
-	}
-	return 1<<n - 1
-}
+// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set. Of a word, 2^64 is 0, so this holds for 64 too.
+func lowest(n int) uint64 { return 1<<n - 1 }
 
 // firstOf is the first n cards of a set.
 func firstOf(set uint64, n int) (first uint64) {
@@ -48,11 +43,6 @@ func (l *loop) arc(start, k int) uint64 {
 
 // links is the positions in a set from which a cable leads to the next position, which is in the set too.
 func (l *loop) links(set uint64) uint64 { return set & l.joined & l.back(set, 1) }
-
-// whole tells whether a set is all cards of a closed ring. Then every card is in the middle, and none is the first.
-func (l *loop) whole(set uint64) bool {
-	return len(l.cards) > 1 && l.links(set) == l.all
-}
 
 // arcStarts is the positions where an arc of k cards of a set starts: k-1 links follow each other from there, so the
 // links are rotated by 0 to k-2 positions and intersected.
@@ -87,10 +77,11 @@ func (l *loop) runs(set uint64) iter.Seq2[int, int] {
 // runStarts is where the longest arcs of a set start: at each card that no link leads to. Links rotated by one position
 // are the cards that one leads to. A whole closed ring starts at position 0.
 func (l *loop) runStarts(set uint64) uint64 {
-	if l.whole(set) {
+	links := l.links(set)
+	if links == l.all {
 		return 1
 	}
-	return set &^ l.back(l.links(set), len(l.cards)-1)
+	return set &^ l.back(links, len(l.cards)-1)
 }
 
 // pieces is how many arcs a set is made of.
@@ -104,24 +95,27 @@ func (l *loop) append(cards []int, start, k int) []int {
 	return cards
 }
 
-// monotone tells whether the indices along an arc only rise or only fall: then cards that are neighbours on the
+// wraps is 0 if the indices along an arc only rise or only fall, else 1. If it is 0, cards that are neighbours on the
 // ring are neighbours in the order of PCI addresses too, by which XRT numbers them in a container.
-func (l *loop) monotone(start, k int) bool {
+func (l *loop) wraps(start, k int) int {
 	steps := l.arc(start, k-1)
 	rises := steps & l.rising
-	return rises == 0 || rises == steps
+	if rises == 0 || rises == steps {
+		return 0
+	}
+	return 1
 }
 
 // blocks counts the aligned blocks that a set holds whole and connected: 2^j cards from a position that is a
 // multiple of 2^j. Such a block is two halves with a link from the last card of the first half to the second half.
 // Byte j-1 of the answer counts the blocks of 2^j cards, so comparing two answers compares the largest blocks first.
-func (l *loop) blocks(set uint64) uint64 {
+func (l *loop) blocks(set uint64) int {
 	links := l.links(set)
-	count := uint64(0)
+	count := 0
 	for j := 1; j <= 6 && 1<<j <= len(l.cards); j++ {
 		half := 1 << (j - 1)
 		set &= set >> half & (links >> (half - 1)) & multiples(j) // now a bit stands for a whole block, at its first position
-		count |= uint64(bits.OnesCount64(set)) << (8 * (j - 1))
+		count |= bits.OnesCount64(set) << (8 * (j - 1))
 	}
 	return count
 }

@@ -2,16 +2,14 @@ package ring
 
 import (
 	"fmt"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func (r *reader) readLpuctl(root field) {
-	r.table.Format = FormatLpuctl
+	r.Format = FormatLpuctl
 	top := r.object(root, []string{"apiVersion", "kind", "rings", "links"})
 	r.checkHeader(top["apiVersion"], "apiVersion", apiVersion)
 	r.checkHeader(top["kind"], "kind", kind)
@@ -26,7 +24,7 @@ func (r *reader) readLpuctl(root field) {
 			r.links = append(r.links, link{from: a, to: b, at: f.at})
 		}
 	}
-	if len(r.table.IDs) == 0 && !r.findings.HasErrors() {
+	if len(r.IDs) == 0 && !r.HasErrors() {
 		r.empty(location{line: root.node.Line})
 	}
 	r.checkLinks()
@@ -41,32 +39,21 @@ func (r *reader) checkHeader(f field, name, want string) {
 	}
 }
 
-func (r *reader) unknownKey(f field, known []string) {
-	remedy := "remove it; allowed here: " + strings.Join(known, ", ")
-	if meant := nearest.Word(f.key, known); meant != "" {
-		remedy = fmt.Sprintf("did you mean %q?", meant)
-	}
-	r.add(finding.RingKey, f.at, "", "unknown key %.40q", f.key).Remedy = remedy
-}
-
 // readRing reads one ring. A card that is already in a ring has no free port: a ring with such a card adds no links.
 func (r *reader) readRing(f field) {
 	items := r.list(f)
-	if len(items) == 0 && !r.findings.HasErrors() {
+	if len(items) == 0 && !r.HasErrors() {
 		r.empty(f.at)
-		return
 	}
 	var cards []int
 	for _, item := range items {
-		before := len(r.table.IDs)
-		card, ok := r.id(item)
-		if ok && card < before {
-			id := r.table.IDs[card]
+		before := len(r.IDs)
+		switch card, ok := r.id(item); {
+		case ok && card < before:
+			id := r.IDs[card]
 			r.add(finding.RingDegree, item.at, id.String(), "%s is in the rings twice (first on line %d)", id, id.Line).
 				Remedy = "a card has two ports: list it once"
-			ok = false
-		}
-		if ok {
+		case ok:
 			cards = append(cards, card)
 		}
 	}

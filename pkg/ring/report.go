@@ -15,9 +15,9 @@ const perID = 20
 
 // report collects the findings about one table.
 type report struct {
-	file     string // path of the table
-	findings finding.List
-	times    map[finding.ID]int // how many there were with each id; findings has the first perID
+	file string // path of the table
+	finding.List
+	times map[finding.ID]int // how many there were with each id; List has the first perID
 }
 
 func newReport(file string) report { return report{file: file, times: map[finding.ID]int{}} }
@@ -37,17 +37,17 @@ func (r *report) add(id finding.ID, at location, subject, format string, args ..
 	if at.pointer != "" {
 		subject = cmp.Or(subject, path.Base(r.file)) + " at " + at.pointer
 	}
-	return r.findings.Add(id, cmp.Or(subject, r.file), fmt.Sprintf(format, args...), "").At(r.file, at.line)
+	return r.List.Add(id, cmp.Or(subject, r.file), fmt.Sprintf(format, args...), "").At(r.file, at.line)
 }
 
 // done returns all findings. Where there were too many with the same id, one more says how many are left out.
 func (r *report) done() finding.List {
 	for _, id := range slices.Sorted(maps.Keys(r.times)) {
 		if rest := r.times[id] - perID; rest > 0 {
-			r.findings.Add(id, r.file, fmt.Sprintf("%d more findings of this kind", rest), "correct those above and check again").At(r.file, 0)
+			r.List.Add(id, r.file, fmt.Sprintf("%d more findings of this kind", rest), "correct those above and check again").At(r.file, 0)
 		}
 	}
-	return r.findings
+	return r.List
 }
 
 func (r *report) isolated(card string, at location) {

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -81,22 +82,19 @@ func (id ID) positional() bool { return id.Kind == IDIndex || id.Kind == IDName 
 
 func (id ID) at() location { return location{id.Line, id.pointer} }
 
-// cardKey is equal for two ids that are known to mean the same card.
-type cardKey struct {
-	kind IDKind
-	text string
-}
-
-func (id ID) key() cardKey {
+// key is equal for two ids that are known to mean the same card: only Kind and Text are set.
+func (id ID) key() ID {
+	key := ID{Kind: id.Kind, Text: id.Text}
 	switch id.Kind {
 	case IDName:
-		return cardKey{IDIndex, strconv.Itoa(id.Index)}
+		key = indexID(id.Index)
 	case IDAddress:
-		card, _, _ := strings.Cut(id.Text, ".")
-		return cardKey{IDAddress, card}
+		key.Text, _, _ = strings.Cut(id.Text, ".")
 	}
-	return cardKey{id.Kind, id.Text}
+	return key
 }
+
+func indexID(i int) ID { return ID{Kind: IDIndex, Text: strconv.Itoa(i)} }
 
 // Table is a ring table as it is written, not yet bound to cards.
 type Table struct {
@@ -113,8 +111,7 @@ type Table struct {
 
 // Addresses is the PCI addresses that the table names, in ascending order: the cards that should be there,
 // if the table is keyed by address. They are in lower case, and have a function only if the table gives one.
-func (t *Table) Addresses() []string {
-	var addresses []string
+func (t *Table) Addresses() (addresses []string) {
 	for _, id := range t.IDs {
 		if id.Kind == IDAddress {
 			addresses = append(addresses, id.Text)
@@ -130,14 +127,14 @@ func (t *Table) Addresses() []string {
 // positions is the number of cards that a table with indices or names is made for: the given one, or more if the highest
 // index needs more. 0: the table identifies every card in another way, and so works with any number.
 func (t *Table) positions() int {
-	highest := -1
+	n := 0
 	for _, id := range t.IDs {
 		if id.positional() {
-			highest = max(highest, id.Index)
+			n = max(n, id.Index+1)
 		}
 	}
-	if highest >= 0 || len(t.IDs) == 0 {
-		return max(t.Count, highest+1)
+	if n > 0 || len(t.IDs) == 0 {
+		return max(t.Count, n)
 	}
 	return 0
 }
@@ -152,29 +149,29 @@ func (t *Table) byIndex() bool {
 // an error the table can only be shown: [Bind] returns no cabling for it. The table is nil if the text cannot be read
 // at all. Warnings about the rings are given only if there is no error, because the error may be their cause.
 func Parse(file string, data []byte) (*Table, finding.List) {
-	r := &reader{report: newReport(file), known: map[cardKey]int{}, table: Table{file: file}}
+	r := &reader{report: newReport(file), known: map[ID]int{}, Table: Table{file: file}}
 	root := r.document(data)
 	if root == nil {
 		return nil, r.done()
 	}
 	r.readTable(root)
-	r.table.faulty = r.findings.HasErrors()
-	if !r.table.faulty {
+	r.faulty = r.HasErrors()
+	if !r.faulty {
 		r.warn()
 	}
-	return &r.table, r.done()
+	return &r.Table, r.done()
 }
 
 // reader makes a table out of a document.
 type reader struct {
 	report
-	table Table
-	known map[cardKey]int // positions in table.IDs
+	Table            // what was read up to now
+	known map[ID]int // positions in IDs, by ID.key
 	links []link
 }
 
-// name is the name, for people, of the card at a position in table.IDs.
-func (r *reader) name(card int) string { return r.table.IDs[card].String() }
+// name is the name, for people, of the card at a position in IDs.
+func (r *reader) name(card int) string { return r.IDs[card].String() }
 
 func (r *reader) readTable(root *yaml.Node) {
 	keys := map[string]bool{}
@@ -220,7 +217,11 @@ func (r *reader) object(f field, known []string, required ...string) map[string]
 		}
 		found[name] = value
 		if known != nil && !slices.Contains(known, name) {
-			r.unknownKey(value, known)
+			remedy := "remove it; allowed here: " + strings.Join(known, ", ")
+			if meant := nearest.Word(value.key, known); meant != "" {
+				remedy = fmt.Sprintf("did you mean %q?", meant)
+			}
+			r.add(finding.RingKey, value.at, "", "unknown key %.40q", value.key).Remedy = remedy
 		}
 	}
 	for _, name := range required {
@@ -250,7 +251,7 @@ func escape(key string) string {
 		}
 		return c
 	}, key[:min(len(key), 40)])
-	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
 // list reads the items of a list. A list that is missing or null is empty: jsoncpp, with which HyperDex writes, makes
@@ -292,19 +293,16 @@ func (r *reader) wrongType(f field, want, example string) {
 		Remedy = "write " + cmp.Or(example, want)
 }
 
-// id reads an id and returns its position in table.IDs. It does not report a missing one: object does.
+// id reads an id and returns its position in IDs. It does not report a missing one: object does.
 func (r *reader) id(f field) (position int, ok bool) {
 	if f.node == nil {
 		return 0, false
 	}
 	id := ID{Text: f.node.Value, Line: f.node.Line, pointer: f.at.pointer}
 	id.Kind, id.Index = identify(f.node)
-	example := `a PCI address ("0000:b1:00.1"), a name (lpu3), an index (3) or a serial number in quotes`
-	if r.table.Format == FormatHyperdex {
-		example = `an index (3) or a PCI address ("0000:b1:00.1")`
-		ok = id.Kind == IDIndex || id.Kind == IDAddress
-	} else {
-		ok = id.Kind != ""
+	example, ok := `a PCI address ("0000:b1:00.1"), a name (lpu3), an index (3) or a serial number in quotes`, id.Kind != ""
+	if r.directed() {
+		example, ok = `an index (3) or a PCI address ("0000:b1:00.1")`, id.Kind == IDIndex || id.Kind == IDAddress
 	}
 	if !ok {
 		r.wrongType(f, "the id of a card", example)
@@ -313,11 +311,12 @@ func (r *reader) id(f field) (position int, ok bool) {
 	if id.Kind == IDAddress {
 		id.Text = strings.ToLower(id.Text)
 	}
-	position, ok = r.known[id.key()]
+	key := id.key()
+	position, ok = r.known[key]
 	if !ok {
-		position = len(r.table.IDs)
-		r.known[id.key()] = position
-		r.table.IDs = append(r.table.IDs, id)
+		position = len(r.IDs)
+		r.known[key] = position
+		r.IDs = append(r.IDs, id)
 	}
 	return position, true
 }

@@ -1,6 +1,9 @@
 package topology
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // MatrixLegend explains the words of the matrix.
 const MatrixLegend = `
@@ -28,10 +31,10 @@ func (s *Scene) Matrix() (header []string, rows [][]string) {
 
 // relation names the shortest way from one LPU to another, in the words of MatrixLegend.
 func relation(a, b *node) string {
-	switch hops := hops(a, b); {
-	case a == b:
+	switch hops := min(walk(a, b), walk(b, a)); {
+	case hops == 0:
 		return "X"
-	case hops > 0:
+	case hops < noWay:
 		return fmt.Sprintf("R%d", hops)
 	case a.port != "" && a.port == b.port:
 		return "PSW"
@@ -41,22 +44,16 @@ func relation(a, b *node) string {
 	return "SYS"
 }
 
-// hops returns the least number of cables from a to b, in either direction; 0 if there is no way.
-func hops(a, b *node) int {
-	there, back := walk(a, b), walk(b, a)
-	if there == 0 || back > 0 && back < there {
-		return back
-	}
-	return there
-}
+// noWay is more cables than any way has.
+const noWay = math.MaxInt
 
-// walk counts the cables from one LPU to another in the order of the ring; 0 if a dead or missing one is between them, or if
-// it comes back to where it started.
+// walk counts the cables from one LPU to another in the order of the ring. It is noWay if a dead or missing one is between
+// them, or if it comes back to where it started.
 func walk(from, to *node) int {
 	hops := 0
 	for at := from; at != to; at = at.next {
 		if at.next == nil || at.dead || at.next == from {
-			return 0
+			return noWay
 		}
 		hops++
 	}

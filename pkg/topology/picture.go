@@ -23,19 +23,20 @@ func looks() []look {
 }
 
 func (n *node) look() look {
+	i := 1
 	switch {
 	case n.Usable:
-		return looks()[0]
+		i = 0
 	case n.Absent:
-		return looks()[2]
+		i = 2
 	}
-	return looks()[1]
+	return looks()[i]
 }
 
 // arrange sets the position of every group: a grid with as many columns as rows.
 func (s *Scene) arrange() {
 	columns := int(math.Ceil(math.Sqrt(float64(len(s.groups)))))
-	x, y := gap, gap
+	var x, y float64
 	s.height = gap
 	for i, g := range s.groups {
 		if i%columns == 0 {

@@ -25,7 +25,6 @@ type Scene struct {
 // report the value.
 type node struct {
 	*discovery.LPU
-	state            string  // see discovery.LPU.State
 	numa, port       string  // "0", "0000:41:00.0"
 	numaName, behind string  // "NUMA 0", "S0"
 	next             *node   // nil if no cable leads on
@@ -70,24 +69,25 @@ func New(inv *discovery.Inventory) *Scene {
 }
 
 func (s *Scene) newNode(l *discovery.LPU) *node {
-	n := &node{LPU: l, state: l.State()}
+	n := &node{LPU: l}
 	if l.NUMANode != nil {
 		n.numa = fmt.Sprint(*l.NUMANode)
 		n.numaName = "NUMA " + n.numa
 	}
 	if l.Switch != nil {
-		if !slices.Contains(s.switches, *l.Switch) {
+		i := slices.Index(s.switches, *l.Switch)
+		if i < 0 {
+			i = len(s.switches)
 			s.switches = append(s.switches, *l.Switch)
 		}
-		n.port = l.Switch.String()
-		n.behind = fmt.Sprintf("S%d", slices.Index(s.switches, *l.Switch))
+		n.port, n.behind = l.Switch.String(), fmt.Sprintf("S%d", i)
 	}
 	return n
 }
 
 // lines returns the text of a box in a picture.
 func (n *node) lines() []string {
-	lines := []string{n.Name, n.Address.String(), n.state}
+	lines := []string{n.Name, n.Address.String(), n.State()}
 	if location := strings.TrimSpace(n.numaName + " " + n.behind); location != "" {
 		lines = append(lines, location)
 	}

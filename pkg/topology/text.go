@@ -15,7 +15,7 @@ type text struct {
 func (s *Scene) Text() string {
 	t := &text{state: 10}
 	for _, n := range s.nodes {
-		t.state = max(t.state, len(n.state)+1)
+		t.state = max(t.state, len(n.State())+1)
 	}
 	for _, g := range s.groups {
 		fmt.Fprintln(t, g.title)
@@ -36,28 +36,28 @@ func (s *Scene) Text() string {
 
 // label returns the text of an LPU: name, state, NUMA node, switch.
 func (t *text) label(n *node) string {
-	return strings.TrimRight(fmt.Sprintf("%-7s%-*s%-8s%s", n.Name, t.state, n.state, n.numaName, n.behind), " ")
+	return strings.TrimRight(fmt.Sprintf("%-7s%-*s%-8s%s", n.Name, t.state, n.State(), n.numaName, n.behind), " ")
 }
 
 func (t *text) ladder(ring []*node) {
 	width := 19 + t.state // of a label
 	for left, right := 0, len(ring)-1; left <= right; left, right = left+1, right-1 {
-		label := t.label(ring[left])
+		a, b := ring[left], ring[right]
+		label := t.label(a)
 		pad := max(0, width-len(label))
-		if left == right { // the foot of an odd ring
+		if a == b { // the foot of an odd ring
 			fmt.Fprintf(t, "  %s %s┘\n", label, strings.Repeat("─", pad+10))
 			return
 		}
 		bar, middle := " ", "        "
-		switch {
-		case right == left+1: // the foot
-			bar, middle = "─", ring[left].wire("────────", "───╳╳───")
-		case ring[right].next == ring[left]: // the cable that closes the ring
-			bar, middle = "─", ring[right].wire("────────", "───╳╳───")
+		for _, n := range [2]*node{a, b} { // the foot, or the cable that closes the ring
+			if n.next == a || n.next == b {
+				bar, middle = "─", n.wire("────────", "───╳╳───")
+			}
 		}
-		fmt.Fprintf(t, "  %s %s%s %s\n", label, strings.Repeat(bar, pad), middle, t.label(ring[right]))
+		fmt.Fprintf(t, "  %s %s%s %s\n", label, strings.Repeat(bar, pad), middle, t.label(b))
 		if right > left+1 {
-			fmt.Fprintf(t, "   %s%*s%s\n", ring[left].wire("│", "╳"), width+9, "", ring[right-1].wire("│", "╳"))
+			fmt.Fprintf(t, "   %s%*s%s\n", a.wire("│", "╳"), width+9, "", ring[right-1].wire("│", "╳"))
 		}
 	}
 }
