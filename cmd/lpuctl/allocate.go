@@ -48,7 +48,8 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
-	flags.StringSliceVar(&w.available, "available", nil, "take these `LPUS` for the free ones (default: those that are usable and used by nobody)")
+	flags.StringSliceVar(&w.available, "available", nil,
+		"take these `LPUS` for the free ones (default: those that are usable and used by nobody)")
 	flags.StringSliceVar(&w.must, "must-include", nil, "`LPUS` that have to be among them")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
 	flags.BoolVar(&w.connected, "require-connected", false, "exit 3 rather than name LPUs that are not connected")

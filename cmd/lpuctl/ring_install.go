@@ -41,7 +41,8 @@ func (a *app) install(b *boundTable) error {
 	}
 	a.say("installed %s", path)
 	if other := a.config.Ring.Table; other != "" && other != discovery.InstalledRingTable {
-		a.complain(fail(exitDone, "remove ring.table from the config file", "the config file names another ring table, %s, which stays in force", other))
+		a.complain(fail(exitDone, "remove ring.table from the config file",
+			"the config file names another ring table, %s, which stays in force", other))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func readTable(path string) ([]byte, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
 	}
-	why := ""
+	var why string
 	switch kind := host.FileKind(st.Mode); {
 	case kind != "":
 		why = kind + ", not a regular file"
@@ -184,7 +184,7 @@ func (inv *Inventory) addRing(r ring.Ring) {
 		}
 		next := &inv.LPUs[r.Cards[(i+1)%n]]
 		l.Ring.Next = next.Name
-		if !(l.Usable && next.Usable) && (n > 2 || i == 0) {
+		if (!l.Usable || !next.Usable) && (n > 2 || i == 0) {
 			made.DeadLinks = append(made.DeadLinks, [2]string{l.Name, next.Name})
 		}
 	}

@@ -148,7 +148,7 @@ func (s *state) usable(ids []string) ([]int, error) {
 	}
 	for _, d := range s.node.Devices {
 		i, present := s.node.Cards[d.ID]
-		if present && slices.Contains(cards, i) && !(d.Healthy && s.node.Inventory.LPUs[i].Usable) {
+		if present && slices.Contains(cards, i) && (!d.Healthy || !s.node.Inventory.LPUs[i].Usable) {
 			return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
 		}
 	}

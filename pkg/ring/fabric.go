@@ -133,14 +133,14 @@ func (f *Fabric) Order(cards []int) (ordered []int, pieces int) {
 // masks are the cards as one set of positions for each loop, in buf if it is long enough. Cards out of range are
 // left out.
 func (f *Fabric) masks(buf []uint64, cards []int) []uint64 {
-	sets := append(buf[:0], make([]uint64, len(f.loops))...)
+	buf = append(buf[:0], make([]uint64, len(f.loops))...)
 	for _, card := range cards {
 		if f.has(card) {
 			s := f.spots[card]
-			sets[s.loop] |= 1 << s.position
+			buf[s.loop] |= 1 << s.position
 		}
 	}
-	return sets
+	return buf
 }
 
 func (f *Fabric) has(card int) bool { return card >= 0 && card < len(f.spots) }

@@ -229,7 +229,7 @@ func (v *verdict) effective(key string) (chosen *setting) {
 	}
 	for _, s := range all {
 		if s.why == "" {
-			s.why = chosen.location.String() + " replaces it"
+			s.why = chosen.String() + " replaces it"
 		}
 		if s != chosen {
 			v.ignored = append(v.ignored, *s)

@@ -132,5 +132,6 @@ func (inst installation) noAnswer(err error) *finding.Finding {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, unix.EAGAIN), status.Code(err) == codes.DeadlineExceeded:
 		return newFinding(finding.SocketNoAnswer, location{}, "what listens on its socket does not answer", "see what hangs: "+inst.log)
 	}
-	return newFinding(finding.SocketForeign, location{}, fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "")
+	return newFinding(finding.SocketForeign, location{},
+		fmt.Sprintf("what answers on its socket is not containerd: %.300q", host.Reason(err)), "")
 }

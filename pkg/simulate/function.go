@@ -117,7 +117,9 @@ func writeErrors(t *tree, dir string) {
 }
 
 // speeds are those of links by generation, as drivers/pci/probe.c, pci_speed_string spells them.
-var speeds = [...]string{"Unknown", "2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe"}
+var speeds = [...]string{ //nolint:gochecknoglobals // never changed; Go has no constant arrays or maps
+	"Unknown", "2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe",
+}
 
 func (f *function) irq() int { return 16 + int(f.address.Bus) }
 

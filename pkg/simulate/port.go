@@ -55,7 +55,7 @@ func (s *server) switchPorts(domain, bus, lpus int) []*function {
 }
 
 // services are those of PCI Express ports, by the kind of the port: the driver by the number of the service.
-var services = map[uint16]map[int]string{
+var services = map[uint16]map[int]string{ //nolint:gochecknoglobals // never changed; Go has no constant arrays or maps
 	rootPort:   {0x01: "pcie_pme", 0x02: "aer", 0x04: "pciehp", 0x10: ""},
 	upstream:   {0x02: ""},
 	downstream: {0x02: "", 0x04: "pciehp"},
