@@ -155,7 +155,7 @@ func (c *Config) check() []strictyaml.Fault {
 	for i, m := range c.Models {
 		path := fmt.Sprintf("models.%d", i)
 		if seen[m.Name] {
-			fault(path+".name", fmt.Sprintf("model %q stands in the file twice", m.Name), "keep one of them")
+			fault(path+".name", fmt.Sprintf("model %q is in the file twice", m.Name), "keep one of them")
 		}
 		seen[m.Name] = true
 		for _, f := range m.Validate() {

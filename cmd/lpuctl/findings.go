@@ -15,7 +15,7 @@ type findingList struct {
 }
 
 // writeFindings shows findings to people on stderr, or to programs as a document, and ends with found on an error; if strict,
-// on a warning too. People are told what is good if nothing is wrong.
+// on a warning too. If nothing is wrong, people read the sentence good.
 func (a *app) writeFindings(l findingList, f format, strict bool, good string) error {
 	l.header, l.Findings = newHeader("FindingList"), emptyNotNull(l.Findings)
 	if f.isDocument() {

@@ -66,7 +66,7 @@ The exit code is 4 if there is no LPU.`,
 	return cmd
 }
 
-// findUsers fills in who uses the LPUs, as far as that can be told in time.
+// findUsers fills in who uses the LPUs, as far as that can be found out in time.
 func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 	ctx, cancel := context.WithTimeout(ctx, usersLimit)
 	defer cancel()

@@ -18,7 +18,7 @@ func newRingCommand(a *app) *cobra.Command {
 		Short: "Check, show, convert and install the ring table",
 		Long: `The ring table says which LPUs are cabled to which. lpuctl reads the network table of the HyperDex
 toolchain (hyperdex-net) and its own form. It looks for ` + discovery.InstalledRingTable + `, then for HyperDex's own;
-a table that anybody could have written is not trusted: ring install checks one and makes it the node's.`,
+a table that anybody could have written is not trusted: ring install checks one and installs it on this node.`,
 		Example: `  lpuctl ring check /tmp/hyperdex/xclbin/table_bdf.json --bind
   sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json
   lpuctl topology`,
@@ -83,7 +83,7 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 		case len(ofTable) > 0:
 			return &boundTable{path: ofTable[0].File, findings: ofTable}, nil
 		default:
-			return nil, fail(exitFailed, "name a FILE; lpuctl ring install FILE makes it this node's", "this node has no ring table")
+			return nil, fail(exitFailed, "name a FILE; lpuctl ring install FILE installs it on this node", "this node has no ring table")
 		}
 	}
 	b, err := readTable(path)

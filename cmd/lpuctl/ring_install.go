@@ -13,7 +13,7 @@ import (
 func newRingInstallCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "install FILE",
-		Short: "Check a ring table and make it this node's",
+		Short: "Check a ring table and install it on this node",
 		Long: `install reads a ring table in either format, checks it, holds it against the LPUs of this node, and writes
 it keyed by PCI address to ` + discovery.InstalledRingTable + `. From then on the table is also the list of cards that
 should be here: an LPU that is missing keeps its index. A table with an error is not installed.`,

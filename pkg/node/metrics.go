@@ -101,7 +101,7 @@ func (n *Node) Scanned(took time.Duration, err error) {
 func (n *Node) Metrics(build ...string) []*Metric {
 	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
 	buildInfo.SetBool(true, build...)
-	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the kubelet is told that the LPU is healthy.")
+	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
 	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
 	s := n.latest.Load()
