@@ -89,6 +89,8 @@ func remedyFor(err error) string {
 			", or give lpuctl another kind (cdi.kind in the config file)"
 	}
 	switch {
+	case errors.As(err, new(discovery.NameError)):
+		return "lpuctl list shows every LPU"
 	case errors.Is(err, discovery.ErrNoSysfs) && errors.Is(err, fs.ErrPermission):
 		return "run as a user who may read sysfs there"
 	case errors.Is(err, discovery.ErrNoSysfs):

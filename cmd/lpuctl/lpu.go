@@ -15,11 +15,7 @@ const lpuForms = "An LPU is named by name (lpu0), index (0), PCI address (43:00.
 
 // lpus finds the LPUs that people named, in the order in which they named them.
 func (a *app) lpus(inv *discovery.Inventory, words []string) ([]int, error) {
-	cards, err := inv.Resolve(a.config.CDI.Kind, words...)
-	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, remedy: "lpuctl list shows every LPU"}
-	}
-	return cards, nil
+	return inv.Resolve(a.config.CDI.Kind, words...)
 }
 
 // withNodes is lpus for LPUs that a container is to be given, in the order of the inventory.

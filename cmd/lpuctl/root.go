@@ -140,7 +140,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		}
 		if value, ok := a.env(names[0]); ok && value != "" {
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
-				bad = usage("environment variable %s: %v", names[0], err)
+				bad = usage("environment variable %s: %v", names[0], flagError(cmd, err))
 			}
 		}
 	})

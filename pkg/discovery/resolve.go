@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+// NameError says that a word means no LPU, or more than one.
+type NameError string
+
+func (e NameError) Error() string { return string(e) }
+
 // Resolve finds LPUs by what people call them. It returns positions in the inventory, each once, in the order of the words.
 // A word is one of these, or several with commas between:
 //
@@ -63,7 +68,7 @@ func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
 	for _, card := range found {
 		candidates = append(candidates, inv.LPUs[card].Name+" ("+inv.LPUs[card].Address.String()+")")
 	}
-	return nil, fmt.Errorf("%q can be %s", word, strings.Join(candidates, " or "))
+	return nil, NameError(fmt.Sprintf("%q can be %s", word, strings.Join(candidates, " or ")))
 }
 
 // isCalled tells whether a word is the address, with or without the domain.
@@ -89,13 +94,13 @@ func setIndices(name string) (indices []int, ok bool) {
 // unknown is the error that a word fits no LPU. It says which LPUs there are.
 func (inv *Inventory) unknown(word, address string) error {
 	if len(inv.LPUs) == 0 {
-		return fmt.Errorf("no LPU %q: there is no LPU on this node", word)
+		return NameError(fmt.Sprintf("no LPU %q: there is no LPU on this node", word))
 	}
 	for _, l := range inv.LPUs {
 		if m := l.Management; m != nil && m.Address.isCalled(address) {
-			return fmt.Errorf("no LPU %q: it is the management function of %s (%s)", word, l.Name, l.Address)
+			return NameError(fmt.Sprintf("no LPU %q: it is the management function of %s (%s)", word, l.Name, l.Address))
 		}
 	}
 	first, last := inv.LPUs[0], inv.LPUs[len(inv.LPUs)-1]
-	return fmt.Errorf("no LPU %q: this node has %s (%s) to %s (%s)", word, first.Name, first.Address, last.Name, last.Address)
+	return NameError(fmt.Sprintf("no LPU %q: this node has %s (%s) to %s (%s)", word, first.Name, first.Address, last.Name, last.Address))
 }
