@@ -107,7 +107,7 @@ func TestParse(t *testing.T) {
 func TestStable(t *testing.T) {
 	for text, want := range map[string]string{
 		"time=2026-01-02T03:04:05.678+09:00 level=INFO\n":      "time=TIME level=INFO\n",
-		"/tmp/place/NODE/etc/cdi: no\n":                         "NODE/etc/cdi: no\n",
+		"/tmp/place/NODE/etc/cdi: no\n":                        "NODE/etc/cdi: no\n",
 		"lpuctl v1.2 (go1.26.8, linux/amd64)\n":                "lpuctl VERSION (GO, linux/amd64)\n",
 		"go: go1.26.8\nplatform: linux/amd64\nversion: a1b2\n": "go: GO\nplatform: linux/amd64\nversion: VERSION\n",
 		"  \"version\": \"a1b2\",\n  \"go\": \"go1.26.8\"\n":   "  \"version\": \"VERSION\",\n  \"go\": \"GO\"\n",
