@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func newCDICommand(a *app) *cobra.Command {
@@ -53,23 +55,33 @@ func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Invent
 	return inv, err
 }
 
-// makeSpec scans the node and makes its spec. What was left out is reported, and makes the command end
-// with found after its work is done. No LPU, and no LPU that can be handed out, have no spec.
-func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (spec *specs.Spec, result, err error) {
+// made is the spec of this node as it was made for a command.
+type made struct {
+	spec     *specs.Spec // nil: there is nothing to hand out, and end says why
+	inv      *discovery.Inventory
+	findings finding.List // what was left out, and what is wrong with the machine
+	end      error        // how the command ends after its work: nil, found, or noLPU
+}
+
+// makeSpec scans the node and makes its spec.
+func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (*made, error) {
 	inv, err := a.scanForSpec(cmd, &o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	a.report(inv.Problems)
+	m := &made{inv: inv, findings: inv.Problems}
 	if len(inv.LPUs) == 0 {
-		return nil, noLPU(a.root), nil
+		m.end = noLPU(a.root)
+		return m, nil
 	}
 	spec, findings, err := cdi.Spec(inv, o)
-	a.report(findings)
+	m.findings = slices.Concat(m.findings, findings)
 	if errors.Is(err, cdi.ErrNoDevices) {
-		return nil, &exitError{code: exitFound, err: err}, nil
+		m.end = &exitError{code: exitFound, err: err}
+		return m, nil
 	}
-	return spec, foundIn(findings), err
+	m.spec, m.end = spec, foundIn(findings)
+	return m, err
 }
 
 func (a *app) locateSpec() (cdi.File, error) {

@@ -23,15 +23,16 @@ The exit code is 3 if they differ.`,
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			spec, _, err := a.makeSpec(cmd, o) // LPUs that are left out are reported; they are no difference
+			m, err := a.makeSpec(cmd, o)
 			if err != nil {
 				return err
 			}
+			a.report(m.findings) // LPUs that are left out are no difference
 			file, err := a.locateSpec()
 			if err != nil {
 				return err
 			}
-			return a.diff(file, spec, f)
+			return a.diff(file, m.spec, f)
 		},
 	}
 	a.specDirFlag(cmd)

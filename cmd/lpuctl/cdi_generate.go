@@ -31,20 +31,24 @@ no LPU.`,
 			if output == "-" {
 				output = ""
 			}
-			spec, result, err := a.makeSpec(cmd, o)
-			if err != nil || spec == nil {
-				return cmp.Or(err, result)
+			m, err := a.makeSpec(cmd, o)
+			if err != nil {
+				return err
+			}
+			a.report(m.findings)
+			if m.spec == nil {
+				return m.end
 			}
 			var text bytes.Buffer
-			if err := writeDocument(&text, f, spec); err != nil {
+			if err := writeDocument(&text, f, m.spec); err != nil {
 				return err
 			}
 			if output == "" {
 				_, err = a.out.Write(text.Bytes())
 			} else if err = wholefile.Replace(output, text.Bytes()); err == nil {
-				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(spec.Devices), "device"), spec.Version)
+				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(m.spec.Devices), "device"), m.spec.Version)
 			}
-			return cmp.Or(err, result)
+			return cmp.Or(err, m.end)
 		},
 	}
 	a.formatFlag(cmd, &f, formatJSON, formatYAML)

@@ -2,12 +2,19 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 func newRefreshCommand(a *app) *cobra.Command {
@@ -26,25 +33,14 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
   lpuctl cdi refresh --dry-run         # what would change
   sudo lpuctl cdi refresh --spec-dir /etc/cdi`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			spec, result, err := a.makeSpec(cmd, o)
-			if err != nil {
-				return err
-			}
 			file, err := a.locateSpec()
 			if err != nil {
 				return err
 			}
-			if spec != nil {
-				a.report(file.OldKinds(spec))
+			if dryRun {
+				return a.previewSpec(cmd, file, o)
 			}
-			if !dryRun {
-				return cmp.Or(a.applySpec(cmd, file, spec), result)
-			}
-			have, want, err := compare(file, spec)
-			if err != nil {
-				return err
-			}
-			return cmp.Or(a.showChange(file.Path, have, want), result)
+			return a.refresh(cmd, file, o)
 		},
 	}
 	a.specDirFlag(cmd)
@@ -54,16 +50,104 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 	return cmd
 }
 
-// applySpec writes the spec, or removes the file if there is none to write.
-func (a *app) applySpec(cmd *cobra.Command, file cdi.File, spec *specs.Spec) error {
-	if spec == nil {
-		return a.removeSpec(cmd, file)
-	}
-	if err := file.Write(cmd.Context(), spec); err != nil {
+// refreshed is what a refresh has to tell: people, and a refresh that waited for it.
+type refreshed struct {
+	Code     int          `json:"code"`  // exit code
+	Error    string       `json:"error"` // that goes with the code; "" if the findings say it
+	Says     string       `json:"says"`
+	Findings finding.List `json:"findings"`
+}
+
+// refresh scans and writes under the lock of the file. If another refresh of the same request began its scan after this one had
+// started to wait for the lock, its result is this one's too.
+func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
+	request, err := a.specRequest(o)
+	if err != nil {
 		return err
 	}
-	a.say("wrote %s: %s, cdiVersion %s", file.Path, plural(len(spec.Devices), "device"), spec.Version)
-	return nil
+	began := host.Now()
+	held, err := file.Hold(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	var r refreshed
+	if held.Recall(began, request, &r) {
+		r.Says += " (by another lpuctl, at the same time)"
+	} else {
+		began = host.Now()
+		if r, err = a.refreshHeld(cmd, held, o); err != nil {
+			return err
+		}
+		if err := held.Remember(began, request, r); err != nil { // the spec is written; only those who wait have to scan again
+			a.log.Warn("the result of the refresh cannot be kept", "error", err)
+		}
+	}
+	a.report(r.Findings)
+	a.say("%s", r.Says)
+	switch {
+	case r.Code == exitDone:
+		return nil
+	case r.Error == "":
+		return found()
+	}
+	return &exitError{code: r.Code, err: errors.New(r.Error)}
+}
+
+// specRequest identifies what a spec depends on besides the machine.
+func (a *app) specRequest(o cdi.Options) (string, error) {
+	scan, err := a.scanOptions(discovery.Options{})
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal([]any{readVersion(), a.root, a.config.CDI, o, scan.Models, scan.RingTable})
+	return string(text), err
+}
+
+// refreshHeld makes the spec of what the machine is now, and writes it or, if there is nothing to hand out, removes the file.
+func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r refreshed, err error) {
+	m, err := a.makeSpec(cmd, o)
+	if err != nil {
+		return r, err
+	}
+	r = refreshed{Code: codeOf(m.end), Findings: m.findings}
+	if m.end != nil {
+		r.Error = m.end.Error()
+	}
+	if m.spec == nil {
+		removed, err := held.Remove()
+		r.Says = removal(held.File, removed)
+		return r, err
+	}
+	r.Findings = append(r.Findings, held.OldKinds(m.spec)...)
+	if err := held.Write(m.spec); err != nil {
+		a.report(r.Findings)
+		return r, err
+	}
+	r.Says = fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, plural(len(m.spec.Devices), "device"), m.spec.Version)
+	if memory, err := node.RememberIn(a.root); err == nil {
+		if err := memory.KeepRing(m.inv); err != nil {
+			a.log.Debug("the cabling cannot be kept", "error", err)
+		}
+	}
+	return r, nil
+}
+
+// previewSpec shows what refresh would change.
+func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
+	m, err := a.makeSpec(cmd, o)
+	if err != nil {
+		return err
+	}
+	a.report(m.findings)
+	if m.spec != nil {
+		a.report(file.OldKinds(m.spec))
+	}
+	have, want, err := compare(file, m.spec)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(a.showChange(file.Path, have, want), m.end)
 }
 
 // compare returns the bytes of the spec in place and of the one that would replace it; nil where there is none.

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -26,14 +31,26 @@ func newRemoveCommand(a *app) *cobra.Command {
 }
 
 func (a *app) removeSpec(cmd *cobra.Command, file cdi.File) error {
-	removed, err := file.Remove(cmd.Context())
+	if _, err := os.Stat(filepath.Dir(file.Path)); errors.Is(err, fs.ErrNotExist) {
+		a.say("%s", removal(file, false))
+		return nil
+	}
+	held, err := file.Hold(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if removed {
-		a.say("removed %s", file.Path)
-	} else {
-		a.say("%s: not there, nothing to remove", file.Path)
+	defer held.Release()
+	removed, err := held.Remove()
+	if err == nil {
+		a.say("%s", removal(file, removed))
 	}
-	return nil
+	return err
+}
+
+// removal says what became of the file.
+func removal(file cdi.File, removed bool) string {
+	if removed {
+		return "removed " + file.Path
+	}
+	return file.Path + ": not there, nothing to remove"
 }

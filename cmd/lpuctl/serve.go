@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -33,7 +34,7 @@ SIGHUP reads the config file again; a bad file changes nothing. /healthz, /ready
 on --listen.
 
 --numa tells the kubelet the NUMA node of each LPU. With a Topology Manager policy it then takes LPUs of one node without
-asking which are connected, so it is off by default; auto does it only where no ring crosses NUMA nodes.
+asking which are connected, so it is off by default; auto does it only where the ring table says that no ring crosses NUMA nodes.
 --overlap lets a new instance register while the old one still serves (DaemonSet with maxSurge). It needs a kubelet of
 1.37 or later; without it the new instance waits for the old one's end.`,
 		Example: `  lpuctl serve
@@ -64,6 +65,9 @@ func (a *app) serve(cmd *cobra.Command) error {
 	defer signal.Stop(hangUp)
 	ctx, fail := context.WithCancelCause(cmd.Context())
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: fail}
+	if d.plugin.Node.Memory, err = node.RememberIn(a.root); err != nil {
+		return err
+	}
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {
@@ -170,8 +174,6 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		d.fail(err)
 		return
 	}
-	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
-	d.watch.start(ctx, watchConfig{scan, interval}, d.watchLPUs)
 	guard := guardConfig{pluginDir: dir}
 	if options.Strategy == plugin.CDI {
 		guard.specDir = filepath.Dir(options.Spec.Path)
@@ -182,19 +184,22 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		d.server = &plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log}
 	}
 	server := d.server
+	if d.plugin.Node.Recall == nil { // it is called by the watch, which has not started yet
+		d.plugin.Node.Recall = server.Recall
+	}
+	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
+	d.watch.start(ctx, watchConfig{scan, interval}, d.watchLPUs)
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) { d.app.listen(ctx, c.address, server) })
 }
 
-// watchLPUs hands each inventory to the plugin, and tells systemd that it does.
+// watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, c watchConfig) {
-	ready := false
-	discovery.Watch(ctx, string(d.app.root), c.scan, c.interval, func(inv *discovery.Inventory, took time.Duration, err error) {
-		d.plugin.Node.Scanned(took, err)
-		if err != nil {
+	watcher, ready := discovery.NewWatcher(string(d.app.root), c.scan, time.Now), false
+	watcher.Run(ctx, c.interval, func() {
+		if !d.plugin.Update(ctx, watcher.Scan) {
 			return
 		}
-		d.plugin.Update(ctx, inv)
 		if !ready { // without waiting for the kubelet, which may be away for long: that is no failure to start
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		}

@@ -2,7 +2,6 @@ package cdi
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,15 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -26,17 +22,18 @@ import (
 // empty after boot, so that no spec outlives the devices that it describes.
 const DefaultSpecDir = "/var/run/cdi"
 
-// lockTimeout is how long Write and Remove wait for another lpuctl; one takes milliseconds.
-const lockTimeout = 10 * time.Second
-
-// Conflict says that another file already defines one of our devices. Two such files in one directory make
-// a runtime refuse the device.
+// Conflict says that another file already defines devices of ours. Two such files in one directory make a runtime refuse these
+// devices.
 type Conflict struct {
-	File   string
-	Device string // qualified name
+	File    string
+	Devices []string // names without the kind
+
+	kind string
 }
 
-func (c *Conflict) Error() string { return fmt.Sprintf("%s: already defines %s", c.File, c.Device) }
+func (c *Conflict) Error() string {
+	return fmt.Sprintf("%s: already defines %s=%s", c.File, c.kind, some(c.Devices))
+}
 
 // File is where the spec of one kind lies.
 type File struct {
@@ -80,100 +77,6 @@ func parse(data []byte) (*specs.Spec, error) {
 	return spec, err
 }
 
-// Lacks returns the AddressName of each LPU with nodes that the file does not resolve to just these nodes. The error says
-// that the file cannot be read or that no runtime would take it.
-func (f File) Lacks(inv *discovery.Inventory) ([]string, error) {
-	var have map[string][]string
-	data, err := f.Read()
-	if err == nil && data != nil {
-		var spec *specs.Spec
-		if spec, err = parse(data); err == nil && spec.Kind == f.kind {
-			have = nodesByName(spec)
-		}
-	}
-	lacking := []string{}
-	for _, l := range inv.LPUs {
-		var want []string
-		for _, n := range l.Nodes {
-			want = append(want, n.Path)
-		}
-		if name := AddressName(l.Address); len(want) > 0 && !slices.Equal(have[name], want) {
-			lacking = append(lacking, name)
-		}
-	}
-	return lacking, err
-}
-
-// Write puts the spec in place: written beside, synced, renamed, read back. It renames even when the bytes
-// are the same as before, because that is what makes runtimes forget device numbers they remember. A reader
-// sees the old file or the new one, whenever this process dies. It refuses (Conflict) while another
-// file in the directory defines one of the spec's devices.
-func (f File) Write(ctx context.Context, spec *specs.Spec) error {
-	data, err := Marshal(spec)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
-		return err
-	}
-	unlock, err := f.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := f.refuseConflict(spec); err != nil {
-		return err
-	}
-	f.clearLeftovers()
-	if err := wholefile.Replace(f.Path, data); err != nil {
-		return err
-	}
-	return f.readBack(data)
-}
-
-// Remove takes the file away and tells whether there was one. It touches no other file.
-func (f File) Remove(ctx context.Context) (removed bool, err error) {
-	unlock, err := f.lock(ctx)
-	if err == nil {
-		defer unlock()
-		if err = wholefile.Refuse(f.Path); err == nil {
-			f.clearLeftovers()
-			err = os.Remove(f.Path)
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) { // the file, or the directory
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// lock keeps other lpuctl processes out of the directory until the func it returns is called.
-func (f File) lock(ctx context.Context) (unlock func(), err error) {
-	name := filepath.Join(filepath.Dir(f.Path), "."+strings.TrimSuffix(filepath.Base(f.Path), ".json")+".lock")
-	lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	for {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { lock.Close() }, nil
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			err = &fs.PathError{Op: "lock", Path: name, Err: err}
-		case ctx.Err() != nil:
-			err = fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
-		default:
-			time.Sleep(5 * time.Millisecond)
-			continue
-		}
-		lock.Close()
-		return nil, err
-	}
-}
-
 // others are the specs in other files of the directory, as far as they can be read.
 func (f File) others() (others []*document, err error) {
 	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
@@ -200,11 +103,13 @@ func specFiles(dir string, endings ...string) (files []string, err error) {
 	return files, err
 }
 
-func (f File) refuseConflict(spec *specs.Spec) error {
+// Conflict returns a *Conflict if another file in the directory defines devices of a spec of ours. Any other error says that the
+// directory cannot be read.
+func (f File) Conflict(spec *specs.Spec) error {
 	others, err := f.others()
 	for _, other := range others {
 		if shared := sharedNames(other.spec, spec); other.spec.Kind == f.kind && len(shared) > 0 {
-			return &Conflict{File: other.path, Device: f.kind + "=" + shared[0]}
+			return &Conflict{File: other.path, Devices: shared, kind: f.kind}
 		}
 	}
 	return err
@@ -238,17 +143,6 @@ func (d *document) checkOldKind(ours *specs.Spec) {
 		message := fmt.Sprintf("it has devices of kind %s for LPUs of this node, which are of kind %s now: it is not renewed",
 			d.spec.Kind, ours.Kind)
 		d.add(finding.OldKind, "", message, "rm "+d.path+" if nothing asks for "+d.spec.Kind+" any more")
-	}
-}
-
-// clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
-func (f File) clearLeftovers() {
-	dir, base := filepath.Split(f.Path)
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+base) {
-			_ = os.Remove(dir + e.Name())
-		}
 	}
 }
 

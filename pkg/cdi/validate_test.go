@@ -106,7 +106,12 @@ func TestOwnSpecIsClean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Write(t.Context(), spec); err != nil {
+	held, err := file.Hold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	if err := held.Write(spec); err != nil {
 		t.Fatal(err)
 	}
 	findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})

@@ -41,6 +41,8 @@ func (r *Ring) Dead(a, b string) bool {
 type TableRef struct {
 	Path   string `json:"path"`
 	Format string `json:"format"` // hyperdex or lpuctl
+	// Kept says that the ring table in place cannot be used, and that this is the last cabling that could be.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // RingPlace is the position of an LPU on its ring.

@@ -23,11 +23,15 @@ const (
 	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
 )
 
+// LastRingTable is the file, under the root, with the last cabling that could be used, in our own format. `lpuctl serve` and
+// `lpuctl cdi refresh` write it, so that a table that breaks does not switch the rings off.
+const LastRingTable = "/var/lib/lpuctl/last-ring.yaml"
+
 // ringTableMax is the most bytes of a ring table, far more than one of 64 cards has.
 const ringTableMax = 1 << 20
 
 // readRingTable finds and reads the ring table. It returns nil if there is none, which is no problem, or if the table cannot
-// be used, which it adds to the problems.
+// be used, which it adds to the problems. s.table is the table that was found.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
@@ -44,6 +48,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
 		}
 		if err != nil {
+			s.table = &TableRef{Path: p}
 			id := finding.RingUnreadable
 			if errors.As(err, new(unsafeError)) {
 				id = finding.RingUnsafe
@@ -53,10 +58,11 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		}
 		table, findings := ring.Parse(p, data)
 		s.problems = append(s.problems, tableProblems(findings)...)
+		s.table = &TableRef{Path: p}
 		if findings.HasErrors() {
 			return nil
 		}
-		s.table = &TableRef{Path: p, Format: string(table.Format)}
+		s.table.Format = string(table.Format)
 		return table
 	}
 	return nil
@@ -137,8 +143,8 @@ func (s *scan) addKnown(lpus []function) []function {
 	return lpus
 }
 
-// bindRings applies the ring table to the LPUs.
-func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
+// bindRings applies a ring table to the LPUs. It returns false if that cannot be done; nil is a table that cannot be used.
+func (s *scan) bindRings(inv *Inventory, table *ring.Table) bool {
 	cards := inv.RingCards()
 	for i := range cards {
 		if _, known := s.known[inv.LPUs[i].Address]; known { // the table counted it when it was there
@@ -146,9 +152,9 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 		}
 	}
 	cabling, findings := ring.Bind(table, cards)
-	inv.Problems = append(inv.Problems, tableProblems(findings)...)
+	s.problems = append(s.problems, tableProblems(findings)...)
 	if cabling == nil {
-		return
+		return false
 	}
 	inv.RingTable = s.table
 	for _, r := range cabling.Rings {
@@ -156,6 +162,52 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) {
 			inv.addRing(r)
 		}
 	}
+	return true
+}
+
+// lastRing returns the last cabling that could be used. It returns nil if there is none, or if it does not name each LPU that was
+// found: then it is not the cabling of these cards.
+func (s *scan) lastRing(ctx context.Context, lpus []function) *ring.Table {
+	table := s.LastRing
+	if table == nil {
+		path, _ := s.tree.Resolve(LastRingTable) // "" if that fails, and no file has this name
+		data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return readTable(path) })
+		if err != nil {
+			return nil
+		}
+		if table, _ = ring.Parse(path, data); table == nil {
+			return nil
+		}
+	}
+	if slices.ContainsFunc(lpus, func(f function) bool { return !slices.Contains(table.Addresses(), f.address.String()) }) {
+		return nil
+	}
+	return table
+}
+
+// keepRings applies the last cabling that could be used in place of the ring table that was found.
+func (s *scan) keepRings(inv *Inventory, last *ring.Table) {
+	broken := s.table
+	s.table = &TableRef{Path: LastRingTable, Format: string(last.Format), Kept: true}
+	if s.bindRings(inv, last) {
+		s.problems.Add(finding.RingKept, broken.Path, "it cannot be used; the last cabling that could be used stays in force", "").At(broken.Path, 0)
+	}
+}
+
+// LastRing returns the cabling as a ring table in our own format that names each LPU by its PCI address, for
+// [Options.LastRing]. It returns nil if no ring table could be used, or if the cabling is an earlier one itself.
+func (inv *Inventory) LastRing() []byte {
+	if inv.RingTable == nil || inv.RingTable.Kept {
+		return nil
+	}
+	cabling, ids := inv.cabling(), make([]string, len(inv.LPUs))
+	for i, l := range inv.LPUs {
+		ids[i] = l.Address.String()
+		if l.Ring == nil { // a card without a cable, which the table must name too
+			cabling.Rings = append(cabling.Rings, ring.Ring{Cards: []int{i}, Closed: true})
+		}
+	}
+	return ring.WriteLpuctl(cabling, ids)
 }
 
 // RingCards returns the LPUs in the form to which pkg/ring binds a table.

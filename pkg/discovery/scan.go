@@ -35,6 +35,9 @@ type Options struct {
 	// Expect is a ring table to compare with this machine before it is installed. The cards that it names are expected,
 	// and no other table is read.
 	Expect *ring.Table
+	// LastRing is the cabling of an earlier scan, as [Inventory.LastRing] writes it. It is used when the ring table cannot be used.
+	// nil: it is read from LastRingTable when it is needed.
+	LastRing *ring.Table
 
 	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
 	// index. The serial number is not read again, because the card's management function may take long to answer.
@@ -66,7 +69,7 @@ type scan struct {
 	seesDev     bool                    // there is a /dev in which nodes can be verified
 	versions    sync.Map                // versions of drivers' modules, by driver
 	problems    finding.List
-	table       *TableRef         // the ring table that was read
+	table       *TableRef         // the ring table that was found; it may be unusable
 	unread      map[Address]error // functions whose ids cannot be read
 }
 
@@ -88,25 +91,32 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	}
 	lpus := s.members(ctx, addresses)
 	s.readModels(ctx, lpus)
-	table := s.Expect
-	if table == nil {
-		table = s.readRingTable(ctx)
-	}
-	inv := &Inventory{
-		APIVersion: APIVersion,
-		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, s.addKnown(addAbsent(lpus, table))),
-		Rings:      []Ring{},
-		Problems:   append(finding.List{}, s.problems...),
-	}
-	refuseSharedNodes(inv.LPUs)
-	if s.table != nil {
-		s.bindRings(inv, table)
-	}
+	inv := s.assemble(ctx, lpus)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return inv, nil
+}
+
+// assemble makes the inventory of the LPUs that were found: it reads them, and binds the ring table or, if that cannot be used, the
+// last cabling that could.
+func (s *scan) assemble(ctx context.Context, lpus []function) *Inventory {
+	table := s.Expect
+	if table == nil {
+		table = s.readRingTable(ctx)
+	}
+	inv := &Inventory{APIVersion: APIVersion, Kind: "Inventory", Rings: []Ring{}}
+	inv.LPUs = s.readCards(ctx, s.addKnown(addAbsent(lpus, table)))
+	refuseSharedNodes(inv.LPUs)
+	if s.table != nil && !s.bindRings(inv, table) {
+		if last := s.lastRing(ctx, lpus); last != nil {
+			inv.LPUs = s.readCards(ctx, s.addKnown(addAbsent(lpus, last)))
+			refuseSharedNodes(inv.LPUs)
+			s.keepRings(inv, last)
+		}
+	}
+	inv.Problems = append(finding.List{}, s.problems...)
+	return inv
 }
 
 // list returns the addresses of all PCI functions in ascending order.

@@ -4,48 +4,70 @@ import (
 	"context"
 	"path"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
 // debounce is how long a watch waits after a change of /dev, because changes seldom come alone.
 const debounce = 20 * time.Millisecond
 
-// Watch scans the machine under root every interval, and soon after its device nodes change, until ctx ends. It hands
-// each scan to deliver with how long it took: the whole inventory, whether or not it changed, or the error. The health of
-// the LPUs has hysteresis. A card that an earlier scan saw stays in the inventory and keeps its index when it is gone.
-func Watch(
-	ctx context.Context, root string, options Options, interval time.Duration, deliver func(*Inventory, time.Duration, error),
-) {
+// Watcher scans one machine again and again. It remembers what one scan cannot know: the health of the LPUs has hysteresis, a
+// card that an earlier scan saw stays in the inventory and keeps its index when it is gone, and the cabling stays when the ring
+// table breaks. Its methods may be called at the same time.
+type Watcher struct {
+	root string
+	now  func() time.Time // the clock of the hysteresis
+
+	mu      sync.Mutex // held by Scan
+	options Options
+	health  hysteresis
+	nodes   *fsnotify.Watcher // of the directories with the LPUs' nodes; nil without inotify
+}
+
+// NewWatcher makes a watcher of the machine under root. now is the clock.
+func NewWatcher(root string, options Options, now func() time.Time) *Watcher {
 	options.readers = &readers{}
-	health := hysteresis{}
-	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		defer func() { _ = watcher.Close() }()
-		changes = watcher.Events
+	return &Watcher{root: root, now: now, options: options, health: hysteresis{}}
+}
+
+// Scan takes one more reading of the machine. The error is that of [Scan]; then the watcher remembers what it knew before.
+func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	inv, err := Scan(ctx, w.root, w.options)
+	if err != nil {
+		return nil, err
 	}
-	for {
-		started := time.Now()
-		inv, err := Scan(ctx, root, options)
-		took := time.Since(started)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			health.apply(inv, time.Now())
-			options.known = make(map[Address]string, len(inv.LPUs))
-			for _, l := range inv.LPUs {
-				options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
-			}
-			if changes != nil {
-				followNodes(watcher, root, inv)
-			}
-		}
-		deliver(inv, took, err)
+	w.health.apply(inv, w.now())
+	w.options.known = make(map[Address]string, len(inv.LPUs))
+	for _, l := range inv.LPUs {
+		w.options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
+	}
+	if table := inv.LastRing(); table != nil {
+		w.options.LastRing, _ = ring.Parse(LastRingTable, table)
+	}
+	w.followNodes(inv)
+	return inv, nil
+}
+
+// Run calls look at once, then every interval, and soon after the device nodes change, until ctx ends. look is to call Scan, which
+// says where the nodes are.
+func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) {
+	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
+	if nodes, err := fsnotify.NewWatcher(); err == nil {
+		defer func() { _ = nodes.Close() }()
+		changes = nodes.Events
+		w.mu.Lock()
+		w.nodes = nodes
+		w.mu.Unlock()
+	}
+	for ctx.Err() == nil {
+		look()
 		if !wait(ctx, changes, interval) {
 			return
 		}
@@ -53,10 +75,13 @@ func Watch(
 }
 
 // followNodes watches the directories that hold the nodes of an inventory.
-func followNodes(watcher *fsnotify.Watcher, root string, inv *Inventory) {
+func (w *Watcher) followNodes(inv *Inventory) {
+	if w.nodes == nil {
+		return
+	}
 	for _, l := range inv.LPUs {
 		for _, n := range l.Nodes {
-			_ = watcher.Add(filepath.Join(root, path.Dir(n.Path))) // again at each scan, in case the directory was made anew
+			_ = w.nodes.Add(filepath.Join(w.root, path.Dir(n.Path))) // again at each scan, in case the directory was made anew
 		}
 	}
 }
@@ -92,22 +117,32 @@ type hysteresis map[Address]*condition
 
 // condition is what is remembered of one LPU.
 type condition struct {
-	health   Health // the result so far
-	good     bool   // whether the latest readings are healthy
-	readings int    // how many in a row are, or are not
-	since    time.Time
+	health   Health    // the result so far
+	good     bool      // whether the latest readings are healthy
+	readings int       // how many in a row are, or are not
+	since    time.Time // of the first of these
+	latest   time.Time // of the last of these
 }
 
-// apply replaces the health that was read for each LPU by the result of this and earlier readings. Usable stays as it was read.
+// apart is the least time between two readings that both count. A scan that is repeated at once, to write the CDI spec of it, says
+// nothing new about health.
+const apart = 50 * time.Millisecond
+
+// apply replaces the health that was read for each LPU by the result of this and earlier readings. Usable stays as it was read. The
+// first reading of an LPU counts as it is, but a fault that may pass by itself leaves its health unknown.
 func (h hysteresis) apply(inv *Inventory, now time.Time) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		if c, known := h[l.Address]; known {
-			c.add(l, now)
-			l.Health = c.health
-		} else {
-			h[l.Address] = &condition{health: l.Health}
+		c, known := h[l.Address]
+		if !known {
+			c = &condition{health: l.Health}
+			if transient, _ := l.faults(); transient && l.Health == Unhealthy {
+				c.health = HealthUnknown
+			}
+			h[l.Address] = c
 		}
+		c.add(l, now)
+		l.Health = c.health
 	}
 }
 
@@ -116,7 +151,9 @@ func (c *condition) add(l *LPU, now time.Time) {
 	if good := l.Health == Healthy; good != c.good || c.readings == 0 {
 		c.good, c.readings, c.since = good, 0, now
 	}
-	c.readings++
+	if c.readings == 0 || now.Sub(c.latest) >= apart {
+		c.readings, c.latest = c.readings+1, now
+	}
 	lasted := now.Sub(c.since)
 	transient, certain := l.faults()
 	switch {

@@ -18,12 +18,14 @@ func watched(t *testing.T, root string, interval time.Duration) <-chan *discover
 	ctx, cancel := context.WithCancel(context.Background())
 	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
 	go func() {
-		discovery.Watch(ctx, root, discovery.Options{}, interval, func(inv *discovery.Inventory, _ time.Duration, err error) {
-			if err != nil {
+		w := discovery.NewWatcher(root, discovery.Options{}, time.Now)
+		w.Run(ctx, interval, func() {
+			inv, err := w.Scan(ctx)
+			if err == nil {
+				inventories <- inv
+			} else if ctx.Err() == nil {
 				t.Error(err)
-				return
 			}
-			inventories <- inv
 		})
 		close(done)
 	}()

@@ -69,6 +69,7 @@ const (
 	RingEmpty        ID = "ring-empty"
 	RingIsolated     ID = "ring-isolated"
 	RingKey          ID = "ring-key"
+	RingKept         ID = "ring-kept"
 	RingLinkTwice    ID = "ring-link-twice"
 	RingOneSided     ID = "ring-one-sided"
 	RingOrder        ID = "ring-order"
@@ -218,6 +219,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{RingEmpty, Error, "The table names no cables.", ringWriteAgain},
 		{RingIsolated, Warning, "A card has no cable. It can be used by itself.", "check its cables; it can be used by itself"},
 		{RingKey, Error, "A key is unknown, or missing.", ringCorrect},
+		{RingKept, Warning, "The ring table cannot be used. The last cabling that could be used stays in force.",
+			"lpuctl ring check FILE says what is wrong; correct the table, or remove it if the cards are not cabled any more"},
 		{RingLinkTwice, Error, "A link is there twice.", "remove it"},
 		{RingOneSided, Error, "One cable is listed from one end only, others from both.",
 			"list every cable once, or every cable from both ends"},

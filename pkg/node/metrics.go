@@ -81,9 +81,8 @@ func labelText(labels []string) string {
 	return "{" + strings.Join(list, ",") + "}"
 }
 
-// Scanned counts a scan of the machine, which took some time; err is why it failed, and is logged when it changes. Only the
-// goroutine that scans may call it.
-func (n *Node) Scanned(took time.Duration, err error) {
+// scanned counts a scan of the machine, which took some time; err is why it failed, and is logged when it changes.
+func (n *Node) scanned(took time.Duration, err error) {
 	n.scans.add(1, "_count")
 	n.scans.add(took.Seconds(), "_sum")
 	if err == nil {
@@ -104,7 +103,12 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
 	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
+	drift := NewMetric("gauge", "lpuctl_spec_drift", "Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
+	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
 	s := n.latest.Load()
+	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
+	drift.Add(float64(len(s.spec.drift.Missing)), "differs", "missing")
+	drift.Add(float64(len(s.spec.drift.Other)), "differs", "other")
 	for _, d := range s.Devices {
 		healthy.SetBool(d.Healthy, "lpu", d.Name, "device", d.ID)
 		for _, r := range d.Reasons {
@@ -112,7 +116,10 @@ func (n *Node) Metrics(build ...string) []*Metric {
 		}
 	}
 	if s.Inventory != nil {
+		for _, f := range s.Inventory.Problems {
+			problem.SetBool(true, "problem", string(f.ID), "severity", string(f.Severity))
+		}
 		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
 	}
-	return []*Metric{buildInfo, healthy, reason, lastScan, n.scans, n.scanFailures}
+	return []*Metric{buildInfo, healthy, reason, problem, drift, lastScan, n.scans, n.scanFailures, n.specWrites}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,13 +19,32 @@ import (
 // MaxAge is how old a snapshot may be when LPUs are handed out by it. The machine is read every second.
 const MaxAge = 30 * time.Second
 
+// patience is how long the first list of LPUs is held back while the health of one is not known: a card that is being reset when
+// the program starts was perhaps healthy before.
+const patience = 5 * time.Second
+
+// Scan reads the machine once, as [discovery.Watcher.Scan] does.
+type Scan func(context.Context) (*discovery.Inventory, error)
+
 // Node keeps the latest snapshot of a node. Its methods may be called at the same time, but Update by one caller at a time.
 type Node struct {
+	Now    func() time.Time // the clock; New sets time.Now
+	Memory Memory           // what outlives the process; the zero value remembers nothing
+	// Recall returns which devices another program offers as healthy, by [Device.ID]. It is asked once, if the node has an LPU whose
+	// health is not known at the start, and Memory does not know it either. nil: there is nobody to ask.
+	Recall func(context.Context) map[string]bool
+
 	log    *slog.Logger
 	latest atomic.Pointer[Snapshot]
+	upkeep upkeep
 
-	scans, scanFailures *Metric
-	scanError           string // the one that was logged last; "" after a scan that succeeded
+	started     time.Time       // of the first snapshot
+	recalled    map[string]bool // the health of devices as it was known before that
+	kept        map[string]bool // the health that was written last
+	memoryError string          // the error that was logged last
+
+	scans, scanFailures, specWrites *Metric
+	scanError                       string // the one that was logged last; "" after a scan that succeeded
 }
 
 // Snapshot is what is known of a node at one moment. It does not change.
@@ -34,6 +54,8 @@ type Snapshot struct {
 	Fabric    *ring.Fabric   // card i is Inventory.LPUs[i]
 	Cards     map[string]int // positions in Inventory.LPUs by Device.ID
 	Devices   []Device       // in ring order, then the LPUs that are gone
+	// Settled tells whether the health of each LPU is known, or was waited for long enough.
+	Settled bool
 
 	spec specCheck
 }
@@ -50,36 +72,65 @@ type Device struct {
 // New makes a node of which nothing is known yet.
 func New(log *slog.Logger) *Node {
 	n := &Node{
-		log:          log,
+		Now: time.Now, log: log, upkeep: upkeep{renew: true},
 		scans:        NewMetric("summary", "lpuctl_scan_duration_seconds", "How long it took to read the machine."),
 		scanFailures: NewMetric("counter", "lpuctl_scan_failures_total", "How often the machine could not be read."),
+		specWrites:   NewMetric("counter", "lpuctl_spec_writes_total", "How often this instance wrote the CDI spec."),
 	}
 	n.latest.Store(&Snapshot{})
 	n.scanFailures.Add(0)
+	n.specWrites.Add(0)
 	return n
 }
 
-// Update makes the next snapshot, of an inventory that was read at readAt. It writes the CDI spec if that is needed, and so
-// may wait for a lock. It returns nil, and keeps the latest snapshot, if ctx ends before it is done.
+// Update scans the machine and makes the next snapshot of it. It writes the CDI spec if that is needed, and so may wait for a lock;
+// then it scans again under the lock. It returns nil, and keeps the latest snapshot, if the machine cannot be read or ctx ends
+// before it is done.
 //
 // An LPU that was in an earlier snapshot stays as an unhealthy device when it is gone. One whose health is unknown stays
 // as healthy as it was, and is unhealthy if it is new.
-func (n *Node) Update(ctx context.Context, spec Spec, inv *discovery.Inventory, readAt time.Time) *Snapshot {
+func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
+	inv, err := n.scan(ctx, scan)
+	if err != nil {
+		return nil
+	}
 	before := n.latest.Load()
-	s := &Snapshot{ReadAt: readAt, Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}}
-	s.spec = n.ensureSpec(ctx, spec, inv, before)
+	check := n.checkSpec(spec, inv, before.spec)
+	if n.due(check) {
+		corrected, after, err := n.putSpec(ctx, spec, func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) })
+		if corrected != nil {
+			inv, check = corrected, after
+		}
+		check.err = cmp.Or(err, check.err)
+	}
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it
 		return nil
 	}
-	was := map[string]bool{}
-	for _, d := range before.Devices {
-		was[d.ID] = d.Healthy
-	}
+	n.upkeep.renew = n.upkeep.renew && (check.err != nil || n.due(check))
+	n.logSpec(check, before.spec)
+	n.logProblems(inv, before.Inventory)
+	s := &Snapshot{ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, spec: check}
+	was := n.healthBefore(ctx, inv, before)
 	s.addPresent(was)
 	s.addGone(before)
+	s.Settled = before.Settled || !n.doubtful(inv) || n.Now().Sub(n.started) >= patience
 	n.logHealth(s, was)
+	n.remember(s)
 	n.latest.Store(s)
 	return s
+}
+
+// Renew makes the next Update correct what is otherwise only reported: mounts and variables of the CDI spec.
+func (n *Node) Renew() { n.upkeep.renew = true }
+
+// scan reads the machine and counts that.
+func (n *Node) scan(ctx context.Context, scan Scan) (*discovery.Inventory, error) {
+	started := time.Now()
+	inv, err := scan(ctx)
+	if ctx.Err() == nil {
+		n.scanned(time.Since(started), err)
+	}
+	return inv, err
 }
 
 // addPresent adds the LPUs of the inventory; was is the health of the devices before. The order is that of the ring, because
@@ -128,6 +179,37 @@ func (n *Node) logHealth(s *Snapshot, was map[string]bool) {
 	}
 }
 
+// logSpec logs what has changed about the CDI spec since before.
+func (n *Node) logSpec(now, before specCheck) {
+	switch {
+	case now.err != nil && fmt.Sprint(now.err) != fmt.Sprint(before.err):
+		n.log.Error("the CDI spec is not as it should be; LPUs that it does not define are not handed out", "error", now.err)
+	case now.drift.String() == before.drift.String():
+	case now.drift.Any():
+		n.log.Warn("the CDI spec in place is not the one that would be made now; lpuctl cdi diff shows how", "drift", now.drift.String())
+	default:
+		n.log.Info("the CDI spec in place is the one that would be made now")
+	}
+}
+
+// logProblems logs the problems of the machine that are new since before, and those that have gone.
+func (n *Node) logProblems(now, before *discovery.Inventory) {
+	var had finding.List
+	if before != nil {
+		had = before.Problems
+	}
+	for _, f := range now.Problems {
+		if !slices.Contains(had, f) {
+			n.log.Warn("problem", "severity", f.Severity, "id", f.ID, "problem", f.String(), "remedy", f.Remedy)
+		}
+	}
+	for _, f := range had {
+		if !slices.Contains(now.Problems, f) {
+			n.log.Info("solved", "id", f.ID, "problem", f.String())
+		}
+	}
+}
+
 // Reason says why the device is not healthy, or what its first warning is; "" if there is neither.
 func (d *Device) Reason() string {
 	if err := d.Reasons.FirstError(); err != nil {
@@ -139,9 +221,9 @@ func (d *Device) Reason() string {
 	return ""
 }
 
-// Fresh returns an error if the snapshot is older than limit.
-func (s *Snapshot) Fresh(limit time.Duration) error {
-	if age := time.Since(s.ReadAt); age > limit {
+// Fresh returns an error if the snapshot is older than limit at a time.
+func (s *Snapshot) Fresh(now time.Time, limit time.Duration) error {
+	if age := now.Sub(s.ReadAt); age > limit {
 		return fmt.Errorf("the machine was read %v ago for the last time", age.Round(time.Second))
 	}
 	return nil
@@ -153,7 +235,7 @@ func (n *Node) Ready() error {
 	if s.Inventory == nil {
 		return errors.New("the machine has not been read yet")
 	}
-	if err := s.Fresh(MaxAge); err != nil {
+	if err := s.Fresh(n.Now(), MaxAge); err != nil {
 		return err
 	}
 	return s.spec.err
@@ -165,5 +247,5 @@ func (n *Node) Alive() error {
 	if s.Inventory == nil {
 		return nil
 	}
-	return s.Fresh(2 * MaxAge)
+	return s.Fresh(n.Now(), 2*MaxAge)
 }

@@ -1,11 +1,17 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
-	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -19,59 +25,124 @@ type Spec struct {
 
 // specCheck is the result of a look at the CDI spec on disk.
 type specCheck struct {
-	file       os.FileInfo // of a file that resolves every name; else nil
-	unresolved []string    // names of LPUs that it does not resolve to their nodes; they must not be handed out
-	err        error       // why it does not
+	want       string   // the spec that should be there
+	files      []string // the state of each spec file in its directory; nil: look again the next time
+	unresolved []string // names of LPUs that no runtime resolves to their nodes; they must not be handed out
+	drift      cdi.Drift
+	err        error // why the spec is not as it should be
 }
 
-// ensureSpec makes the CDI spec on disk resolve the name of each LPU to its nodes. It writes the file only if it does not,
-// because the boot unit owns it. The file is not read again as long as it and the nodes are as they were before.
-func (n *Node) ensureSpec(ctx context.Context, spec Spec, inv *discovery.Inventory, before *Snapshot) specCheck {
-	path := spec.File.Path
-	if path == "" {
+// The spec is written at most maxWrites times within writePeriod, so that two programs that disagree, or a card that comes and goes,
+// do not keep the runtimes busy. A name that could lead to another card's node is corrected at once nevertheless.
+const (
+	maxWrites   = 2
+	writePeriod = time.Minute
+)
+
+// upkeep is what a node remembers of the spec between two snapshots.
+type upkeep struct {
+	writes []time.Time // the latest, at most maxWrites
+	renew  bool        // correct differences too that are only reported otherwise
+}
+
+// checkSpec looks at the spec on disk, unless nothing has changed since it looked the last time.
+func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) specCheck {
+	if spec.File.Path == "" {
 		return specCheck{}
 	}
-	file, err := os.Stat(path)
-	if err == nil && sameFile(file, before.spec.file) && slices.EqualFunc(before.Inventory.LPUs, inv.LPUs, sameNodes) {
-		return before.spec
+	want, err := wanted(inv, spec.Options)
+	check := specCheck{files: specFiles(spec.File)}
+	if want != nil {
+		text, _ := cdi.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
+		check.want = string(text)
 	}
-	var check specCheck
-	if check.unresolved, check.err = n.putSpec(ctx, spec, inv); check.err == nil {
-		check.file, _ = os.Stat(path) // if it is gone again, the next look puts it back
+	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want {
+		return before
 	}
-	if check.err != nil && ctx.Err() == nil && fmt.Sprint(check.err) != fmt.Sprint(before.spec.err) {
-		n.log.Error("the CDI spec cannot be put in place; LPUs it does not define are not handed out", "error", check.err)
+	var driftErr, conflictErr error
+	check.drift, driftErr = spec.File.Drift(inv, want)
+	bad := slices.Concat(check.drift.Wrong, check.drift.Missing)
+	if want != nil {
+		conflictErr = spec.File.Conflict(want)
 	}
+	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
+		bad = append(bad, c.Devices...)
+	}
+	for _, l := range inv.LPUs {
+		if name := cdi.AddressName(l.Address); len(l.Nodes) > 0 && (err != nil || slices.Contains(bad, name)) {
+			check.unresolved = append(check.unresolved, name)
+		}
+	}
+	check.err = cmp.Or(err, conflictErr, driftErr)
 	return check
 }
 
-// putSpec writes the spec if the file lacks a name, and returns the names that it still lacks after that.
-func (n *Node) putSpec(ctx context.Context, want Spec, inv *discovery.Inventory) ([]string, error) {
-	file := want.File
-	lacking, _ := file.Lacks(inv) // a file that cannot be read lacks every name
-	if len(lacking) == 0 {
+// wanted is the spec of an inventory; nil if no LPU has a node.
+func wanted(inv *discovery.Inventory, o cdi.Options) (*specs.Spec, error) {
+	spec, _, err := cdi.Spec(inv, o)
+	if errors.Is(err, cdi.ErrNoDevices) {
 		return nil, nil
 	}
-	spec, _, err := cdi.Spec(inv, want.Options)
-	if err == nil {
-		err = file.Write(ctx, spec)
+	return spec, err
+}
+
+// specFiles is the state of each file in the directory of the spec: an edit of any of them can change what names mean.
+func specFiles(file cdi.File) []string {
+	entries, err := os.ReadDir(filepath.Dir(file.Path))
+	states := []string{fmt.Sprint(err)}
+	for _, e := range entries {
+		var st unix.Stat_t
+		name := filepath.Join(filepath.Dir(file.Path), e.Name())
+		if filepath.Ext(name) != ".lock" && unix.Lstat(name, &st) == nil {
+			states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
+		}
+	}
+	return states
+}
+
+// due tells whether a spec that was looked at is to be written now.
+func (n *Node) due(check specCheck) bool {
+	d := check.drift
+	switch {
+	case len(d.Wrong) > 0:
+		return true
+	case len(d.Missing) > 0 || n.upkeep.renew && len(d.Other) > 0:
+		oldest := len(n.upkeep.writes) - maxWrites
+		return oldest < 0 || n.Now().Sub(n.upkeep.writes[oldest]) >= writePeriod
+	}
+	return false
+}
+
+// putSpec corrects the spec under its lock, of what the machine is then, and returns that inventory. The boot unit owns the file, so
+// it is left alone if it is right by then.
+func (n *Node) putSpec(ctx context.Context, spec Spec, scan Scan) (*discovery.Inventory, specCheck, error) {
+	held, err := spec.File.Hold(ctx)
+	if err != nil {
+		return nil, specCheck{}, err
+	}
+	defer held.Release()
+	inv, err := scan(ctx)
+	if err != nil {
+		return nil, specCheck{}, err
+	}
+	check := n.checkSpec(spec, inv, specCheck{})
+	if !n.due(check) {
+		return inv, check, nil
+	}
+	want, err := wanted(inv, spec.Options)
+	switch {
+	case err != nil:
+	case want == nil:
+		_, err = held.Remove()
+	default:
+		err = held.Write(want)
 	}
 	if err != nil {
-		return lacking, err
+		return inv, check, err
 	}
-	n.log.Info("wrote the CDI spec", "file", file.Path, "devices", len(spec.Devices))
-	lacking, err = file.Lacks(inv)
-	if err == nil && len(lacking) > 0 {
-		err = fmt.Errorf("%s does not define %s", file.Path, strings.Join(lacking, ", "))
-	}
-	return lacking, err
-}
-
-// sameFile tells whether a file is still the one that was looked at before, if there was one.
-func sameFile(now, before os.FileInfo) bool {
-	return before != nil && os.SameFile(now, before) && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())
-}
-
-func sameNodes(a, b discovery.LPU) bool {
-	return a.Address == b.Address && slices.Equal(a.Nodes, b.Nodes)
+	n.upkeep.writes = append(n.upkeep.writes, n.Now())
+	n.upkeep.writes = n.upkeep.writes[max(0, len(n.upkeep.writes)-maxWrites):]
+	n.specWrites.Add(1)
+	n.log.Info("wrote the CDI spec", "file", spec.File.Path, "because", check.drift.String())
+	return inv, n.checkSpec(spec, inv, specCheck{}), nil
 }

@@ -73,9 +73,22 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no device %s on this node", strings.Join(unknown, ", "))
 	}
+	for _, card := range must {
+		if err := s.refuse(card); err != nil {
+			return nil, err
+		}
+	}
+	refusable := []string{} // the kubelet does not know yet that Allocate would refuse these
+	available = slices.DeleteFunc(available, func(card int) bool {
+		err := s.refuse(card)
+		if err != nil {
+			refusable = append(refusable, s.node.Inventory.LPUs[card].Name)
+		}
+		return err != nil
+	})
 	d, err := allocate.Decide(s.node.Inventory, s.node.Fabric, allocate.Wish{Size: int(r.AllocationSize), Free: available, Must: must})
 	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v", err)
+		return nil, status.Errorf(codes.InvalidArgument, "cannot choose: %v%s", err, notUsable(refusable))
 	}
 	outcome, connected := "unknown", any(nil) // not d.Connected itself: a text log would show an address
 	if d.Connected != nil {                   // there is a ring table
@@ -93,6 +106,9 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
 		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
 	}
+	if len(refusable) > 0 {
+		attributes = append(attributes, "notUsableNow", refusable)
+	}
 	if len(ignored) > 0 {
 		attributes = append(attributes, "unknown", ignored)
 	}
@@ -106,6 +122,14 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 		ids = append(ids, cdi.AddressName(s.node.Inventory.LPUs[card].Address))
 	}
 	return ids, nil
+}
+
+// notUsable names LPUs that the kubelet takes for available and that are not, for the end of a message.
+func notUsable(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "; not usable at this moment: " + strings.Join(names, ", ")
 }
 
 // DecisionMessage is the message of the log line that holds a decision.
@@ -123,7 +147,10 @@ func candidates(d *allocate.Decision) [][]string {
 func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	s, answer, handedOut := p.state.Load(), &api.AllocateResponse{}, 0
 	for _, c := range r.ContainerRequests {
-		cards, err := s.usable(c.DevicesIds)
+		cards, err := p.usable(s, c.DevicesIds)
+		if err == nil {
+			err = s.requireConnected(cards)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +162,7 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 }
 
 // usable returns the positions of LPUs in the inventory, or an error if one of them cannot be handed out at this moment.
-func (s *state) usable(ids []string) ([]int, error) {
+func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
 	cards, unknown := s.lpus(ids)
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.NotFound, "there is no device %s on this node", strings.Join(unknown, ", "))
@@ -143,16 +170,38 @@ func (s *state) usable(ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := s.node.Fresh(node.MaxAge); err != nil {
+	if err := s.node.Fresh(p.Node.Now(), node.MaxAge); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
 	}
-	for _, d := range s.node.Devices {
-		i, present := s.node.Cards[d.ID]
-		if present && slices.Contains(cards, i) && (!d.Healthy || !s.node.Inventory.LPUs[i].Usable) {
-			return nil, status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
+	for _, card := range cards {
+		if err := s.refuse(card); err != nil {
+			return nil, err
 		}
 	}
 	return cards, nil
+}
+
+// refuse returns an error if the LPU at this position of the inventory cannot be handed out at this moment.
+func (s *state) refuse(card int) error {
+	l := &s.node.Inventory.LPUs[card]
+	for _, d := range s.node.Devices {
+		if d.Name == l.Name && !(d.Healthy && l.Usable) {
+			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
+		}
+	}
+	return nil
+}
+
+// requireConnected returns an error if the LPUs of a container have to be connected, and are not. The kubelet need not have asked
+// for a preferred allocation: it does not where it has no choice left, as with NUMA nodes.
+func (s *state) requireConnected(cards []int) error {
+	if !s.options.RequireConnected || len(cards) < 2 {
+		return nil
+	}
+	if _, pieces := s.node.Fabric.Order(cards); pieces > 1 || !s.node.Fabric.Cabled() {
+		return status.Errorf(codes.FailedPrecondition, "%d LPUs are not handed out: they are not connected to each other", len(cards))
+	}
+	return nil
 }
 
 // edits is what a container gets with LPUs: in ring order, so that it need not find out how they are cabled.
@@ -182,6 +231,6 @@ func edits(s *state, cards []int) *api.ContainerAllocateResponse {
 // PreStartContainer checks that LPUs can still be handed out, and resets nothing: the kubelet also calls it before each
 // restart, and another pod may use the same card by its other functions.
 func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
-	_, err := p.state.Load().usable(r.DevicesIds)
+	_, err := p.usable(p.state.Load(), r.DevicesIds)
 	return &api.PreStartContainerResponse{}, err
 }

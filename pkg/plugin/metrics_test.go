@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -13,6 +14,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // families are the metrics as Prometheus reads them.
@@ -46,8 +49,10 @@ func (i *instance) value(family string, pairs ...string) float64 {
 func TestMetrics(t *testing.T) {
 	r, k, i := served(t, rules137)
 	eventually(t, "it is registered", func() bool { return i.value("lpuctl_registered") == 1 })
-	r.plugin.Node.Scanned(250*time.Millisecond, nil)
-	r.plugin.Node.Scanned(time.Second, io.ErrUnexpectedEOF)
+	broken := func(context.Context) (*discovery.Inventory, error) { return nil, io.ErrUnexpectedEOF }
+	if r.plugin.Update(t.Context(), broken) {
+		t.Error("updated though the machine could not be read")
+	}
 	if _, _, err := k.admit(4); err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +87,14 @@ func TestMetrics(t *testing.T) {
 		{2, "lpuctl_kubelet_calls_total", []string{"method", "Allocate", "code", "OK"}},
 		{1, "lpuctl_kubelet_calls_total", []string{"method", "Allocate", "code", "NotFound"}},
 		{5, "lpuctl_allocated_lpus_total", nil},
-		{1.25, "lpuctl_scan_duration_seconds", nil},
 		{1, "lpuctl_scan_failures_total", nil},
 	} {
 		if got := i.value(c.family, c.labels...); got != c.want {
 			t.Errorf("%s%v is %v, not %v", c.family, c.labels, got, c.want)
 		}
+	}
+	if got := i.value("lpuctl_scan_duration_seconds"); got <= 0 {
+		t.Errorf("all scans together took %v seconds", got)
 	}
 	if age := float64(time.Now().Unix()) - i.value("lpuctl_last_scan_timestamp_seconds"); age < -1 || age > 60 {
 		t.Errorf("the last scan was %v seconds ago", age)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -25,7 +24,8 @@ type Plugin struct {
 	log     *slog.Logger
 	metrics metrics
 
-	updating sync.Mutex // held by Update and Reload, and never by what answers the kubelet
+	updating sync.Mutex // held by Update, Reload and resend, and never by what answers the kubelet
+	scan     node.Scan  // the one of the latest Update; nil before the first
 	state    atomic.Pointer[state]
 }
 
@@ -46,12 +46,13 @@ func New(options Options, log *slog.Logger) *Plugin {
 	return p
 }
 
-// Update takes in what is in the machine now. It may write the CDI spec, and so must not be called by what answers the
-// kubelet.
-func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
+// Update scans the machine and answers calls by what is there from now on. It may write the CDI spec, and so must not be called by
+// what answers the kubelet. It returns false if the machine cannot be read.
+func (p *Plugin) Update(ctx context.Context, scan node.Scan) bool {
 	p.updating.Lock()
 	defer p.updating.Unlock()
-	p.update(ctx, p.state.Load().options, inv, time.Now())
+	p.scan = scan
+	return p.update(ctx, p.state.Load().options)
 }
 
 // Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
@@ -59,20 +60,19 @@ func (p *Plugin) Update(ctx context.Context, inv *discovery.Inventory) {
 func (p *Plugin) Reload(ctx context.Context, options Options) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
-	s := *p.state.Load()
-	s.options = options
-	if p.listed() {
-		p.update(ctx, options, s.node.Inventory, s.node.ReadAt)
-	} else {
+	p.Node.Renew()
+	if p.scan == nil || !p.update(ctx, options) {
+		s := *p.state.Load()
+		s.options = options
 		p.state.Store(&s)
 	}
 }
 
-// update answers calls from a new snapshot from now on, unless ctx ends before it is made.
-func (p *Plugin) update(ctx context.Context, options Options, inv *discovery.Inventory, readAt time.Time) {
-	s := p.Node.Update(ctx, options.spec(), inv, readAt)
+// update answers calls from a new snapshot from now on. It returns false if there is none: the machine cannot be read, or ctx ended.
+func (p *Plugin) update(ctx context.Context, options Options) bool {
+	s := p.Node.Update(ctx, options.spec(), p.scan)
 	if s == nil {
-		return
+		return false
 	}
 	before := p.state.Load()
 	next := &state{s, options, options.devices(s), before.changed}
@@ -81,6 +81,18 @@ func (p *Plugin) update(ctx context.Context, options Options, inv *discovery.Inv
 		defer close(before.changed)
 	}
 	p.state.Store(next)
+	return true
+}
+
+// resend sends the list of devices again on each open stream, though it has not changed.
+func (p *Plugin) resend() {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	before := p.state.Load()
+	next := *before
+	next.changed = make(chan struct{})
+	p.state.Store(&next)
+	close(before.changed)
 }
 
 // devices are those of a snapshot as the kubelet gets them.
@@ -100,11 +112,14 @@ func (o *Options) devices(s *node.Snapshot) []*api.Device {
 	return devices
 }
 
-// publishNUMA tells whether the kubelet gets NUMA nodes. With auto it does not as soon as a ring crosses nodes: the
-// kubelet would take LPUs of one node that are no neighbours, and not ask.
+// publishNUMA tells whether the kubelet gets NUMA nodes. With auto it does only if a ring table says that no ring crosses nodes: else
+// the kubelet would take LPUs of one node that are no neighbours, and not ask.
 func (o *Options) publishNUMA(inv *discovery.Inventory) bool {
 	if o.NUMA != NUMAAuto {
 		return o.NUMA == NUMAOn
+	}
+	if inv.RingTable == nil {
+		return false
 	}
 	numaNode := map[string]int{} // by ring
 	for _, l := range inv.LPUs {

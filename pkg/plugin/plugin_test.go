@@ -18,6 +18,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -75,8 +76,13 @@ func (r *rig) scan() *discovery.Inventory {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.plugin.Update(r.t.Context(), inv)
+	r.plugin.Update(r.t.Context(), found(inv))
 	return inv
+}
+
+// found is a scan that finds an inventory.
+func found(inv *discovery.Inventory) node.Scan {
+	return func(context.Context) (*discovery.Inventory, error) { return inv, nil }
 }
 
 // watch reads the server every few milliseconds and updates the plugin, until the test ends.
@@ -84,13 +90,8 @@ func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		discovery.Watch(ctx, r.root, discovery.Options{}, 20*time.Millisecond, func(inv *discovery.Inventory, _ time.Duration, err error) {
-			if err != nil {
-				r.t.Error(err)
-				return
-			}
-			r.plugin.Update(ctx, inv)
-		})
+		watcher := discovery.NewWatcher(r.root, discovery.Options{}, time.Now)
+		watcher.Run(ctx, 20*time.Millisecond, func() { r.plugin.Update(ctx, watcher.Scan) })
 	})
 	r.t.Cleanup(func() {
 		cancel()
@@ -191,7 +192,7 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 			if !strings.Contains(r.log.String(), `"reason":"the CDI spec does not define it"`) {
 				t.Errorf("the log does not say why the LPUs are unhealthy: %s", r.log)
 			}
-			if err := r.plugin.Node.Ready(); err == nil || !strings.Contains(r.log.String(), "cannot be put in place") {
+			if err := r.plugin.Node.Ready(); err == nil || !strings.Contains(r.log.String(), "is not as it should be") {
 				t.Errorf("ready: %v, log: %s", err, r.log)
 			}
 			if err := os.RemoveAll(dir); err != nil {
@@ -252,7 +253,7 @@ func TestInvariant2Cancelled(t *testing.T) {
 	defer holdLock(t, filepath.Dir(options.Spec.Path), ".hyperaccel.ai-lpu.lock")()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	r.plugin.Update(ctx, inv)
+	r.plugin.Update(ctx, found(inv))
 	if h := healthOf(r.devices(), orionIDs[0]); h != api.Healthy || r.plugin.Node.Ready() != nil || strings.Contains(r.log.String(), "ERROR") {
 		t.Errorf("LPU 0 is %s, ready: %v, log: %s", h, r.plugin.Node.Ready(), r.log)
 	}
@@ -417,12 +418,12 @@ func TestInvariant14NothingBeforeTheFirstLook(t *testing.T) {
 	unknown := *inv
 	unknown.LPUs = slices.Clone(inv.LPUs)
 	unknown.LPUs[3].Health = discovery.HealthUnknown
-	r.plugin.Update(t.Context(), &unknown)
+	r.plugin.Update(t.Context(), found(&unknown))
 	if h := healthOf(r.devices(), orionIDs[3]); h != api.Healthy {
 		t.Errorf("was healthy, now unknown, listed as %s", h)
 	}
 	fresh := New(Options{Strategy: DeviceSpecs}, slog.New(slog.DiscardHandler))
-	fresh.Update(t.Context(), &unknown)
+	fresh.Update(t.Context(), found(&unknown))
 	if h := healthOf(fresh.state.Load().devices, orionIDs[3]); h != api.Unhealthy {
 		t.Errorf("unknown from the start, listed as %s", h)
 	}
@@ -514,7 +515,7 @@ func TestInvariant16Allocate(t *testing.T) {
 	if r.plugin.Node.Alive() == nil || r.plugin.Node.Ready() == nil {
 		t.Error("nobody has looked at the machine for an hour, and the plugin is alive and ready")
 	}
-	r.plugin.Update(t.Context(), &old)
+	r.plugin.Update(t.Context(), found(&old))
 	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Node.Alive() != nil {
 		t.Error(err, r.plugin.Node.Alive())
 	}
@@ -550,9 +551,9 @@ func TestBothStrategiesGiveTheSame(t *testing.T) {
 	byCDI := orion(t)
 	inv := byCDI.scan()
 	inv.LPUs[1].DriverVersion = "2.0.0"
-	byCDI.plugin.Update(t.Context(), inv)
+	byCDI.plugin.Update(t.Context(), found(inv))
 	bySpecs := New(Options{Strategy: DeviceSpecs}, slog.New(slog.DiscardHandler))
-	bySpecs.Update(t.Context(), inv)
+	bySpecs.Update(t.Context(), found(inv))
 	first := inv.LPUs[0].DriverVersion
 	for _, c := range []struct {
 		want  string
@@ -639,7 +640,7 @@ func TestInvariant18NoCallWaitsForTheMachine(t *testing.T) {
 	}
 	unlock := holdLock(t, filepath.Dir(options.Spec.Path), ".hyperaccel.ai-lpu.lock")
 	var wg sync.WaitGroup
-	wg.Go(func() { r.plugin.Update(ctx, inv) })
+	wg.Go(func() { r.plugin.Update(ctx, found(inv)) })
 	time.Sleep(50 * time.Millisecond)
 	start := time.Now()
 	if _, err := r.prefer(2, nil, ids(0, 1, 2)...); err != nil {
@@ -660,10 +661,11 @@ func TestNUMA(t *testing.T) {
 	nodes := func(d *api.Device) int { return len(d.GetTopology().GetNodes()) }
 	for _, c := range []struct {
 		profile string
+		lpus    int // four are behind one processor
 		numa    NUMA
 		want    int
-	}{{"orion", NUMAOff, 0}, {"orion", NUMAOn, 1}, {"orion", NUMAAuto, 0}, {"lpu", NUMAAuto, 1}} {
-		r := newRig(t, simulate.Node{Profile: c.profile, LPUs: 8}, func(o *Options) { o.NUMA = c.numa })
+	}{{"orion", 8, NUMAOff, 0}, {"orion", 8, NUMAOn, 1}, {"orion", 8, NUMAAuto, 0}, {"orion", 4, NUMAAuto, 1}, {"lpu", 4, NUMAAuto, 0}} {
+		r := newRig(t, simulate.Node{Profile: c.profile, LPUs: c.lpus}, func(o *Options) { o.NUMA = c.numa })
 		r.scan()
 		for _, d := range r.devices() {
 			if nodes(d) != c.want {

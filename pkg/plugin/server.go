@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,28 +145,30 @@ func (s *Server) once(ctx context.Context, changes <-chan fsnotify.Event) error 
 // is set, until no other instance is alive.
 func (s *Server) waitForOthers(ctx context.Context, changes <-chan fsnotify.Event) error {
 	for ctx.Err() == nil {
-		live := s.liveSibling()
-		if (s.Overlap || live == "") && s.Plugin.listed() {
+		live := s.siblings("")
+		if (s.Overlap || len(live) == 0) && s.Plugin.listed() {
 			return nil
 		}
-		if live != "" && !s.Overlap && s.phase.Swap(phaseStandby) != phaseStandby {
-			s.Log.Info("another instance serves; waiting for its end", "socket", filepath.Base(live))
+		if len(live) > 0 && !s.Overlap && s.phase.Swap(phaseStandby) != phaseStandby {
+			s.Log.Info("another instance serves; waiting for its end", "socket", filepath.Base(live[0]))
 		}
 		waitForChange(ctx, changes, pollInterval/5)
 	}
 	return ctx.Err()
 }
 
-// liveSibling returns a socket of another instance that accepts connections, "" if there is none. Sockets that refuse them
-// are removed.
-func (s *Server) liveSibling() string {
+// siblings returns the sockets of other instances that accept connections; own is the socket of this one. Sockets that refuse
+// connections are removed.
+func (s *Server) siblings(own string) (live []string) {
 	sockets, _ := filepath.Glob(filepath.Join(s.Dir, socketPrefix+"*.sock"))
-	live := ""
 	for _, path := range sockets {
+		if path == own {
+			continue
+		}
 		conn, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
 			_ = conn.Close()
-			live = path
+			live = append(live, path)
 		} else if errors.Is(err, unix.ECONNREFUSED) {
 			_ = os.Remove(path)
 		}
@@ -173,8 +176,36 @@ func (s *Server) liveSibling() string {
 	return live
 }
 
-// listed tells whether there is a list of devices to send.
-func (p *Plugin) listed() bool { return !p.state.Load().node.ReadAt.IsZero() }
+// Recall asks another instance which devices it offers as healthy, by their ids. It is empty if there is none that answers within
+// a second.
+func (s *Server) Recall(ctx context.Context) map[string]bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	healthy := map[string]bool{}
+	for _, path := range s.siblings("") {
+		conn, err := dial(path)
+		if err != nil {
+			continue
+		}
+		if stream, err := api.NewDevicePluginClient(conn).ListAndWatch(ctx, &api.Empty{}); err == nil {
+			if list, err := stream.Recv(); err == nil {
+				for _, d := range list.Devices {
+					healthy[d.ID] = d.Health == api.Healthy
+				}
+			}
+		}
+		_ = conn.Close()
+	}
+	return healthy
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// listed tells whether there is a list of devices to send: the machine was read, and the health of each LPU is known or was waited
+// for.
+func (p *Plugin) listed() bool { return p.state.Load().node.Settled }
 
 // socket is one gRPC server on a socket of its own. Each registration needs a new name: kubelets from 1.37 on refuse one that
 // they know ("already connected").
@@ -226,7 +257,7 @@ func (k *socket) stop() {
 func (s *Server) register(ctx context.Context, kubelet string, sock *socket) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	conn, err := grpc.NewClient("unix:"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(kubelet)
 	if err != nil {
 		return err
 	}
@@ -240,8 +271,10 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 
 // waitForRestart waits until the kubelet may have forgotten the plugin, and returns the sign of that: a new kubelet.sock,
 // our own socket gone, the stream ended, or no stream at all. inotify tells at once; the poll finds what it missed.
+// When another instance ends, the list is sent again: the last one that the kubelet got may be the other's.
 func (s *Server) waitForRestart(ctx context.Context, changes <-chan fsnotify.Event, sock *socket, kubelet os.FileInfo) error {
 	opened, noStream, tick := sock.opened, time.After(streamTimeout), time.Tick(pollInterval)
+	others := s.siblings(sock.path)
 	for {
 		select {
 		case <-ctx.Done():
@@ -256,6 +289,11 @@ func (s *Server) waitForRestart(ctx context.Context, changes <-chan fsnotify.Eve
 			return errors.New("the kubelet ended the stream")
 		case <-changes:
 		case <-tick:
+		}
+		before := others
+		others = s.siblings(sock.path)
+		if slices.ContainsFunc(before, func(path string) bool { return !slices.Contains(others, path) }) {
+			go s.Plugin.resend() // which may have to wait for a scan
 		}
 		if now, err := os.Stat(filepath.Join(s.Dir, "kubelet.sock")); err == nil && !sameSocket(now, kubelet) {
 			return restart("there is a new kubelet.sock")

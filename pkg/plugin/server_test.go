@@ -438,7 +438,7 @@ func TestInvariant10SendsOnlyWhatChanged(t *testing.T) {
 	sick.LPUs = slices.Clone(inv.LPUs)
 	sick.LPUs[1].Health = "unhealthy"
 	start := time.Now()
-	r.plugin.Update(t.Context(), &sick)
+	r.plugin.Update(t.Context(), found(&sick))
 	k.wait(7)
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("the kubelet knew after %v", took)
@@ -506,7 +506,7 @@ func TestManyClients(t *testing.T) {
 	var wg, updates sync.WaitGroup
 	updates.Go(func() {
 		for ctx.Err() == nil {
-			r.plugin.Update(ctx, inv)
+			r.plugin.Update(ctx, found(inv))
 			time.Sleep(time.Millisecond)
 		}
 	})
@@ -553,7 +553,7 @@ func BenchmarkPreferred(b *testing.B) {
 		b.Fatal(err)
 	}
 	p := New(Options{Strategy: DeviceSpecs}, slog.New(slog.NewJSONHandler(&lockedBuffer{}, nil)))
-	p.Update(b.Context(), inv)
+	p.Update(b.Context(), found(inv))
 	s := &Server{Plugin: p, Dir: b.TempDir()}
 	sock, err := s.listen()
 	if err != nil {

@@ -117,7 +117,7 @@ func TestFixturesYieldTheirCode(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, rule := range ringRules() {
-		if !codes[rule.ID] {
+		if !codes[rule.ID] && rule.ID != finding.RingKept { // of package discovery
 			t.Errorf("no fixture yields %s", rule.ID)
 		}
 	}

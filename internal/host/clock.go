@@ -1,0 +1,29 @@
+package host
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Moment is a time that all processes of a machine agree on and that nobody can set: the time since boot, suspension included, and
+// which boot it was.
+type Moment struct {
+	Boot      string        `json:"boot"`      // /proc/sys/kernel/random/boot_id; "" if it cannot be read
+	SinceBoot time.Duration `json:"sinceBoot"` // CLOCK_BOOTTIME, in nanoseconds
+}
+
+// Now returns the present moment of the machine that this process runs on, whatever root it reads.
+func Now() Moment {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // since Linux 2.6.39
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return Moment{strings.TrimSpace(string(boot)), time.Duration(t.Nano())}
+}
+
+// After tells whether m is later than other in the same boot. It is false if a boot is not known.
+func (m Moment) After(other Moment) bool {
+	return m.Boot != "" && m.Boot == other.Boot && m.SinceBoot > other.SinceBoot
+}
