@@ -68,11 +68,12 @@ or not exist.
 	f.Func("functions", "`NUMBER` of PCI functions of the whole tree (default: what the profile needs)",
 		atLeastOne(&node.Functions, "a number of at least 1"))
 	f.StringArrayVar(&faults, "fault", nil, "break something: `NAME@INDEX` (repeatable)")
-	f.Func("numbers", "give every LPU node these device numbers, `MAJOR:MINOR`; 10:229 (fuse) can really be opened", func(text string) error {
-		var err error
-		node.Numbers, err = parseNumbers(text)
-		return err
-	})
+	f.Func("numbers", "device numbers of the LPUs' nodes, `MAJOR:MINOR,...`; 10:229,10:237 (fuse, loop-control) can really be opened",
+		func(text string) error {
+			var err error
+			node.Numbers, err = parseNumbers(text)
+			return err
+		})
 	complete(cmd, "profile", profiles...)
 	complete(cmd, "fault", faultNames...)
 	for _, number := range []string{"lpus", "functions", "numbers"} {
@@ -109,14 +110,18 @@ func atLeastOne(into *int, expected string) func(string) error {
 	}
 }
 
-func parseNumbers(text string) (*simulate.Numbers, error) {
-	major, minor, _ := strings.Cut(text, ":")
-	ma, err1 := strconv.ParseUint(major, 10, 12) // Linux has 12 bits for major numbers and 20 for minor ones
-	mi, err2 := strconv.ParseUint(minor, 10, 20)
-	if err1 != nil || err2 != nil {
-		return nil, errors.New("expected MAJOR:MINOR with numbers up to 4095:1048575, such as 10:229")
+// parseNumbers reads a comma list of device numbers.
+func parseNumbers(text string) (list []simulate.Numbers, err error) {
+	for numbers := range strings.SplitSeq(text, ",") {
+		major, minor, _ := strings.Cut(numbers, ":")
+		ma, err1 := strconv.ParseUint(major, 10, 12) // Linux has 12 bits for major numbers and 20 for minor ones
+		mi, err2 := strconv.ParseUint(minor, 10, 20)
+		if err1 != nil || err2 != nil {
+			return nil, errors.New("expected MAJOR:MINOR with numbers up to 4095:1048575, such as 10:229, and commas between")
+		}
+		list = append(list, simulate.Numbers{Major: uint32(ma), Minor: uint32(mi)})
 	}
-	return &simulate.Numbers{Major: uint32(ma), Minor: uint32(mi)}, nil
+	return list, nil
 }
 
 // kinds returns the help text on profiles and faults, and the values that completion offers for each.

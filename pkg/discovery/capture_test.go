@@ -154,6 +154,7 @@ func TestBrokenCard(t *testing.T) {
 		"no dev":            {map[string]string{"uio/uio6/dev": ""}, "no-node", Unhealthy},
 		"name climbs":       {map[string]string{"uio/uio6/uevent": "MAJOR=245\nDEVNAME=../etc/passwd\n"}, "bad-node", Unhealthy},
 		"another's node":    {map[string]string{"uio/uio6/uevent": "DEVNAME=uio7\n"}, "shared-node", Unhealthy},
+		"another's numbers": {map[string]string{"uio/uio6/dev": "245:7\n"}, "shared-node", Unhealthy},
 		"no uevent":         {map[string]string{"uio/uio6/uevent": ""}, "", Healthy},
 		"no modalias":       {map[string]string{"modalias": ""}, "", Healthy},
 		"iommu group words": {map[string]string{"iommu_group": "-> ../x/none"}, "", Healthy},

@@ -289,19 +289,44 @@ func inParallel(n int, do func(i int)) {
 	wg.Wait()
 }
 
-// refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong to one of them only.
+// refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong to one of them only. Two nodes are
+// the same if they have one path or one number. Nodes of management functions count, because a container may get them too.
 func refuseSharedNodes(lpus []LPU) {
 	owner := map[string]*LPU{}
 	for i := range lpus {
-		for _, n := range lpus[i].Nodes {
-			if first := owner[n.Path]; first != nil {
-				for _, l := range []*LPU{first, &lpus[i]} {
-					l.reason(finding.SharedNode, fmt.Sprintf("%s and %s both claim %s", first.Name, lpus[i].Name, n.Path), "")
-					l.Nodes = []Node{}
-				}
+		l := &lpus[i]
+		for _, claim := range l.claims() {
+			first := owner[claim]
+			if first == nil {
+				owner[claim] = l
 				continue
 			}
-			owner[n.Path] = &lpus[i]
+			if first == l {
+				continue
+			}
+			for _, l := range []*LPU{first, l} {
+				l.reason(finding.SharedNode, fmt.Sprintf("%s and %s both claim %s", first.Name, lpus[i].Name, claim), "")
+				l.Nodes = []Node{}
+				if l.Management != nil {
+					l.Management.Nodes = nil
+				}
+			}
 		}
 	}
+}
+
+// claims returns what no other LPU can have: the paths of the LPU's nodes, and their numbers where they are known.
+func (l *LPU) claims() []string {
+	nodes := l.Nodes
+	if l.Management != nil {
+		nodes = slices.Concat(nodes, l.Management.Nodes)
+	}
+	var claims []string
+	for _, n := range nodes {
+		claims = append(claims, n.Path)
+		if n.Major != 0 {
+			claims = append(claims, fmt.Sprintf("device %d:%d", n.Major, n.Minor))
+		}
+	}
+	return claims
 }

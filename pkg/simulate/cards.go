@@ -19,24 +19,20 @@ func orionCard(c *card) []*function {
 	vpd := productData("LPU-SIM-U55C", c.serial())
 	return []*function{
 		{
-			ids:    ids{0x10ee, 0x505c, 0x10ee, 0x000e, 0x120000, 0},
-			driver: "xclmgmt",
-			vpd:    vpd,
-			extra:  fmt.Sprintf("instance=%d\n", instance) + managementAttributes + xrtAttributes,
-			children: []*child{
+			ids: ids{0x10ee, 0x505c, 0x10ee, 0x000e, 0x120000, 0},
+			vpd: vpd,
+			binding: binding{"xclmgmt", []*child{
 				classDevice("xrt_mgmt", "xclmgmt", instance, 238, c.probe),
 				platformDevice("rom.m", first, romAttributes),
-			},
+			}, fmt.Sprintf("instance=%d\n", instance) + managementAttributes + xrtAttributes},
 		},
 		{
-			ids:    ids{0x10ee, 0x505d, 0x10ee, 0x000e, 0x120000, 0},
-			driver: "xocl",
-			vpd:    vpd,
-			extra:  userAttributes + xrtAttributes,
-			children: []*child{
+			ids: ids{0x10ee, 0x505d, 0x10ee, 0x000e, 0x120000, 0},
+			vpd: vpd,
+			binding: binding{"xocl", []*child{
 				platformDevice("rom.u", first, romAttributes),
 				platformDevice("xmc.u", first+1, "serial_num="+c.serial()+"\nbd_name=ALVEO U55C PQ\nbmc_ver=7.1.20"),
-			},
+			}, userAttributes + xrtAttributes},
 		},
 	}
 }
@@ -103,8 +99,8 @@ func flashGoldenImage(c *card) {
 // public: these occur in HyperAccel's go-halib, and Bertha's configuration names them.
 func plainCard(c *card) []*function {
 	return []*function{{
-		ids:    ids{0x20fb, 0x0010, 0x20fb, 0x0001, 0x120000, 1},
-		driver: c.server.class,
-		vpd:    productData("LPU-SIM", c.serial()),
+		ids:     ids{0x20fb, 0x0010, 0x20fb, 0x0001, 0x120000, 1},
+		binding: binding{driver: c.server.class},
+		vpd:     productData("LPU-SIM", c.serial()),
 	}}
 }

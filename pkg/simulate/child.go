@@ -47,14 +47,35 @@ func (c *child) write(t *tree, function string) {
 		uevent += "\nDEVTYPE=drm_minor"
 	}
 	t.classDevice(function, c.class, c.name, uevent)
-	t.text(dir+"/dev", fmt.Sprintf("%d:%d", c.numbers.Major, c.numbers.Minor))
+	t.text(dir+"/dev", c.numbers.String())
+	t.link(c.byNumbers(), dir)
+	node := c.numbers
 	if c.stale {
-		c.numbers.Minor++ // as when the kernel gave the device another minor and the old node stayed
+		node.Minor++ // as when the kernel gave the device another minor and the old node stayed
 	}
 	if !c.missing {
-		t.device("dev/"+c.node(), c.numbers)
+		t.device("dev/"+c.node(), node)
 	}
 }
+
+// byNumbers is the link by which the kernel finds the class device that has these numbers (drivers/base/core.c,
+// device_create_sys_dev_entry).
+func (c *child) byNumbers() string { return "sys/dev/char/" + c.numbers.String() }
+
+// remove takes the device away, its node first, as the kernel does.
+func (c *child) remove(t *tree, function string) {
+	driver := strings.TrimSuffix(c.name, path.Ext(c.name))
+	links := []string{"sys/bus/platform/devices/" + c.name, "sys/bus/platform/drivers/" + driver + "/" + c.name}
+	dir := path.Join(function, c.name)
+	if c.class != "" {
+		links = []string{"dev/" + c.node(), c.byNumbers(), "sys/class/" + c.class + "/" + c.name}
+		dir = path.Join(function, c.class) // with all devices of the class, which belong to one driver and go together
+	}
+	t.remove(append(links, dir)...)
+}
+
+// drmMajor is the major number of DRM devices (include/drm/drm_file.h, DRM_MAJOR).
+const drmMajor = 226
 
 // drmDevices are the two class devices of the nth DRM device of a machine: the render node, which comes
 // first here, and the card. Beyond 64 devices their minors share one range (drivers/gpu/drm/drm_drv.c).
@@ -64,5 +85,5 @@ func drmDevices(n int) []*child {
 		render = 192 + 2*(n-64)
 		primary = render + 1
 	}
-	return []*child{classDevice("drm", "renderD", render, 226, render), classDevice("drm", "card", primary, 226, primary)}
+	return []*child{classDevice("drm", "renderD", render, drmMajor, render), classDevice("drm", "card", primary, drmMajor, primary)}
 }

@@ -83,7 +83,9 @@ func (f *function) putCapabilities(s *space) {
 		capabilities |= 1 << 20 // reports whether the link is up
 		status |= 0x2000
 		s.put(capExpress+0x14, uint32(f.slot)<<19|0x60) // hot-plug
-		s[capExpress+0x1a] = 0x40                       // card present
+		if f.link.width > 0 {
+			s[capExpress+0x1a] = 0x40 // card present
+		}
 	}
 	// Device capabilities: role-based errors, 256 bytes of payload. Device control: all errors reported, 256 bytes of
 	// payload, 512 of read request.

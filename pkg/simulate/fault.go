@@ -115,7 +115,7 @@ func replaceAttribute(name string, with func(t *tree, p string)) func(*card) {
 
 // rebind unbinds the LPU from its driver, which takes away all that the driver made, and binds it to another one.
 func rebind(driver string) func(*card) {
-	return func(c *card) { c.lpu().driver, c.lpu().extra, c.lpu().children = driver, "", nil }
+	return func(c *card) { c.lpu().binding = binding{driver: driver} }
 }
 
 func addSecondNode(c *card) {
@@ -135,8 +135,8 @@ func addForeign(c *card) {
 	s.software += rebellionsFiles
 	address.Device = uint8(8 + slot)
 	s.addBelowRootPort(address, int(address.Bus)+0x10+slot, &function{
-		ids:    ids{0x1eff, 0x0003, 0x1eff, 0x0003, 0x120000, 0},
-		link:   link{5, 16, 5, 16},
-		driver: "rebellions", children: []*child{classDevice("rebellions", "rbln", number, 509, number)},
+		ids:     ids{0x1eff, 0x0003, 0x1eff, 0x0003, 0x120000, 0},
+		link:    link{5, 16, 5, 16},
+		binding: binding{driver: "rebellions", children: []*child{classDevice("rebellions", "rbln", number, 509, number)}},
 	})
 }

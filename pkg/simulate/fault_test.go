@@ -102,10 +102,10 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 		}},
 		{"two-nodes", "orion", false, []string{
 			`\+` + lpu + `/drm/renderD133(/.*)?`, `\+` + lpu + `/drm/card5(/.*)?`,
-			`\+sys/class/drm/(renderD133|card5)`,
+			`\+sys/class/drm/(renderD133|card5)`, `\+sys/dev/char/226:(133|5)`,
 		}},
 		{"two-nodes", "bertha", false, []string{
-			`\+sys/devices/pci0000:40/.*/0000:44:00\.0/ha/ha3(/.*)?`, `\+sys/class/ha/ha3`,
+			`\+sys/devices/pci0000:40/.*/0000:44:00\.0/ha/ha3(/.*)?`, `\+sys/class/ha/ha3`, `\+sys/dev/char/510:3`,
 		}},
 		{"wide-domain", "lpu", false, []string{
 			`[-]` + oneLPU + `(/.*)?`,
@@ -115,7 +115,7 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 			`[-]sys/kernel/iommu_groups/13/devices/0000:44:00\.0`,
 			`\+sys/kernel/iommu_groups/13/devices/10000:0[01]:00\.0`,
 			`\+sys/class/pci_bus/10000:0[01]`, `\+sys/bus/pci_express/.*/10000:00:00\.0:pcie\d+`,
-			`~sys/class/lpu/lpu1 -> \.\./\.\./devices/pci10000:00/10000:00:00\.0/10000:01:00\.0/lpu/lpu1`,
+			`~sys/(class/lpu/lpu1|dev/char/511:1) -> \.\./\.\./devices/pci10000:00/10000:00:00\.0/10000:01:00\.0/lpu/lpu1`,
 			`~sys/bus/pci/slots/11/address -\S+ 10000:01:00 `,
 			`~` + bridge + `/current_link_speed -\S+ 2\.5 GT/s PCIe `, `~` + bridge + `/current_link_width -\S+ 0 `,
 			`(?s)~` + bridge + `/config .*`,
@@ -124,7 +124,7 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 			`\+sys/devices/pci0000:40/0000:40:09\.0(/.*)?`,
 			`\+sys/bus/pci/devices/(0000:40:09|0000:51:00)\.0`,
 			`\+sys/bus/pci/drivers/(pcieport/0000:40:09\.0|rebellions(/.*)?)`,
-			`\+sys/module/rebellions(/.*)?`, `\+sys/class/rebellions(/rbln0)?`, `\+sys/class/pci_bus/0000:51`,
+			`\+sys/module/rebellions(/.*)?`, `\+sys/dev/char/509:0`, `\+sys/class/rebellions(/rbln0)?`, `\+sys/class/pci_bus/0000:51`,
 			`\+sys/bus/pci_express/.*/0000:40:09\.0:pcie\d+`,
 			`\+sys/kernel/iommu_groups/\d+(/.*)?`,
 		}},
@@ -150,7 +150,7 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 				}
 			}
 			if !c.nodes {
-				checkNodes(t, after, result)
+				checkNodes(t, after, result.DeviceNodes)
 			}
 			checkLinks(t, after)
 		})
@@ -164,7 +164,7 @@ func withoutXocl(lpu string, more ...string) []string {
 		`[-]`+lpu+`/(user_pf|ready|dev_\w+|device_bad_state|shutdown|\w+uuids?|link_\w+|\w*mailbox_\w+|mig_calibration)`,
 		`[-]`+lpu+`/(board_name|host_mem_size|userbar|kds_interrupt|nodma|versal)`,
 		`[-]`+lpu+`/(drm|rom\.u\.\d+|xmc\.u\.\d+)(/.*)?`,
-		`[-]sys/class/(drm/renderD132|drm/card4)`,
+		`[-]sys/class/(drm/renderD132|drm/card4)`, `[-]sys/dev/char/226:(132|4)`,
 		`[-]sys/bus/platform/(devices|drivers/[a-z]+\.u)/[a-z]+\.u\.\d+`,
 	)
 }

@@ -26,7 +26,7 @@ func (s *server) fill(total int) {
 		for ; nic.vfs < vfsPerNIC && len(s.functions) < total; nic.vfs++ {
 			s.add(nic.parent, nic.parent.below(1+nic.vfs/8).Sibling(uint8(nic.vfs%8)), &function{
 				ids:  ids{0x8086, 0x1889, nic.subvendor, nic.subdevice, 0x020000, 2},
-				link: nic.link, driver: "iavf", physfn: nic, vf: nic.vfs,
+				link: nic.link, binding: binding{driver: "iavf"}, physfn: nic, vf: nic.vfs,
 			})
 		}
 	}
@@ -39,7 +39,7 @@ func ordinaryDevice(n int) []*function {
 }
 
 func nvme() []*function {
-	return []*function{{ids: ids{0x144d, 0xa80a, 0x144d, 0xa813, 0x010802, 0}, link: link{4, 4, 4, 4}, driver: "nvme"}}
+	return []*function{{ids: ids{0x144d, 0xa80a, 0x144d, 0xa813, 0x010802, 0}, link: link{4, 4, 4, 4}, binding: binding{driver: "nvme"}}}
 }
 
 // nic is a network card of several ports.
@@ -47,7 +47,7 @@ func nic(ports int) []*function {
 	var functions []*function
 	for range ports {
 		functions = append(functions, &function{
-			ids: ids{0x8086, 0x1592, 0x8086, 0x0002, 0x020000, 2}, link: link{4, 16, 4, 16}, driver: nicDriver,
+			ids: ids{0x8086, 0x1592, 0x8086, 0x0002, 0x020000, 2}, link: link{4, 16, 4, 16}, binding: binding{driver: nicDriver},
 		})
 	}
 	return functions

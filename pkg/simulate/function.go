@@ -28,9 +28,9 @@ type function struct {
 	link    link
 	numa    int // -1: unknown
 	group   int // IOMMU group
-	driver  string
-	aer     bool // reports errors (Advanced Error Reporting)
-	vpd     []byte
+	binding
+	aer bool // reports errors (Advanced Error Reporting)
+	vpd []byte
 
 	secondary, subordinate uint8     // buses below a bridge; secondary 0: not a bridge
 	several                bool      // its device has other functions
@@ -39,9 +39,26 @@ type function struct {
 	vf                     int       // its number among those of physfn
 	vfs                    int       // how many a physical function has
 
-	children []*child      // devices below it
-	extra    string        // attributes that the driver makes, as lines NAME=TEXT
-	replace  []func(*tree) // what faults do to its attributes
+	replace []func(*tree) // what faults do to its attributes
+	hidden  []string      // attributes that cannot be read, see [Machine.Hide]
+}
+
+// binding is the driver of a function, and what it makes there.
+type binding struct {
+	driver   string
+	children []*child // devices below the function
+	extra    string   // attributes, as lines NAME=TEXT
+}
+
+// nodes returns those of the devices that have nodes in dev.
+func (b *binding) nodes() []*child {
+	var nodes []*child
+	for _, c := range b.children {
+		if c.class != "" {
+			nodes = append(nodes, c)
+		}
+	}
+	return nodes
 }
 
 func (f *function) modalias() string {
@@ -58,18 +75,27 @@ func (f *function) uevent() string {
 func (f *function) attributes(near cpus) string {
 	text := fmt.Sprintf(coreAttributes, f.vendor, f.device, f.subvendor, f.subdevice, f.class, f.revision, f.modalias(),
 		f.numa, near.mask, near.list)
-	if f.driver == "" {
-		text += fmt.Sprintf(driverAttributes, 0, 0, "unknown", 32)
-	} else {
-		text += fmt.Sprintf(driverAttributes, f.irq(), 1, "D0", 64)
-	}
-	if l := f.link; l.maxWidth > 0 {
-		text += fmt.Sprintf(linkAttributes, speeds[l.gen], speeds[l.maxGen], l.width, l.maxWidth)
-	}
+	text += f.driverAttributes() + f.linkAttributes()
 	if f.vfs > 0 {
 		text += fmt.Sprintf("sriov_totalvfs=%d\nsriov_numvfs=%d\n", vfsPerNIC, f.vfs)
 	}
 	return text
+}
+
+// driverAttributes are those of the core that change when a driver is bound.
+func (f *function) driverAttributes() string {
+	if f.driver == "" {
+		return fmt.Sprintf(driverAttributes, 0, 0, "unknown", 32)
+	}
+	return fmt.Sprintf(driverAttributes, f.irq(), 1, "D0", 64)
+}
+
+func (f *function) linkAttributes() string {
+	l := f.link
+	if l.maxWidth == 0 {
+		return ""
+	}
+	return fmt.Sprintf(linkAttributes, speeds[l.gen], speeds[l.maxGen], l.width, l.maxWidth)
 }
 
 // Formats of attributes, as lines NAME=TEXT.
@@ -126,8 +152,7 @@ func (f *function) irq() int { return 16 + int(f.address.Bus) }
 func (f *function) write(t *tree, near cpus) {
 	dir := f.dir
 	writeDriver(t, f.driver)
-	t.busDevice(dir, "pci", f.driver, f.uevent())
-	t.attributes(dir, f.attributes(near)+f.extra)
+	t.attributes(dir, f.attributes(near)) // before the entry of the bus, as the kernel does (drivers/base/core.c, device_add)
 	t.text(dir+"/resource", f.resource())
 	t.bytes(dir+"/config", f.config(), 0o644)
 	if f.vpd != nil {
@@ -140,7 +165,8 @@ func (f *function) write(t *tree, near cpus) {
 		replace(t)
 	}
 	t.link(dir+"/iommu", iommu)
-	t.links(dir, "iommu_group", fmt.Sprint("sys/kernel/iommu_groups/", f.group), "devices/"+f.address.String())
+	t.links(dir, "iommu_group", f.iommuGroup(), "devices/"+f.address.String())
+	t.busDevice(dir, "pci", f.driver, f.uevent())
 	if f.physfn != nil {
 		t.links(dir, "physfn", f.physfn.dir, fmt.Sprint("virtfn", f.vf))
 	}
@@ -151,7 +177,36 @@ func (f *function) write(t *tree, near cpus) {
 	if f.slot > 0 {
 		f.writeSlot(t)
 	}
+	f.writeOfDriver(t)
+}
+
+func (f *function) iommuGroup() string { return fmt.Sprint("sys/kernel/iommu_groups/", f.group) }
+
+// writeOfDriver writes what the bound driver makes.
+func (f *function) writeOfDriver(t *tree) {
+	t.attributes(f.dir, f.extra)
 	for _, c := range f.children {
-		c.write(t, dir)
+		c.write(t, f.dir)
 	}
 }
+
+// removeOfDriver takes away what the bound driver made.
+func (f *function) removeOfDriver(t *tree) {
+	for _, c := range f.children {
+		c.remove(t, f.dir)
+	}
+	for line := range strings.Lines(f.extra) {
+		name, _, _ := strings.Cut(line, "=")
+		t.remove(f.dir + "/" + name)
+	}
+}
+
+// remove takes the function off the bus.
+func (f *function) remove(t *tree) {
+	f.removeOfDriver(t)
+	name := f.address.String()
+	t.remove("sys/bus/pci/devices/"+name, f.iommuGroup()+"/devices/"+name, driverLink(f.driver, name), f.dir)
+}
+
+// driverLink is the link from a PCI driver to one of its functions.
+func driverLink(driver, name string) string { return "sys/bus/pci/drivers/" + driver + "/" + name }

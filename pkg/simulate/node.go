@@ -10,11 +10,13 @@ import (
 
 // Node describes a simulated node.
 type Node struct {
-	Profile   string   // name of one of Profiles
-	LPUs      int      // 1 to 512; 0: the profile's own number
-	Functions int      // PCI functions in all, at most 4096 more than the profile and the faults need; 0: just those
-	Faults    []Fault  // at most one for each part of a card, see FaultKind
-	Numbers   *Numbers // of every LPU node, such as 10:229 (/dev/fuse), so that the nodes can be opened; nil: the profile's
+	Profile   string  // name of one of Profiles
+	LPUs      int     // 1 to 512; 0: the profile's own number
+	Functions int     // PCI functions in all, at most 4096 more than the profile and the faults need; 0: just those
+	Faults    []Fault // at most one for each part of a card, see FaultKind
+	// Numbers are the device numbers of the LPUs' nodes, in the order of the LPUs. Numbers of real devices, such as 10:229
+	// (/dev/fuse), make nodes that can be opened. An LPU beyond the end of the list has the numbers of the profile.
+	Numbers []Numbers
 	// Progress is called after each PCI function with the number of functions written and the number of all. If it returns an
 	// error, Write stops with that error. It may be nil.
 	Progress func(done, total int) error
@@ -22,6 +24,9 @@ type Node struct {
 
 // Numbers are the device numbers of a character device, as in the dev file of a class device ("226:128").
 type Numbers struct{ Major, Minor uint32 }
+
+// String is the form of the dev file.
+func (n Numbers) String() string { return fmt.Sprintf("%d:%d", n.Major, n.Minor) }
 
 // Result says what was written.
 type Result struct {
@@ -38,19 +43,29 @@ const (
 // Write makes the tree in dir, which must be empty or not exist. It checks all of n before it writes: the error is then
 // an *InvalidError. When writing fails midway, what was written stays.
 func (n Node) Write(dir string) (Result, error) {
-	s, err := n.server()
+	m, err := n.Start(dir)
 	if err != nil {
 		return Result{}, err
+	}
+	return Result{LPUs: len(m.cards), Functions: len(m.functions), DeviceNodes: m.tree.nodes}, nil
+}
+
+// Start makes the tree as Write does, and returns the machine, which can change.
+func (n Node) Start(dir string) (*Machine, error) {
+	s, err := n.server()
+	if err != nil {
+		return nil, err
 	}
 	t, err := newTree(dir)
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	s.write(t)
 	if t.err != nil {
-		return Result{}, fmt.Errorf("%w (the simulated node in %s is not complete)", t.err, dir)
+		return nil, fmt.Errorf("%w (the simulated node in %s is not complete)", t.err, dir)
 	}
-	return Result{LPUs: len(s.cards), Functions: len(s.functions), DeviceNodes: t.nodes}, nil
+	t.live = true
+	return &Machine{server: s, tree: t}, nil
 }
 
 func (n Node) server() (*server, error) {
@@ -74,6 +89,9 @@ func (n Node) server() (*server, error) {
 		s.block(domain, min(8, lpus-8*domain))
 	}
 	s.apply()
+	if err := s.checkNumbers(); err != nil {
+		return nil, err
+	}
 	least := len(s.functions)
 	if n.Functions != 0 && (n.Functions < least || n.Functions > least+maxFill) {
 		remedy := fmt.Sprintf("give a number from %d to %d, or give none", least, least+maxFill)
@@ -81,4 +99,18 @@ func (n Node) server() (*server, error) {
 	}
 	s.fill(n.Functions)
 	return s, nil
+}
+
+// checkNumbers checks that no two class devices have the same device numbers: the kernel gives them once.
+func (s *server) checkNumbers() error {
+	has := map[Numbers]string{}
+	for _, f := range s.functions {
+		for _, c := range f.nodes() {
+			if other, taken := has[c.numbers]; taken {
+				return invalid("give each LPU numbers of its own", "device numbers %s are those of %s and of %s", c.numbers, other, c.name)
+			}
+			has[c.numbers] = c.name
+		}
+	}
+	return nil
 }

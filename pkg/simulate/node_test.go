@@ -151,7 +151,7 @@ func TestEveryProfileIsWhole(t *testing.T) {
 				}
 				checkLinks(t, tree)
 				checkFunctions(t, tree)
-				checkNodes(t, tree, result)
+				checkNodes(t, tree, result.DeviceNodes)
 			})
 		}
 	}
@@ -300,21 +300,23 @@ func findCapability(c []byte, at, id byte) []byte {
 	return c[at:]
 }
 
-// checkNodes checks that dev has exactly the nodes that the class devices say, with their numbers.
-func checkNodes(t *testing.T, tree listing, result Result) {
+// checkNodes checks that dev has exactly the nodes that the class devices say, with their numbers, and that sys/dev/char
+// leads from these numbers to the class devices.
+func checkNodes(t *testing.T, tree listing, deviceNodes bool) {
 	t.Helper()
-	want := map[string]string{}
+	want, byNumbers := map[string]string{}, map[string]string{}
 	for p := range tree {
-		if path.Base(p) != "dev" || p == "dev" {
+		if !isDevFile(p) {
 			continue
 		}
+		byNumbers[tree.content(t, p)] = path.Dir(p)
 		uevent := tree.content(t, path.Dir(p)+"/uevent")
 		m := regexp.MustCompile(`^MAJOR=(\d+)\nMINOR=(\d+)\nDEVNAME=(\S+)(\nDEVTYPE=drm_minor)?$`).FindStringSubmatch(uevent)
 		if m == nil || m[1]+":"+m[2] != tree.content(t, p) {
 			t.Errorf("%s: %q beside %q", p, uevent, tree.content(t, p))
 			continue
 		}
-		if result.DeviceNodes {
+		if deviceNodes {
 			want["dev/"+m[3]] = "Dcrw-rw-rw- " + m[1] + ":" + m[2]
 		}
 	}
@@ -327,10 +329,20 @@ func checkNodes(t *testing.T, tree listing, result Result) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("nodes differ (-class devices +dev):\n%s", diff)
 	}
-	if _, ok := tree["dev"]; ok != result.DeviceNodes {
-		t.Errorf("dev is there: %v; the result says %v", ok, result.DeviceNodes)
+	if _, ok := tree["dev"]; ok != deviceNodes {
+		t.Errorf("dev is there: %v; the result says %v", ok, deviceNodes)
+	}
+	leadTo := map[string]string{}
+	for _, numbers := range tree.children("sys/dev/char") {
+		leadTo[numbers], _ = tree.resolve("sys/dev/char/" + numbers)
+	}
+	if diff := gocmp.Diff(byNumbers, leadTo); diff != "" {
+		t.Errorf("sys/dev/char differs (-class devices +sys/dev/char):\n%s", diff)
 	}
 }
+
+// isDevFile tells whether a path of a tree is the attribute dev of a class device.
+func isDevFile(p string) bool { return strings.HasPrefix(p, "sys/devices/") && path.Base(p) == "dev" }
 
 // A caller who may not make device nodes, such as an ordinary user, gets a tree without dev.
 func TestWithoutTheRightToMakeNodes(t *testing.T) {
@@ -352,7 +364,7 @@ func TestWithoutTheRightToMakeNodes(t *testing.T) {
 	if result.DeviceNodes {
 		t.Error("the result has device nodes")
 	}
-	checkNodes(t, list(t, dir), result)
+	checkNodes(t, list(t, dir), result.DeviceNodes)
 }
 
 func dropMknod() error {
@@ -495,26 +507,26 @@ func TestRingTable(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	tree, result := write(t, Node{
-		Profile: "orion", LPUs: 2, Numbers: &Numbers{10, 229},
+		Profile: "orion", LPUs: 2, Numbers: []Numbers{{10, 229}, {10, 237}},
 		Faults: []Fault{{"two-nodes", 0}, {"node-mismatch", 1}, {"foreign", 1}},
 	})
 	got := map[string]string{}
 	for p := range tree {
-		if path.Base(p) == "dev" && p != "dev" {
+		if isDevFile(p) {
 			got[path.Base(path.Dir(p))] = tree.content(t, p)
 		}
 	}
 	want := map[string]string{
 		"renderD128": "226:128", "card0": "226:0", "renderD129": "226:129", "card1": "226:1", // GPUs
-		"renderD130": "10:229", "card2": "226:2", "renderD131": "10:229", "card3": "226:3",
-		"renderD132": "10:229", "card4": "226:4",
+		"renderD130": "10:237", "card2": "226:2", "renderD131": "10:229", "card3": "226:3",
+		"renderD132": "226:132", "card4": "226:4",
 		"xclmgmt17152": "238:1", "xclmgmt17408": "238:0", "rbln0": "509:0",
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if result.DeviceNodes {
-		for name, want := range map[string]string{"renderD130": "10:230", "renderD131": "10:229", "renderD132": "10:229"} {
+		for name, want := range map[string]string{"renderD130": "10:238", "renderD131": "10:229", "renderD132": "226:132"} {
 			if got := tree["dev/dri/"+name]; got != "Dcrw-rw-rw- "+want {
 				t.Errorf("dev/dri/%s: %s, expected %s", name, got, want)
 			}
@@ -604,6 +616,9 @@ func TestInvalidNodes(t *testing.T) {
 		{Node{Profile: "orion", Functions: 4137}, "cannot have 4137 PCI functions (give a number from 40 to 4136, or give none)"},
 		{Node{Profile: "orion", Functions: -1}, "cannot have -1 PCI functions (give a number from 40 to 4136, or give none)"},
 		{Node{Profile: "orion", Functions: 40, Faults: faults("foreign@0")}, "give a number from 42 to 4138"},
+		{Node{Profile: "lpu", LPUs: 3, Numbers: []Numbers{{10, 229}, {10, 237}, {10, 229}}},
+			"device numbers 10:229 are those of lpu0 and of lpu2 (give each LPU numbers of its own)"},
+		{Node{Profile: "orion", LPUs: 2, Numbers: []Numbers{{226, 128}}}, "device numbers 226:128 are those of renderD128 and of renderD131"},
 		{Node{Profile: "orion", Faults: faults("unbound@8")}, "fault unbound@8: there is no LPU 8 (give an index from 0 to 7, or more LPUs)"},
 		{Node{Profile: "orion", Faults: faults("unbound@-1")}, "fault unbound@-1: there is no LPU -1 (give an index from 0 to 7, or more LPUs)"},
 		{Node{Profile: "orion", Faults: faults("unbond@0")}, "did you mean unbound?"},

@@ -17,9 +17,11 @@ const (
 func (s *server) bridge(parent *function, kind uint16, address discovery.Address, secondary, subordinate int, l link) *function {
 	f := &function{
 		ids:  ids{vendor: 0x1000, device: 0xc010, class: 0x060400, revision: 0xb0}, // PEX880xx switch
-		port: kind, link: l, driver: "pcieport", aer: true,
+		port: kind, link: l, aer: true,
 		secondary: uint8(secondary), subordinate: uint8(subordinate),
-		extra: fmt.Sprintf("secondary_bus_number=%d\nsubordinate_bus_number=%d", secondary, subordinate),
+		binding: binding{
+			driver: "pcieport", extra: fmt.Sprintf("secondary_bus_number=%d\nsubordinate_bus_number=%d", secondary, subordinate),
+		},
 	}
 	if kind == rootPort {
 		f.vendor, f.device, f.revision = 0x8086, 0x347a, 4

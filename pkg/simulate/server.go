@@ -26,11 +26,21 @@ type card struct {
 	probe     int // position in probe order, which the numbers that drivers give follow
 	address   discovery.Address
 	functions []*function
+	unplugged bool
+	unbound   binding // that Unbind took from the LPU
 }
 
 // lpu is the function that is the LPU, node the class device that its node comes from.
 func (c *card) lpu() *function { return c.functions[len(c.functions)-1] }
 func (c *card) node() *child   { return c.lpu().children[0] }
+
+// nodes returns the class devices of the LPU, or those that it had before it was unbound.
+func (c *card) nodes() []*child {
+	if c.lpu().driver == "" {
+		return c.unbound.nodes()
+	}
+	return c.lpu().nodes()
+}
 
 // serial is the card's serial number. No real card has one of this form.
 func (c *card) serial() string { return fmt.Sprintf("XFL1SIM%04dA", c.index) }
@@ -71,7 +81,7 @@ func (s *server) addBelowRootPort(address discovery.Address, bus int, device ...
 // system adds the chipset, a network card and a disk, which every server has.
 func (s *server) system() {
 	s.add(nil, at(0, 0, 0), &function{ids: ids{0x8086, 0x2020, 0x8086, 0, 0x060000, 7}})
-	s.add(nil, at(0, 0, 0x17), &function{ids: ids{0x8086, 0xa182, 0x1028, 0x0716, 0x010601, 9}, driver: "ahci"})
+	s.add(nil, at(0, 0, 0x17), &function{ids: ids{0x8086, 0xa182, 0x1028, 0x0716, 0x010601, 9}, binding: binding{driver: "ahci"}})
 	s.add(nil, at(0, 0, 0x1f), &function{ids: ids{0x8086, 0xa1c1, 0x1028, 0x0716, 0x060100, 9}})
 	s.addBelowRootPort(at(0, 0, 0x1c), 1, nic(2)...)
 	s.addBelowRootPort(at(0, 0, 0x1d), 2, nvme()...)
@@ -81,9 +91,9 @@ func (s *server) system() {
 func (s *server) graphics(i int) {
 	bus := 0x20 + 0x80*i
 	s.addBelowRootPort(at(0, bus, 0), bus+1, &function{
-		ids:    ids{0x10de, s.gpu, 0x10de, 0x1533, 0x030200, 0xa1},
-		link:   link{4, 16, 4, 16},
-		driver: "nvidia", aer: true, children: drmDevices(i),
+		ids:  ids{0x10de, s.gpu, 0x10de, 0x1533, 0x030200, 0xa1},
+		link: link{4, 16, 4, 16},
+		aer:  true, binding: binding{driver: "nvidia", children: drmDevices(i)},
 	})
 }
 
@@ -126,6 +136,9 @@ func (s *server) plug(c *card, port *function) {
 	}
 	s.add(port, c.address, c.functions...)
 	c.lpu().children = append(s.nodesOf(c, s.gpus+c.probe), c.lpu().children...)
+	if c.index < len(s.Numbers) {
+		c.node().numbers = s.Numbers[c.index]
+	}
 	s.cards = append(s.cards, c)
 }
 
@@ -137,9 +150,6 @@ func (s *server) nodesOf(c *card, number int) []*child {
 	}
 	if s.serial {
 		children[0].attributes = "serial=" + c.serial()
-	}
-	if s.Numbers != nil {
-		children[0].numbers = *s.Numbers
 	}
 	return children
 }

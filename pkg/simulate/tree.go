@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 type tree struct {
 	root  string
 	made  map[string]bool // directories
+	live  bool            // programs may read the tree: a file is there whole or not at all
 	nodes bool            // the caller may make device nodes, so that the tree has a dev
 	err   error
 }
@@ -49,7 +51,50 @@ func (t *tree) dir(p string) {
 
 // bytes writes a file as it is.
 func (t *tree) bytes(p string, data []byte, mode fs.FileMode) {
-	t.do(p, func(name string) error { return os.WriteFile(name, data, mode) })
+	t.do(p, func(name string) error {
+		if !t.live {
+			return os.WriteFile(name, data, mode)
+		}
+		aside := t.aside()
+		if err := os.WriteFile(aside, data, mode); err != nil {
+			return err
+		}
+		if err := os.Rename(aside, name); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
+			return err
+		}
+		return exchange(aside, name)
+	})
+}
+
+// aside is where something is made that takes its place when it is whole.
+func (t *tree) aside() string { return filepath.Join(t.root, ".simulate") }
+
+// hide puts an empty directory in the place of a file, so that nobody can read it, not even root.
+func (t *tree) hide(p string) {
+	t.do(p, func(name string) error {
+		if err := os.Mkdir(t.aside(), 0o755); err != nil {
+			return err
+		}
+		return exchange(t.aside(), name)
+	})
+}
+
+// exchange puts what is made in the place of what is there, which it removes.
+func exchange(aside, name string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, name, unix.RENAME_EXCHANGE); err != nil {
+		return &os.LinkError{Op: "exchange", Old: aside, New: name, Err: err}
+	}
+	return os.Remove(aside)
+}
+
+// remove removes files, and directories with all that is in them.
+func (t *tree) remove(paths ...string) {
+	for _, p := range paths {
+		if t.err == nil {
+			t.err = os.RemoveAll(filepath.Join(t.root, p))
+		}
+		maps.DeleteFunc(t.made, func(dir string, _ bool) bool { return dir == p || strings.HasPrefix(dir, p+"/") })
+	}
 }
 
 // text writes a file of one or more lines. In sysfs most files are read-only; here their owner may write them, so
@@ -91,11 +136,18 @@ func (t *tree) links(dir, name, owner, back string) {
 func (t *tree) busDevice(dir, bus, driver, uevent string) {
 	bus, name := "sys/bus/"+bus, path.Base(dir)
 	t.links(dir, "subsystem", bus, "devices/"+name)
+	t.text(dir+"/uevent", ueventOf(driver, uevent))
 	if driver != "" {
 		t.links(dir, "driver", bus+"/drivers/"+driver, name)
+	}
+}
+
+// ueventOf is the uevent of a device with what the core says of its driver.
+func ueventOf(driver, uevent string) string {
+	if driver != "" {
 		uevent = "DRIVER=" + driver + "\n" + uevent
 	}
-	t.text(dir+"/uevent", strings.TrimSuffix(uevent, "\n"))
+	return strings.TrimSuffix(uevent, "\n")
 }
 
 // classDevice writes what the devices of all classes have.

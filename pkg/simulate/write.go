@@ -15,7 +15,7 @@ const iommu = "sys/devices/virtual/iommu/dmar0"
 func (s *server) write(t *tree) {
 	t.dev()
 	for i, f := range s.functions {
-		near := s.cpus[f.numa+1]
+		near := s.near(f)
 		if host := path.Dir(f.dir); f.parent == nil && !t.made[host] {
 			writeBus(t, host, strings.TrimPrefix(host, "sys/devices/pci"), near)
 			t.text(host+"/uevent", "")
@@ -44,6 +44,9 @@ func (s *server) write(t *tree) {
 		t.bytes("opt/hyperdex/hrt/xclbin/table.json", s.ringTable(), 0o644)
 	}
 }
+
+// near returns the processors near a function.
+func (s *server) near(f *function) cpus { return s.cpus[f.numa+1] }
 
 // writeDriver writes a PCI driver and its module, unless they are written already.
 func writeDriver(t *tree, driver string) {

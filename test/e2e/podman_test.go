@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,25 +31,25 @@ func device(names ...string) []string {
 func lines(parts ...string) string { return strings.Join(parts, "\n") + "\n" }
 
 // lpu is what inspect says of one LPU that a container has.
-func lpu(n int) string { return fmt.Sprintf("node /dev/lpu%d a:e5\nopens /dev/lpu%[1]d", n) }
+func lpu(t *testing.T, n int) string { return strings.TrimSuffix(machine.Inspected(t, n), "\n") }
 
 func TestPodman(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "4", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "4", "--numbers", machine.Numbers(t, 4))
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
-	one := lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(0), lib)
+	one := lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(t, 0), lib)
 	for _, c := range []struct {
 		name    string
 		options []string
 		want    string
 	}{
 		{"one", device("lpu0"), one},
-		{"another", device("lpu2"), strings.ReplaceAll(strings.ReplaceAll(one, "=0\n", "=2\n"), "lpu0", "lpu2")},
+		{"another", device("lpu2"), strings.ReplaceAll(strings.ReplaceAll(one, "=0\n", "=2\n"), lpu(t, 0), lpu(t, 2))},
 		{"as a user", append(device("lpu0"), "--user", "1000:1000"), one},
-		{"all", device("all"), lines(version, "env LPU_VISIBLE_DEVICES=0,1,2,3", "env NUM_LPU_DEVICES=4", lpu(0), lpu(1), lpu(2), lpu(3), lib)},
-		{"two by address", device("pci-0000-43-00.0", "pci-0000-45-00.0"), lines(version, lpu(0), lpu(2), lib)},
+		{"all", device("all"), lines(version, "env LPU_VISIBLE_DEVICES=0,1,2,3", "env NUM_LPU_DEVICES=4", lpu(t, 0), lpu(t, 1), lpu(t, 2), lpu(t, 3), lib)},
+		{"two by address", device("pci-0000-43-00.0", "pci-0000-45-00.0"), lines(version, lpu(t, 0), lpu(t, 2), lib)},
 		{"none", nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestPodman(t *testing.T) {
 // TestPodmanWithTheSeedsSpec: the published example gives a container what our spec of such a node gives it.
 func TestPodmanWithTheSeedsSpec(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "1", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "1", "--numbers", machine.Numbers(t, 1))
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	ours := p.Run(t, machine.Inspect, device("lpu0")...)
@@ -99,7 +98,7 @@ func TestPodmanWithTheSeedsSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := p.Run(t, machine.Inspect, device("lpu0")...)
-	if ours.Code != 0 || !strings.Contains(ours.Stdout, lpu(0)) || ours != theirs {
+	if ours.Code != 0 || !strings.Contains(ours.Stdout, lpu(t, 0)) || ours != theirs {
 		t.Errorf("ours:\n%+v\nthe example's:\n%+v", ours, theirs)
 	}
 }
@@ -114,7 +113,7 @@ func TestRootlessPodman(t *testing.T) {
 	} {
 		withLine(t, file, line)
 	}
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
 	machine.InstallRing(t, root, "[0, 1]")
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
@@ -132,9 +131,9 @@ func TestRootlessPodman(t *testing.T) {
 	p.Import(t)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
 	both := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER=0,1", "env LPU_VISIBLE_DEVICES=0,1",
-		"env NUM_LPU_DEVICES=2", lpu(0), lpu(1), lib)
+		"env NUM_LPU_DEVICES=2", lpu(t, 0), lpu(t, 1), lib)
 	for name, want := range map[string]string{
-		"lpu0": lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(0), lib), "lpu0-1": both, "all": both,
+		"lpu0": lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(t, 0), lib), "lpu0-1": both, "all": both,
 	} {
 		if r := p.Run(t, machine.Inspect, device(name)...); r.Code != 0 || r.Stdout != want {
 			t.Errorf("%s: exit code %d\n%sin the container:\n%swant:\n%s", name, r.Code, r.Stderr, r.Stdout, want)
@@ -164,14 +163,14 @@ func withLine(t *testing.T, file, line string) {
 // address order.
 func TestPodmanWithSets(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
 	machine.InstallRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
 	for name, c := range map[string]struct{ visible, order, nodes string }{
-		"lpu2-3-4-5": {"2,3,4,5", "0,1,2,3", lines(lpu(2), lpu(3), lpu(4), lpu(5))},
-		"lpu6-7-0-1": {"6,7,0,1", "2,3,0,1", lines(lpu(0), lpu(1), lpu(6), lpu(7))},
+		"lpu2-3-4-5": {"2,3,4,5", "0,1,2,3", lines(lpu(t, 2), lpu(t, 3), lpu(t, 4), lpu(t, 5))},
+		"lpu6-7-0-1": {"6,7,0,1", "2,3,0,1", lines(lpu(t, 0), lpu(t, 1), lpu(t, 6), lpu(t, 7))},
 	} {
 		r := p.Run(t, machine.Inspect, device(name)...)
 		want := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER="+c.order, "env LPU_VISIBLE_DEVICES="+c.visible,

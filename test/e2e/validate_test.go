@@ -12,7 +12,7 @@ import (
 // TestWhyPodmanCannotResolve: podman says one sentence for five different faults; validate names each.
 func TestWhyPodmanCannotResolve(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	spec := filepath.Join(root, "var/run/cdi/hyperaccel.ai-lpu.json")

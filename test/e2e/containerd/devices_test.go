@@ -13,23 +13,25 @@ import (
 const one, set, all = "lpu0", "lpu0-1", "all"
 
 // gets is what inspect says in a container that asked for a device.
-func gets(device string) string {
+func gets(t *testing.T, device string) string {
+	t.Helper()
 	some := func(n int, order string) string {
 		return "env LPU_CONNECTED=true\nenv LPU_DRIVER_VERSION=1.0.0\n" +
 			fmt.Sprintf("env LPU_RING_ORDER=%[1]s\nenv LPU_VISIBLE_DEVICES=%[1]s\nenv NUM_LPU_DEVICES=%[2]d\n", order, n) +
-			nodes(n)
+			nodes(t, n)
 	}
 	return map[string]string{
-		one: "env LPU_DEVICE_INDEX=0\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_VISIBLE_DEVICES=0\n" + nodes(1),
+		one: "env LPU_DEVICE_INDEX=0\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_VISIBLE_DEVICES=0\n" + nodes(t, 1),
 		set: some(2, "0,1"),
 		all: some(4, "0,1,2,3"),
 	}[device]
 }
 
 // nodes is what inspect says of the first n LPUs, and of the software.
-func nodes(n int) (text string) {
+func nodes(t *testing.T, n int) (text string) {
+	t.Helper()
 	for i := range n {
-		text += fmt.Sprintf("node /dev/lpu%d a:e5\nopens /dev/lpu%[1]d\n", i)
+		text += machine.Inspected(t, i)
 	}
 	return text + "lib 1.0.0\n"
 }
@@ -38,8 +40,8 @@ func nodes(n int) (text string) {
 func compare(t *testing.T, run func(device string) (string, error)) {
 	t.Helper()
 	for _, device := range []string{one, set, all} {
-		if got, err := run(device); err != nil || got != gets(device) {
-			t.Errorf("%s: %v\n%swant:\n%s", device, err, got, gets(device))
+		if got, err := run(device); err != nil || got != gets(t, device) {
+			t.Errorf("%s: %v\n%swant:\n%s", device, err, got, gets(t, device))
 		}
 	}
 }
@@ -123,6 +125,10 @@ func renumber(t *testing.T) {
 	t.Helper()
 	machine.Write(t, nodeRoot+"/sys/class/lpu/lpu0/dev", "1:7\n")
 	machine.Write(t, nodeRoot+"/sys/class/lpu/lpu0/uevent", "MAJOR=1\nMINOR=7\nDEVNAME=lpu0\n")
+	const byNumbers = nodeRoot + "/sys/dev/char/"
+	if err := os.Rename(byNumbers+"10:229", byNumbers+"1:7"); err != nil {
+		t.Fatal(err)
+	}
 	for _, node := range []string{"/dev/lpu0", nodeRoot + "/dev/lpu0"} {
 		if err := os.Remove(node); err != nil {
 			t.Fatal(err)

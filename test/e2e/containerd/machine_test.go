@@ -66,7 +66,7 @@ func tool(path string) string { return os.Getenv("TOOLS") + "/" + path }
 // simulate makes this machine a simulated server of four LPUs in a ring, as far as a container runtime looks.
 func simulate(t *testing.T) {
 	t.Helper()
-	machine.Lpuctl(t, "--quiet", "simulate", nodeRoot, "--profile", "lpu", "--lpus", "4", "--numbers", machine.FUSENumbers)
+	machine.Lpuctl(t, "--quiet", "simulate", nodeRoot, "--profile", "lpu", "--lpus", "4", "--numbers", machine.Numbers(t, 4))
 	t.Cleanup(func() { _ = os.RemoveAll(nodeRoot) })
 	machine.InstallRing(t, nodeRoot, "[0, 1, 2, 3]")
 	machine.Lpuctl(t, "--quiet", "--root", nodeRoot, "cdi", "refresh")

@@ -82,7 +82,7 @@ func prepare(t *testing.T, binaries, config string) *bed {
 	for _, dir := range []string{"/run", "/var/lib", "/var/log", "/opt"} {
 		machine.Mount(t, "tmpfs", dir, "tmpfs", 0, "")
 	}
-	machine.Lpuctl(t, "--quiet", "simulate", nodeRoot, "--numbers", machine.FUSENumbers)
+	machine.Lpuctl(t, "--quiet", "simulate", nodeRoot, "--numbers", machine.Numbers(t, 8))
 	var inventory struct{ LPUs []lpu }
 	if err := json.Unmarshal([]byte(machine.Lpuctl(t, "--root", nodeRoot, "list", "-o", "json")), &inventory); err != nil {
 		t.Fatal(err)

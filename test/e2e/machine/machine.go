@@ -25,12 +25,8 @@ const inNamespaces = "LPUCTL_E2E_IN_NAMESPACES"
 // Address is one of the loopback device that is no loopback address: nodes and API servers want such.
 const Address = "192.0.2.1"
 
-// FUSE is a device that tests may need: to serve a file system, and because nodes with its numbers really open, where
-// the device cgroup lets them, and only there.
-const (
-	FUSE        = "/dev/fuse"
-	FUSENumbers = "10:229"
-)
+// FUSE is a device that tests may need: to serve a file system, and because an LPU's node has its numbers, see [Numbers].
+const FUSE = "/dev/fuse"
 
 // Enter gives a package's tests their machine, which prepare, unless it is nil, adds to: it runs the program once more,
 // inside, and ends with it. Where this cannot be it returns why, for Need to tell.
