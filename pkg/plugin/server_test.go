@@ -27,7 +27,7 @@ import (
 
 func holdLock(t *testing.T, dir, name string) (unlock func()) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
