@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -19,10 +22,11 @@ func newGenerateCommand(a *app) *cobra.Command {
 		Use:   "generate",
 		Short: "Print the CDI spec of this node's LPUs",
 		Long: `generate prints the CDI spec, or writes it to a file of your choice; cdi refresh puts it where runtimes
-look. The exit code is 3 if an LPU was left out because it has no node known to be its own, 4 if there is
-no LPU.`,
+look. In a directory that runtimes read, a file is refused while another one defines the same devices: with two
+of them runtimes hand out neither. The exit code is 3 if an LPU was left out because it has no node known to be its
+own, 4 if there is no LPU.`,
 		Example: `  lpuctl cdi generate
-  lpuctl cdi generate -o yaml --output /etc/cdi/hyperaccel.ai-lpu.yaml
+  lpuctl cdi generate --output lpu.yaml
   lpuctl cdi generate --device lpu0 --cdi-version 0.6.0`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := formatByName(cmd, &f, output); err != nil {
@@ -45,7 +49,7 @@ no LPU.`,
 			}
 			if output == "" {
 				_, err = a.out.Write(text.Bytes())
-			} else if err = wholefile.Replace(output, text.Bytes()); err == nil {
+			} else if err = a.writeSpec(output, m.spec, text.Bytes()); err == nil {
 				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(m.spec.Devices), "device"), m.spec.Version)
 			}
 			return cmp.Or(err, m.end)
@@ -58,6 +62,30 @@ no LPU.`,
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout, which is -")
 	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUs)
 	return cmd
+}
+
+// writeSpec writes the text of a spec into a file. It refuses, with a *cdi.Conflict, what would take devices from every container.
+func (a *app) writeSpec(path string, spec *specs.Spec, text []byte) error {
+	dir := filepath.Dir(path)
+	if a.isSpecDir(dir) {
+		if err := cdi.Clash(path, spec); err != nil {
+			return err
+		}
+	}
+	if err := wholefile.MakeDir(dir); err != nil {
+		return err
+	}
+	return wholefile.Replace(path, text)
+}
+
+// isSpecDir tells whether runtimes read a directory.
+func (a *app) isSpecDir(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && slices.ContainsFunc(a.specDirs(), func(specDir string) bool {
+		path, _ := a.root.Resolve(specDir)
+		other, err := os.Stat(path)
+		return err == nil && os.SameFile(info, other)
+	})
 }
 
 // formatByName lets the output file's ending choose the format, and refuses one that says otherwise than

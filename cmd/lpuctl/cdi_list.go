@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -25,7 +24,8 @@ func newCDIListCommand(a *app) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List our devices as runtimes resolve them, with the file that serves each",
 		Long: `list reads the spec files as a runtime does, with the same library, from /etc/cdi and /var/run/cdi (and
-the configured spec directory). The exit code is 3 if a spec of ours is refused or in conflict.`,
+the configured spec directory). Where a node has another path on the host than in the container, it is shown as
+HOST:CONTAINER. The exit code is 3 if a spec of ours is refused or in conflict.`,
 		Example: `  lpuctl cdi list
   lpuctl cdi list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,10 @@ the configured spec directory). The exit code is 3 if a spec of ours is refused 
 				return err
 			}
 			a.report(findings)
-			return cmp.Or(a.writeResolved(devices, findings, f), foundIn(findings))
+			if err := a.writeResolved(devices, findings, f); err != nil || !findings.HasErrors() {
+				return err
+			}
+			return found()
 		},
 	}
 	a.specDirFlag(cmd)

@@ -21,10 +21,14 @@ func newValidateCommand(a *app) *cobra.Command {
 		Use:   "validate [FILE|DIR]",
 		Short: "Tell whether containers will get what the CDI specs promise",
 		Long: `validate reads spec files as runtimes do, with the same library, and then looks for what the library accepts and
-should not: paths that are not absolute, variables that are set twice, nodes that are gone or are another card's by
-now, files that some users cannot read, two files that define one device. By default it checks what runtimes would
-read on this node: /etc/cdi and /var/run/cdi, and holds it against the LPUs that are here. A FILE or DIR is judged by itself,
-with --host against this node too. /usr/share/doc/lpuctl/findings.md explains every finding.
+should not: paths that are not absolute, variables that are set twice, files and directories that some users or some
+releases cannot read, two files that define one device. By default it checks what runtimes would read on this node,
+/etc/cdi and /var/run/cdi, and compares what a container would get with each device, its nodes, mounts and variables,
+with what a spec made now would give; an LPU that no file defines is an error. A FILE or DIR is judged by itself, with
+--host against this node too. Where nothing is wrong, nothing is printed.
+
+What the library of the newest runtimes refuses is an error; what older ones refuse or read otherwise is a warning. With
+--target only these releases count. /usr/share/doc/lpuctl/findings.md explains every finding.
 
 The exit code is 3 if there is an error, with --strict also if there is a warning.`,
 		Example: `  lpuctl cdi validate
@@ -38,7 +42,7 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 			if err != nil {
 				return err
 			}
-			return a.writeFindings(findingList{Findings: findings}, f, strict, "nothing wrong")
+			return a.writeFindings(findingList{Findings: findings}, f, strict, "")
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
@@ -64,12 +68,16 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 		if err != nil {
 			return nil, usage("--target %s: %v", text, err)
 		}
-		v.Targets = append(v.Targets, cdi.Target{Consumer: consumer, Release: version, Newest: newest})
+		library := runtimes.CDILibrary(consumer, version)
+		v.Targets = append(v.Targets, cdi.Target{Consumer: consumer, Release: version, Newest: newest, Library: library})
 	}
 	if err := a.loadConfig(); err != nil {
 		return nil, err
 	}
 	v.Kind = a.config.CDI.Kind
+	if own, err := a.locateSpec(); err == nil {
+		v.Own = own.Path
+	}
 	if host {
 		inv, err := a.scan(ctx, discovery.Options{Management: true})
 		if err != nil { // a node whose sysfs cannot be read has specs all the same

@@ -15,7 +15,7 @@ type findingList struct {
 }
 
 // writeFindings shows findings to people on stderr, or to programs as a document, and ends with found on an error; if strict,
-// on a warning too. If nothing is wrong, people read the sentence good.
+// on a warning too. If nothing is wrong, people read the sentence good, unless it is empty.
 func (a *app) writeFindings(l findingList, f format, strict bool, good string) error {
 	l.header, l.Findings = newHeader("FindingList"), emptyNotNull(l.Findings)
 	if f.isDocument() {
@@ -28,7 +28,7 @@ func (a *app) writeFindings(l findingList, f format, strict bool, good string) e
 	switch {
 	case l.Findings.HasErrors(), strict && l.Findings.MoreThanNotes():
 		return found()
-	case !f.isDocument() && !l.Findings.MoreThanNotes():
+	case good != "" && !f.isDocument() && !l.Findings.MoreThanNotes():
 		a.say("%s", good)
 	}
 	return nil

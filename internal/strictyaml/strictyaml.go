@@ -28,10 +28,17 @@ const (
 	Syntax    Kind = "syntax"
 	Unknown   Kind = "unknown-key"
 	Duplicate Kind = "duplicate-key"
-	Second    Kind = "second-document"
 	Type      Kind = "type"
 	Null      Kind = "null" // an item of a list that would be a nil pointer
+
+	// What decoders that are not strict read without an error.
+	Second Kind = "second-document"
+	Alias  Kind = "alias" // a merge key too
+	Loose  Kind = "loose" // a scalar that is converted: 0 for a string, null for a number; an empty item of a list
 )
+
+// Strict tells whether only a strict decoder takes it for a mistake.
+func (k Kind) Strict() bool { return k == Second || k == Alias || k == Loose }
 
 // Fault is one mistake in a document.
 type Fault struct {
@@ -76,7 +83,9 @@ func Decode(data []byte, into any) (*Document, []Fault) {
 	if err := decoder.Decode(&second); err == nil {
 		w.fault(Second, &second, "", "a second document starts here", "keep one document in the file")
 	} else if !errors.Is(err, io.EOF) {
-		w.faults = append(w.faults, syntaxFault(err))
+		f := syntaxFault(err)
+		f.Kind = Second
+		w.faults = append(w.faults, f)
 	}
 	if len(w.faults) > 0 {
 		return w.doc, w.faults
@@ -115,22 +124,35 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string) {
 	w.doc.lines[path] = n.Line
 	switch {
 	case n.Kind == yamlv3.AliasNode:
-		w.fault(Syntax, n, path, "the alias *"+n.Value+" is not supported", "write the value itself")
+		w.fault(Alias, n, path, "the alias *"+n.Value+" is not supported", "write the value itself")
 	case t.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
 		w.walkMapping(n, fieldsOf(t), nil, path)
 	case t.Kind() == reflect.Map && n.Kind == yamlv3.MappingNode:
 		w.walkMapping(n, nil, t.Elem(), path)
 	case t.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
-		for i, child := range n.Content {
-			item := join(path, strconv.Itoa(i))
-			if t.Elem().Kind() == reflect.Pointer && child.ShortTag() == "!!null" {
-				w.fault(Null, child, item, item+" is empty", "remove it, or write a value")
-				continue
-			}
-			w.walk(child, t.Elem(), item)
-		}
+		w.walkList(n, t.Elem(), path)
 	case n.Kind != yamlv3.ScalarNode || !scalarFits(n, t):
 		w.mismatch(n, t, path)
+	}
+}
+
+// walkList checks the items of a list. Decoders pass over an empty one, and do not count it, unless it is a pointer to be.
+func (w *walker) walkList(n *yamlv3.Node, t reflect.Type, path string) {
+	count := 0
+	for _, child := range n.Content {
+		item := join(path, strconv.Itoa(count))
+		empty, pointer := child.ShortTag() == "!!null", t.Kind() == reflect.Pointer
+		switch {
+		case !empty:
+			w.walk(child, t, item)
+		case pointer:
+			w.fault(Null, child, item, item+" is empty", "remove it, or write a value")
+		default:
+			w.fault(Loose, child, item, "an item of "+cmp.Or(path, "the list")+" is empty", "remove it, or write a value")
+		}
+		if !empty || pointer {
+			count++
+		}
 	}
 }
 
@@ -146,6 +168,10 @@ func (w *walker) walkMapping(n *yamlv3.Node, fields map[string]reflect.Type, eve
 			continue
 		}
 		seen[key.Value] = key.Line
+		if key.ShortTag() == "!!merge" {
+			w.fault(Alias, key, at, "the merge key << is not supported", "write the values themselves")
+			continue
+		}
 		t := cmp.Or(fields[key.Value], every)
 		if t == nil {
 			w.unknown(key, fields, path)
@@ -209,7 +235,22 @@ func (w *walker) mismatch(n *yamlv3.Node, t reflect.Type, path string) {
 	if t.Kind() == reflect.String && n.Kind == yamlv3.ScalarNode {
 		remedy = fmt.Sprintf("put it in quotes: %q", n.Value)
 	}
-	w.fault(Type, n, path, fmt.Sprintf("%s must be %s, not %s", cmp.Or(path, "the document"), want, describe(n)), remedy)
+	kind := Type
+	if n.Kind == yamlv3.ScalarNode && converts(n.ShortTag(), t) {
+		kind = Loose
+	}
+	w.fault(kind, n, path, fmt.Sprintf("%s must be %s, not %s", cmp.Or(path, "the document"), want, describe(n)), remedy)
+}
+
+// converts tells whether decoders convert a scalar with this tag to a type.
+func converts(tag string, t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String:
+		return tag != "!!binary"
+	case reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint32:
+		return tag == "!!null" || tag == "!!float"
+	}
+	return tag == "!!null"
 }
 
 func describe(n *yamlv3.Node) string {

@@ -48,6 +48,13 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 			[]string{`2 : a second document starts here | keep one document in the file`}},
 		"alias":      {"name: &a x\nwords: [*a]\n", []string{`2 words.0: the alias *a is not supported | write the value itself`}},
 		"empty item": {"pointers: [{vendor: a}, null]\n", []string{`1 pointers.1: pointers.1 is empty | remove it, or write a value`}},
+		"empty struct": {"items: [null, {vendor: a, number: x}]\n", []string{
+			`1 items.0: an item of items is empty | remove it, or write a value`, // and is not counted
+			`1 items.0.number: items.0.number must be a whole number in range, not "x" | write a whole number in range`,
+		}},
+		"merge key": {"items: [&a {vendor: x}, {<<: *a, number: 1}]\n",
+			[]string{`1 items.1.<<: the merge key << is not supported | write the values themselves`}},
+		"text behind": {"{name: a}\nb\n", []string{`1 : not YAML: did not find expected <document start> | correct the YAML syntax there or just above`}},
 		"two at once": {"nme: x\nwords: 3\n", []string{
 			`1 nme: unknown key "nme" | did you mean "name"?`,
 			`2 words: words must be a list, not "3" | write a list`,

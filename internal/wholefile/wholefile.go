@@ -15,14 +15,15 @@ import (
 )
 
 // Replace replaces a file, or makes it, with mode 0644. A reader sees all of the old bytes or all of the new ones, even if
-// this process dies in between. The file and then its directory are synced. Paths that Refuse refuses are errors.
+// this process dies in between. The file and then its directory are synced. Paths that Refuse refuses are errors. Errors name
+// path, not the temporary file beside it.
 func Replace(path string, data []byte) error {
 	if err := Refuse(path); err != nil {
 		return err
 	}
 	dir := filepath.Dir(path)
 	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
-		return err
+		return &fs.PathError{Op: "write", Path: path, Err: reason(err)}
 	}
 	d, err := os.Open(dir)
 	if err != nil {
@@ -33,6 +34,14 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	return nil
+}
+
+// reason is an error of the operating system without the paths that it names.
+func reason(err error) error {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		return errno
+	}
+	return err
 }
 
 // Refuse is an error if there is something at path that is not a regular file: a symbolic link may lead to a file that is

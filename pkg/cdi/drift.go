@@ -1,10 +1,7 @@
 package cdi
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -69,11 +66,11 @@ func compare(inv *discovery.Inventory, have, want *specs.Spec) (d Drift) {
 			d.Missing = append(d.Missing, w.Name)
 			continue
 		}
-		has, wants := effectiveEdits(have, i), effectiveEdits(want, wanted)
+		has, wants := effective(have, i), effective(want, wanted)
 		switch {
-		case !has.sameNodes(wants, inv):
+		case !sameNodes(has, wants, inv):
 			d.Wrong = append(d.Wrong, w.Name)
-		case !reflect.DeepEqual(has.rest, wants.rest):
+		case !slices.Equal(texts(has), texts(wants)):
 			d.Other = append(d.Other, w.Name)
 		}
 	}
@@ -81,7 +78,7 @@ func compare(inv *discovery.Inventory, have, want *specs.Spec) (d Drift) {
 		if slices.ContainsFunc(want.Devices, sameName(h.Name)) {
 			continue
 		}
-		if effectiveEdits(have, i).onlyNodesOf(lpusNamed(inv, h.Name)) {
+		if onlyNodesOf(lpusNamed(inv, h.Name), effective(have, i)) {
 			d.Other = append(d.Other, h.Name)
 		} else {
 			d.Wrong = append(d.Wrong, h.Name)
@@ -94,70 +91,43 @@ func sameName(name string) func(specs.Device) bool {
 	return func(d specs.Device) bool { return d.Name == name }
 }
 
-// effective is what a container gets with one device.
-type effective struct {
-	nodes map[string]specs.DeviceNode // by path in the container
-	rest  rest
-}
-
-// rest is what a container gets besides nodes, in a form that can be compared.
-type rest struct {
-	env    map[string]string
-	mounts map[string]string // by path in the container
-	others string            // edits that lpuctl does not make
-}
-
-// effectiveEdits are the edits of the whole spec and then those of a device. As in a container, the last of two with one name or path
-// counts.
-func effectiveEdits(spec *specs.Spec, device int) effective {
-	e := effective{nodes: map[string]specs.DeviceNode{}, rest: rest{env: map[string]string{}, mounts: map[string]string{}}}
-	for _, c := range []specs.ContainerEdits{spec.ContainerEdits, spec.Devices[device].ContainerEdits} {
-		for _, n := range c.DeviceNodes {
-			if n != nil { // no runtime takes such a spec, but it can be parsed
-				node := *n
-				node.HostPath = cmp.Or(n.HostPath, n.Path)
-				e.nodes[n.Path] = node
-			}
-		}
-		for _, m := range c.Mounts {
-			if m != nil {
-				e.rest.mounts[m.ContainerPath] = fmt.Sprintln(m.HostPath, m.Type, slices.Sorted(slices.Values(m.Options)))
-			}
-		}
-		for _, variable := range c.Env {
-			name, value, _ := strings.Cut(variable, "=")
-			e.rest.env[name] = value
-		}
-		for _, h := range c.Hooks {
-			if h != nil {
-				e.rest.others += fmt.Sprintf("hook %+v\n", *h)
-			}
-		}
-		if c.IntelRdt != nil {
-			e.rest.others += fmt.Sprintf("rdt %+v\n", *c.IntelRdt)
-		}
-		if len(c.AdditionalGIDs) > 0 {
-			e.rest.others += fmt.Sprintln("gids", c.AdditionalGIDs)
-		}
+// texts are all that a container gets, in a form that can be compared.
+func texts(all []given) (sorted []string) {
+	for _, g := range all {
+		sorted = append(sorted, g.key+" "+g.text)
 	}
-	return e
+	slices.Sort(sorted)
+	return sorted
 }
 
 // sameNodes tells whether a container gets the same device nodes. The device numbers of a node need not be in a spec; if they are,
 // they must be those of the LPU's node.
-func (e effective) sameNodes(other effective, inv *discovery.Inventory) bool {
-	return maps.EqualFunc(e.nodes, other.nodes, func(a, b specs.DeviceNode) bool {
-		return a.HostPath == b.HostPath && numbersFit(a, inv)
-	})
+func sameNodes(has, wants []given, inv *discovery.Inventory) bool {
+	nodes := 0
+	for _, h := range has {
+		if h.node == nil {
+			continue
+		}
+		nodes++
+		if w := byKey(wants, h.key); w == nil || hostPath(w.node) != hostPath(h.node) || !numbersFit(h.node, inv) {
+			return false
+		}
+	}
+	for _, w := range wants {
+		if w.node != nil {
+			nodes--
+		}
+	}
+	return nodes == 0
 }
 
-func numbersFit(n specs.DeviceNode, inv *discovery.Inventory) bool {
+func numbersFit(n *specs.DeviceNode, inv *discovery.Inventory) bool {
 	if n.Major == 0 && n.Minor == 0 {
 		return true
 	}
 	for _, l := range inv.LPUs {
 		for _, node := range l.Nodes {
-			if node.Path == n.HostPath {
+			if node.Path == hostPath(n) {
 				return int64(node.Major) == n.Major && int64(node.Minor) == n.Minor
 			}
 		}
@@ -165,12 +135,13 @@ func numbersFit(n specs.DeviceNode, inv *discovery.Inventory) bool {
 	return false
 }
 
-// onlyNodesOf tells whether all nodes are nodes of these LPUs, each under its own path.
-func (e effective) onlyNodesOf(lpus []discovery.LPU) bool {
-	for path, n := range e.nodes {
-		if n.HostPath != path || !slices.ContainsFunc(lpus, func(l discovery.LPU) bool {
-			return slices.ContainsFunc(l.Nodes, func(node discovery.Node) bool { return node.Path == path })
-		}) {
+// onlyNodesOf tells whether all nodes that a container gets are nodes of these LPUs, each under its own path.
+func onlyNodesOf(lpus []discovery.LPU, all []given) bool {
+	for _, g := range all {
+		has := func(l discovery.LPU) bool {
+			return slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return n.Path == hostPath(g.node) })
+		}
+		if g.node != nil && (g.node.Path != hostPath(g.node) || !slices.ContainsFunc(lpus, has)) {
 			return false
 		}
 	}

@@ -85,7 +85,7 @@ func (f File) others() (others []*document, err error) {
 		if err != nil || path == f.Path {
 			continue
 		}
-		if spec, err := parse(data); err == nil { // else no runtime takes it either
+		if spec, err := parseAny(data); err == nil { // else no runtime takes it either
 			others = append(others, &document{path: path, spec: spec})
 		}
 	}

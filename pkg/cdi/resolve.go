@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,14 +21,14 @@ import (
 
 // Resolved is a device as a runtime would inject it.
 type Resolved struct {
-	Name  string   `json:"name"` // qualified: hyperaccel.ai/lpu=lpu0
-	File  string   `json:"file"` // the spec file that serves it
-	Nodes []string `json:"nodes"`
+	Name  string   `json:"name"`  // qualified: hyperaccel.ai/lpu=lpu0
+	File  string   `json:"file"`  // the spec file that serves it
+	Nodes []string `json:"nodes"` // common ones too; HOST:CONTAINER where the path on the host is another than in the container
 }
 
 // Resolve returns the devices of a kind, file by file in the order of the spec, as the runtimes' own CDI library
 // resolves them from spec directories under root, the last of which has the highest priority. Files of the
-// kind that the library refuses, and conflicts, are findings. It gives up when ctx ends, because a spec
+// kind that the library refuses, conflicts, and directories that some runtimes do not read are findings. It gives up when ctx ends, because a spec
 // directory may hold what never answers, such as a FIFO.
 func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, finding.List, error) {
 	dirs, err := resolveDirs(root, specDirs)
@@ -52,7 +53,9 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", strings.Join(dirs, ", "), err)
 		}
-		return resolved(cache, kind), cacheFindings(cache, kind), nil
+		v := Validator{Root: root}
+		findings, err := v.CheckDirs(specDirs)
+		return resolved(cache, kind), append(findings, cacheFindings(cache, kind)...), err
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
 	}
@@ -90,14 +93,29 @@ func resolved(cache *cdi.Cache, kind string) []Resolved {
 	slices.SortFunc(files, func(a, b *cdi.Spec) int { return strings.Compare(a.GetPath(), b.GetPath()) })
 	devices := []Resolved{}
 	for _, spec := range files {
-		for _, d := range spec.Devices {
+		for i, d := range spec.Devices {
 			name := kind + "=" + d.Name
 			if served := cache.GetDevice(name); served != nil && served.GetSpec() == spec {
-				devices = append(devices, Resolved{Name: name, File: spec.GetPath(), Nodes: nodePaths(d)})
+				devices = append(devices, Resolved{Name: name, File: spec.GetPath(), Nodes: shownNodes(spec.Spec, i)})
 			}
 		}
 	}
 	return devices
+}
+
+// shownNodes are the nodes that a container gets with a device.
+func shownNodes(spec *specs.Spec, i int) []string {
+	nodes := []string{}
+	for _, g := range effective(spec, i) {
+		switch {
+		case g.node == nil:
+		case hostPath(g.node) == g.node.Path:
+			nodes = append(nodes, g.node.Path)
+		default:
+			nodes = append(nodes, hostPath(g.node)+":"+g.node.Path)
+		}
+	}
+	return nodes
 }
 
 // nodesByName are the nodes of each device of a spec.
@@ -125,9 +143,12 @@ func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
-			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, fileName(kind)+".json") {
-				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh writes our file anew; remove other files of the same kind")
-			} else {
+			switch {
+			case strings.Contains(err.Error(), `"`+kind+"="): // a conflict
+				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi validate names the file to remove")
+			case filepath.Base(file) == fileName(kind)+".json":
+				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh")
+			default:
 				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")
 			}
 		}

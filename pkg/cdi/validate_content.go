@@ -16,15 +16,15 @@ import (
 func (v *Validator) checkHead(d *document) {
 	vendor, class := parser.ParseQualifier(d.spec.Kind)
 	if len(vendor) == 1 || len(class) == 1 {
-		d.add(finding.OneLetterName, "kind", fmt.Sprintf("runtimes with a CDI library up to 1.1.0 crash on the kind %q", d.spec.Kind), "")
+		does := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
+		v.old(&d.findings, finding.OneLetterName, d.name(), does, "give vendor and class two letters or more").At(d.path, d.lines.Line("kind"))
 	}
 	lowest, _ := specs.MinimumRequiredVersion(d.spec)
 	for _, t := range v.Targets {
-		release := t.Consumer + " " + t.Release
-		most := fmt.Sprintf("%s loads cdiVersion %s at most, ", release, t.Newest)
+		most := fmt.Sprintf("%s loads cdiVersion %s at most, ", t, t.Newest)
 		switch {
 		case t.Newest == "":
-			d.add(finding.Target, "cdiVersion", release+" knows no CDI", "use a newer release")
+			d.add(finding.Target, "cdiVersion", t.String()+" knows no CDI", "use a newer release")
 		case olderThan(t.Newest, lowest):
 			d.add(finding.Target, "cdiVersion", most+"and what this file uses came with "+lowest, "use a newer release, or leave out what needs it")
 		case olderThan(t.Newest, d.spec.Version):

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -16,7 +14,7 @@ import (
 
 func (v *Validator) checkMount(d *document, at string, m *specs.Mount) {
 	if _, err := v.stat(m.HostPath); err != nil {
-		d.add(finding.MountMissing, at, missing(m.HostPath, err), "")
+		d.add(finding.MountMissing, at, missing(m.HostPath, err), "install what provides it, or "+d.renewal)
 	}
 }
 
@@ -36,13 +34,13 @@ func missing(path string, err error) string {
 
 // checkNode looks at a device node and does not open it.
 func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
-	if dev, err := v.stat("/dev"); err != nil || dev.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return // it cannot be seen
+	if !v.seesDev() {
+		return
 	}
 	path := cmp.Or(n.HostPath, n.Path)
 	st, err := v.stat(path)
 	if err != nil {
-		d.add(finding.NodeMissing, at, missing(path, err), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		d.add(finding.NodeMissing, at, missing(path, err), d.renewal)
 		return
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]
@@ -50,7 +48,7 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	const twoNumbers = "it says %s is %d:%d, and it is %d:%d: the container gets another device, or none"
 	switch {
 	case kind == "":
-		d.add(finding.NodeNotDevice, at, path+" is not a device node", "lpuctl cdi refresh; see what made it")
+		d.add(finding.NodeNotDevice, at, path+" is not a device node", d.renewal+"; see what made it")
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
 		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), "")
 	case n.Type != "" && n.Type != kind && n.Type != "u":
@@ -59,42 +57,10 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	}
 }
 
-// checkHardware holds devices of ours against what a spec made now would say.
-func (v *Validator) checkHardware(d *document) {
-	want, withManagement := nodesByName(v.specNow(false)), nodesByName(v.specNow(true))
-	var stale []string
-	firstStale := ""
-	for i, device := range d.spec.Devices {
-		at, has := fmt.Sprintf("devices.%d", i), nodePaths(device)
-		nodes, known := want[device.Name]
-		switch {
-		case !known && ourName(device.Name):
-			stale, firstStale = append(stale, device.Name), cmp.Or(firstStale, at)
-		case len(nodes) != 1: // sets repeat what is wrong with their LPUs
-		case !slices.Equal(nodes, has) && !slices.Equal(withManagement[device.Name], has):
-			message := fmt.Sprintf("%s is %s now, and the file says %s", device.Name, nodes[0], cmp.Or(strings.Join(has, ", "), "no node"))
-			d.add(finding.NodeWrong, at, message, "")
-		}
-	}
-	if len(stale) > 0 {
-		d.add(finding.StaleDevice, firstStale, "a spec made now would not have "+some(stale), "")
-	}
-}
-
-// specNow is the spec that would be made now, with the nodes of the management functions or without; one without devices where
-// there is none.
-func (v *Validator) specNow(management bool) *specs.Spec {
-	if v.Inventory != nil {
-		if spec, _, err := Spec(v.Inventory, Options{Kind: v.Kind, Management: management}); err == nil {
-			return spec
-		}
-	}
-	return &specs.Spec{}
-}
-
-// ourName tells whether a device name has the form of ours.
-func ourName(name string) bool {
-	return strings.HasPrefix(name, "lpu") || strings.HasPrefix(name, "pci-") || name == AllDevice
+// seesDev tells whether the device nodes of the machine can be seen.
+func (v *Validator) seesDev() bool {
+	dev, err := v.stat("/dev")
+	return err == nil && dev.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // stat looks at a path of the host, as a runtime would find it: links are followed, within the root.

@@ -86,10 +86,13 @@ const (
 
 // Findings about a CDI spec, one that is made or one that is validated.
 const (
+	CommonNode     ID = "common-node"
+	DeviceMissing  ID = "device-missing"
 	DeviceUnknown  ID = "device-unknown"
 	DuplicateEnv   ID = "duplicate-env"
 	DuplicateNode  ID = "duplicate-node"
 	EnvCollision   ID = "env-collision"
+	FactoryImage   ID = "factory-image"
 	ForeignSpec    ID = "foreign-spec"
 	HookMissing    ID = "hook-missing"
 	HookTimeout    ID = "hook-timeout"
@@ -102,12 +105,17 @@ const (
 	NodeNumbers    ID = "node-numbers"
 	NodeWrong      ID = "node-wrong"
 	OldKind        ID = "old-kind"
+	OlderLibrary   ID = "older-library"
 	OneLetterName  ID = "one-letter-name"
 	OtherFile      ID = "other-file"
 	RelativePath   ID = "relative-path"
+	SetWrong       ID = "set-wrong"
 	Shadowed       ID = "shadowed"
 	SpecConflict   ID = "conflict"
 	SpecCrashes    ID = "spec-crashes"
+	SpecDirLink    ID = "spec-dir-link"
+	SpecDirMode    ID = "spec-dir-mode"
+	SpecDirUnread  ID = "spec-dir-unread"
 	SpecDrift      ID = "spec-drift"
 	SpecHangs      ID = "spec-hangs"
 	SpecMode       ID = "spec-mode"
@@ -241,14 +249,18 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"after a look at what it says, chown root and chmod go-w it; or lpuctl ring install FILE"},
 	}},
 	{Spec, []Rule{
+		{CommonNode, Error, "A node stands in the common edits of the file: every container with any of its devices gets it.", specRefresh},
 		{SpecConflict, Error, "Two files in one directory define the same device: runtimes hand out neither.",
 			"remove one of the two files"},
+		{DeviceMissing, Error, "An LPU has a device node, and no spec file defines it: no container can get it.", specRefresh},
 		{DeviceUnknown, Error, "No spec file defines a device that was asked for.", "lpuctl cdi list shows every name"},
 		{DuplicateEnv, Warning, "A variable is set twice: the last silently wins.", "keep one of them"},
 		{DuplicateNode, Warning, "A node is there twice: the last silently wins.", "keep one of them"},
 		{EnvCollision, Warning,
 			"Two devices set a variable differently: a container with both gets the last value. cdi validate says so only if no device covers both.",
 			"leave the variable out of devices that are meant to be combined, or define a device that covers both"},
+		{FactoryImage, Warning, "An LPU of the spec runs its factory image: a container gets a card that computes nothing.",
+			"flash the LPU shell, then power-cycle the server"},
 		{ForeignSpec, Note, "A spec of another kind is refused by the CDI library.", "ask whoever wrote the file"},
 		{HookMissing, Error, "A hook's program is missing or cannot be run: the container does not start.",
 			"install the program, or remove the hook"},
@@ -264,26 +276,36 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{NodeNotDevice, Error, "A node of the spec is no device node.", "lpuctl cdi refresh; see what made it"},
 		{NodeNumbers, Error, "The spec has other device numbers than the node.",
 			"leave major and minor out: runtimes look them up"},
-		{NodeWrong, Error, "A device of the spec has another node than its LPU has now.", specRefresh},
+		{NodeWrong, Error, "A device of the spec gives another node than that of its LPU.", specRefresh},
 		{OldKind, Warning,
 			"A spec of another kind has devices for the LPUs of this node, from before cdi.kind was changed. lpuctl does not renew it.",
 			"remove the file if nothing asks for its kind any more"},
+		{OlderLibrary, Warning,
+			"Runtimes with a CDI library up to 1.1.0 (containerd 2.3, podman 5.8, Docker 29 and all before) refuse the file or read another value.",
+			"write it so that every release reads the same"},
 		{OneLetterName, Error, "Runtimes with a CDI library up to 1.1.0 crash on a kind with a name of one letter.",
 			"give vendor and class two letters or more"},
 		{OtherFile, Warning, "Another file defines devices of our kind. lpuctl cdi refresh does not renew it.",
 			"remove it if it is a leftover"},
 		{RelativePath, Error, "A path is not absolute: the container does not start.", "write it from / on"},
+		{SetWrong, Error, "A device for several LPUs lacks the node of one of them, or has the node of another LPU.", specRefresh},
 		{Shadowed, Warning, "A file in a directory of lower priority defines the same device and is not used for it.",
 			"remove the file that is not used, if it is a leftover"},
 		{SpecCrashes, Error,
 			"An empty item in a list of nodes, mounts or hooks: every runtime that reads the directory crashes (CDI library up to 1.1.1).",
 			"remove the item, or the file"},
+		{SpecDirLink, Warning, "The spec directory is a symbolic link: runtimes with a CDI library up to 1.1.0 find no spec in it.",
+			"put the directory in the place of the link"},
+		{SpecDirMode, Warning, "Only some users may read the spec directory: podman and Docker without root find no device.",
+			"chmod 0755 DIR"},
+		{SpecDirUnread, Warning, "No container runtime of this machine reads the directory in which our spec lies.",
+			"lpuctl cdi refresh without --spec-dir, or add the directory to the config of the runtime (lpuctl runtime check)"},
 		{SpecDrift, Warning, "The spec in place is not the one that would be made now.", specRefresh},
 		{SpecHangs, Error, "A FIFO has the name of a spec: runtimes that read the directory wait for ever.", "remove it"},
 		{SpecMode, Warning, "Only some users may read the file: podman and Docker without root do not find its devices.",
 			"chmod 0644 FILE"},
 		{SpecRefused, Error, "The CDI library refuses the whole file.", "correct it: runtimes refuse the whole file"},
-		{SpecSecond, Warning, "A second YAML document follows, which runtimes do not read.", "keep one document in the file"},
+		{SpecSecond, Warning, "Something follows the first YAML document, and runtimes do not read it.", "keep one document in the file"},
 		{SpecSyntax, Error,
 			"The file is not YAML or JSON, a value has the wrong type, or a key is there twice: runtimes refuse the whole file.",
 			"correct it"},
@@ -294,7 +316,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SpecYML, Note, "Runtimes read .json and .yaml files only.", "rename it to .yaml if it is meant to be read"},
 		{StaleDevice, Warning, "A spec made now would not have some of the devices.",
 			"lpuctl cdi refresh; lpuctl list says how the LPUs are"},
-		{Target, Error, "A release named by --target does not load the spec.", "use a newer release, or a lower cdiVersion"},
+		{Target, Error, "A release named by --target does not load the spec, or reads another value.", "use a newer release, or a lower cdiVersion"},
 	}},
 	{Runtime, []Rule{
 		{CDIOff, Error, "CDI is off: containers start without the device, or not at all.", "turn it on as the finding says"},

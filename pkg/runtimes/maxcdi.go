@@ -36,11 +36,14 @@ func steps() map[string][]step {
 }
 
 // maxCDI is the highest cdiVersion that the release of a consumer loads.
-func (r release) maxCDI(consumer string) (highest string) {
-	for _, s := range steps()[consumer] {
+func (r release) maxCDI(consumer string) string { return r.latest(steps()[consumer]) }
+
+// latest is the last step that the release has reached.
+func (r release) latest(all []step) (cdi string) {
+	for _, s := range all {
 		if !r.before(s.since) {
-			highest = s.cdi
+			cdi = s.cdi
 		}
 	}
-	return highest
+	return cdi
 }

@@ -1,0 +1,168 @@
+package cdi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// newLibrary is the release of the CDI library that reads a spec otherwise than all before it, which turned YAML into JSON first:
+// it wants every key in its exact case, and knows the permissions "none". It is also the library that lpuctl is built with.
+const newLibrary = "1.1.1"
+
+// Target is a consumer of specs at a version: podman 4.3.1.
+type Target struct {
+	Consumer, Release string
+	// Newest is the highest cdiVersion it loads; "": it knows no CDI.
+	Newest string
+	// Library is the release of the CDI library that it was built with; "": that of Newest.
+	Library string
+}
+
+// isOld tells whether the target reads specs as libraries before newLibrary do.
+func (t Target) isOld() bool {
+	if t.Library != "" {
+		return olderThan(t.Library, newLibrary)
+	}
+	return true // cdiVersion 1.1.0 came with library 1.1.0
+}
+
+func (t Target) String() string { return t.Consumer + " " + t.Release }
+
+// onlyOld tells whether each target has an old library, so that what the new one refuses does not matter.
+func (v *Validator) onlyOld() bool {
+	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isOld() })
+}
+
+// old reports what releases with an old library do otherwise: as an error for each target that has one, as a warning if no target
+// is named.
+func (v *Validator) old(findings *finding.List, id finding.ID, subject, does, remedy string) *finding.Finding {
+	f := &finding.Finding{} // of nobody
+	if len(v.Targets) == 0 {
+		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 "+does, remedy)
+	}
+	for _, t := range v.Targets {
+		if t.Newest != "" && t.isOld() {
+			f = findings.Add(finding.Target, subject, t.String()+" "+does, remedy)
+		}
+	}
+	return f
+}
+
+// parseOld parses a spec as libraries before newLibrary do.
+func parseOld(data []byte) (*specs.Spec, error) {
+	var spec specs.Spec
+	if err := yaml.UnmarshalStrict(data, &spec); err != nil {
+		return nil, err
+	}
+	return &spec, nil
+}
+
+// parseAny parses a spec that some release of the library takes.
+func parseAny(data []byte) (*specs.Spec, error) {
+	spec, err := parse(data)
+	if err != nil {
+		if old, oldErr := parseOld(data); oldErr == nil {
+			return old, nil
+		}
+	}
+	return spec, err
+}
+
+// checkOld finds what libraries before newLibrary make of a file that newLibrary takes.
+func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
+	const refuse = "refuse the whole file: "
+	spec, err := parseOld(d.data)
+	if err != nil {
+		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+err.Error(), "").At(d.path, lineIn(err))
+		return
+	}
+	for _, at := range withoutPermissions(spec) {
+		const remedy = `leave permissions out, or write "r", "w" or "rw"`
+		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`they do not know the permissions "none"`, remedy).At(d.path, d.lines.Line(at))
+	}
+	if reflect.DeepEqual(spec, d.spec) {
+		return
+	}
+	for _, f := range faults {
+		if f.Kind == strictyaml.Loose {
+			v.old(&d.findings, finding.OlderLibrary, d.name(), "read another value than newer ones: "+f.Message, f.Remedy).At(d.path, f.Line)
+		}
+	}
+}
+
+var yamlLine = lazy.Regexp(`line (\d+):`)
+
+// lineIn is the line that an error of a YAML decoder names; 0 if it names none.
+func lineIn(err error) (line int) {
+	if found := yamlLine().FindStringSubmatch(err.Error()); found != nil {
+		line, _ = strconv.Atoi(found[1])
+	}
+	return line
+}
+
+// withoutPermissions are the places of nodes with the permissions "none".
+func withoutPermissions(spec *specs.Spec) (places []string) {
+	for at, edits := range allEdits(spec) {
+		for i, n := range edits.DeviceNodes {
+			if n != nil && n.Permissions == cdi.NoPermissions {
+				places = append(places, fmt.Sprintf("%s.deviceNodes.%d.permissions", at, i))
+			}
+		}
+	}
+	return places
+}
+
+// refusal is the first that the library does not take of a parsed spec with a known version, and its place; "" where the place is
+// not known.
+func refusal(spec *specs.Spec) (at string, err error) {
+	if err := specs.ValidateVersion(spec); err != nil {
+		return "cdiVersion", err
+	}
+	vendor, class := parser.ParseQualifier(spec.Kind)
+	if err := errors.Join(parser.ValidateVendorName(vendor), parser.ValidateClassName(class)); err != nil {
+		return "kind", err
+	}
+	for at, edits := range allEdits(spec) {
+		if err := (&cdi.ContainerEdits{ContainerEdits: edits}).Validate(); err != nil {
+			return at, err
+		}
+	}
+	seen := map[string]bool{}
+	for i, device := range spec.Devices {
+		at, err := "devices."+strconv.Itoa(i), parser.ValidateDeviceName(device.Name)
+		switch edits, _ := json.Marshal(device.ContainerEdits); {
+		case err != nil:
+			return at, err
+		case string(edits) == "{}":
+			return at, fmt.Errorf("the device %q gives a container nothing", device.Name)
+		case seen[device.Name]:
+			return at, fmt.Errorf("the device %q is defined twice", device.Name)
+		}
+		seen[device.Name] = true
+	}
+	return "", nil
+}
+
+// allEdits are the edits of a spec, the common ones first, by their places in the document.
+func allEdits(spec *specs.Spec) iter.Seq2[string, *specs.ContainerEdits] {
+	return func(yield func(string, *specs.ContainerEdits) bool) {
+		more := yield("containerEdits", &spec.ContainerEdits)
+		for i := 0; more && i < len(spec.Devices); i++ {
+			more = yield(fmt.Sprintf("devices.%d.containerEdits", i), &spec.Devices[i].ContainerEdits)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package cdi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/nearest"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// checkServed looks for what no file defines: devices of a spec made now, and devices that are asked for.
+func (v *Validator) checkServed(findings *finding.List, dirs []string, served []*document) {
+	names := namesIn(served)
+	now := v.devicesNow()
+	where := strings.Join(dirs, ", ")
+	switch {
+	case len(served) == 0 && len(now.list)+len(v.Devices) > 0:
+		findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
+	case len(served) > 0:
+		now.missing(findings, names, v.renewal(served))
+	case len(now.inv.LPUs) > 0:
+		findings.Add(finding.NoSpec, v.Kind, "no LPU has a device node, so that there is nothing to put into a spec",
+			"lpuctl cdi refresh, after what is said of each LPU is done")
+	}
+	if len(now.list) == 0 {
+		*findings = append(*findings, leftOut(now.inv, now.Options)...)
+	}
+	for _, name := range v.Devices {
+		if !slices.Contains(names, strings.TrimPrefix(name, v.Kind+"=")) {
+			message, remedy := now.whyUnknown(name, names)
+			findings.Add(finding.DeviceUnknown, name, message, remedy)
+		}
+	}
+	*findings = append(*findings, FactoryImages(now.inv)...)
+}
+
+// namesIn are the devices that files define, sorted.
+func namesIn(files []*document) []string {
+	names := map[string]bool{}
+	for _, d := range files {
+		for _, device := range d.spec.Devices {
+			names[device.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// devicesNow are the devices that a spec made now would have; none where there is no LPU with a node, or the machine is not known.
+func (v *Validator) devicesNow() *devices {
+	o := Options{Kind: v.Kind}
+	inv := v.Inventory
+	if inv == nil {
+		inv = &discovery.Inventory{}
+	}
+	now, err := devicesOf(inv, o)
+	if err != nil {
+		return &devices{Options: o, inv: inv}
+	}
+	return now
+}
+
+// renewal is what writes the spec anew: where a file that is not our own has our names, refresh waits until it is gone.
+func (v *Validator) renewal(served []*document) string {
+	for _, d := range served {
+		if !v.isOwn(d.path) {
+			return d.renewal
+		}
+	}
+	return "lpuctl cdi refresh"
+}
+
+// missing finds devices that no file defines: an LPU that no container can get is an error. names are those that files define.
+func (d *devices) missing(findings *finding.List, names []string, renewal string) {
+	lacking := map[int]bool{} // LPUs by position
+	for _, card := range cardsWithNode(d.inv) {
+		l := d.inv.LPUs[card]
+		if !slices.Contains(names, l.Name) && !slices.Contains(names, AddressName(l.Address)) {
+			lacking[card] = true
+			message := fmt.Sprintf("it has a device node (%s), and no spec file defines it: no container can get it", l.Nodes[0].Path)
+			findings.Add(finding.DeviceMissing, l.Name, message, renewal)
+		}
+	}
+	var more []string
+	for _, c := range d.list {
+		if !slices.Contains(names, c.name) && !slices.ContainsFunc(c.cards, func(card int) bool { return lacking[card] }) {
+			more = append(more, c.name)
+		}
+	}
+	if len(more) > 0 {
+		findings.Add(finding.SpecDrift, d.kind(), "a spec made now would also have "+some(more), renewal)
+	}
+}
+
+// whyUnknown says why a device that is asked for is in no file, and what to do: the reason of an LPU that it would have to cover
+// comes first. names are the devices that files define.
+func (d *devices) whyUnknown(name string, names []string) (message, remedy string) {
+	bare := strings.TrimPrefix(name, d.kind()+"=")
+	members := membersOf(bare)
+	cards, err := d.inv.Resolve(d.kind(), members)
+	for _, card := range cards {
+		if l := d.inv.LPUs[card]; err == nil && len(l.Nodes) == 0 {
+			why := whyLeftOut(l)
+			return fmt.Sprintf("%s is in no spec: %s", l.Name, why.Message), why.Remedy
+		}
+	}
+	meant := members
+	if covering := d.covering(cards); err == nil && covering != "" && d.find(bare) == nil {
+		meant = covering
+	}
+	message = "no file defines it"
+	switch {
+	case meant != bare && slices.Contains(names, meant):
+		return message, "did you mean " + meant + "? The name of a set lists its members"
+	case d.find(meant) != nil:
+		return message + ", and a spec made now would have " + meant, ""
+	}
+	if len(names) > 0 {
+		message += "; there are " + some(names)
+	}
+	if meant := nearest.Word(bare, names); meant != "" {
+		remedy = "did you mean " + meant + "?"
+	}
+	return message, remedy
+}
+
+// membersOf lists the members of what looks like a range: "lpu0-1-2-3" for "lpu0-3". Another name it returns as it is.
+func membersOf(name string) string {
+	var first, last int
+	found, _ := fmt.Sscanf(name, "lpu%d-%d", &first, &last)
+	const most = 1024 // more LPUs than a node has
+	if found != 2 || name != fmt.Sprintf("lpu%d-%d", first, last) || last < first+2 || last > most {
+		return name
+	}
+	members := fmt.Sprintf("lpu%d", first)
+	for i := first + 1; i <= last; i++ {
+		members += fmt.Sprintf("-%d", i)
+	}
+	return members
+}
+
+// FactoryImages finds LPUs of a spec that run their factory image: containers get a card that computes nothing. The spec does not
+// change with it, because what is flashed may change while the spec stays in place.
+func FactoryImages(inv *discovery.Inventory) (findings finding.List) {
+	for _, l := range pick(inv, cardsWithNode(inv)) {
+		for _, reason := range l.Reasons {
+			if reason.ID == finding.RecoveryShell {
+				findings.Add(finding.FactoryImage, l.Name, "it is in the spec: "+reason.Message, reason.Remedy)
+			}
+		}
+	}
+	return findings
+}
