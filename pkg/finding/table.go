@@ -202,7 +202,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"LPUs of this class are not seen until it can be read: check that sysfs is mounted whole"},
 		{UnreadableFunction, Warning, "The ids of a PCI function cannot be read, so that it may be an LPU or not.",
 			"see the kernel log for the device (dmesg)"},
-		{UsersHidden, Note, "This user may not see the open files of some processes.", "run as root to see every user of an LPU"},
+		{UsersHidden, Note,
+			"This user may not see some processes, or their open files: they may use an LPU. In lpuctl allocate it is a warning.",
+			"run it as root, and not in a container, to see every user of an LPU"},
 	}},
 	{Ring, []Rule{
 		{RingAbsentCard, Warning, "The table names a card that is not in the machine. Its cables are dead.",
