@@ -44,11 +44,11 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
 		}
 		if err != nil {
-			id := finding.RingUnreadable
+			id, remedy := finding.RingUnreadable, ""
 			if errors.As(err, new(unsafeError)) {
-				id = finding.RingUnsafe
+				id, remedy = finding.RingUnsafe, "look at what it says; then: lpuctl ring install "+p
 			}
-			s.problems.Add(id, p, err.Error(), "").At(p, 0)
+			s.problems.Add(id, p, err.Error(), remedy).At(p, 0)
 			return nil
 		}
 		table, findings := ring.Parse(p, data)

@@ -236,7 +236,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"correct it, or write the table again for this machine with hyperdex-net"},
 		{RingUnreadable, Error, "The file cannot be read.", "make it readable, or remove it: without a table neighbours are not known"},
 		{RingUnsafe, Error, "Others than root or this user could have written the file.",
-			"after a look at what it says, chown root and chmod go-w it; or lpuctl ring install FILE"},
+			"look at what it says; then: lpuctl ring install FILE"},
 	}},
 	{Spec, []Rule{
 		{SpecConflict, Error, "Two files in one directory define the same device: runtimes hand out neither.",
