@@ -21,7 +21,16 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	dir := filepath.Dir(path)
-	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
+	// Not renameio.WriteFile, which keeps the permissions of the file that is there.
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)
