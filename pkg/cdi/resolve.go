@@ -126,7 +126,7 @@ func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
 			if strings.Contains(err.Error(), kind) || strings.HasSuffix(file, fileName(kind)+".json") {
-				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh writes our file anew; remove other files of the same kind")
+				findings.Add(finding.SpecRefused, file, err.Error(), "if it is ours: lpuctl cdi refresh; else remove it")
 			} else {
 				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")
 			}

@@ -165,7 +165,8 @@ func (v *Validator) foreign(d *document) {
 func (v *Validator) member(d *document, before []*document) {
 	v.check(d)
 	if own := fileName(v.Kind); strings.TrimSuffix(filepath.Base(d.path), filepath.Ext(d.path)) != own {
-		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is", "")
+		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+".json and leaves this one as it is",
+			"if it is a leftover: rm "+d.path)
 	}
 	for _, other := range before {
 		names := sharedNames(d.spec, other.spec)
@@ -176,7 +177,7 @@ func (v *Validator) member(d *document, before []*document) {
 			d.add(finding.SpecConflict, "", message, "")
 		default:
 			message := fmt.Sprintf("%s defines %s too, and is not used for them", other.path, some(names))
-			d.add(finding.Shadowed, "", message, "remove "+other.path+" if it is a leftover")
+			d.add(finding.Shadowed, "", message, "if it is a leftover: rm "+other.path)
 		}
 	}
 }
@@ -220,7 +221,7 @@ func (v *Validator) read(path string) *document {
 		d.add(finding.SpecMode, "", fmt.Sprintf(message, info.Mode().Perm()), "chmod 0644 "+path)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		d.add(finding.SpecRefused, "", "it is empty: runtimes refuse it", "lpuctl cdi refresh writes our file anew; remove another")
+		d.add(finding.SpecRefused, "", "it is empty: runtimes refuse it", "if it is ours: lpuctl cdi refresh; else remove it")
 		return d
 	}
 	var strict specs.Spec

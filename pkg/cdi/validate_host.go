@@ -42,7 +42,7 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	path := cmp.Or(n.HostPath, n.Path)
 	st, err := v.stat(path)
 	if err != nil {
-		d.add(finding.NodeMissing, at, missing(path, err), "lpuctl cdi refresh; lpuctl list says why an LPU has no node")
+		d.add(finding.NodeMissing, at, missing(path, err), "lpuctl cdi refresh; see lpuctl list for why an LPU has no node")
 		return
 	}
 	kind := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b"}[st.Mode&unix.S_IFMT]

@@ -174,7 +174,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{NodeMissing, Error, "The device node is not in /dev.",
 			"reload the driver, so that its node is made again; in a container, the node has to be handed in"},
 		{NotInSpec, Error, "The CDI spec in place does not define the LPU, so that it is not handed out.",
-			"see the log of lpuctl serve; lpuctl cdi validate"},
+			"see the log of lpuctl serve, and lpuctl cdi validate"},
 		{NotReady, Error, "The card's management side does not answer.",
 			"check that xclmgmt is loaded and bound to the card's management function"},
 		{Offline, Error, "The driver holds the card offline.",
@@ -241,7 +241,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Spec, []Rule{
 		{SpecConflict, Error, "Two files in one directory define the same device: runtimes hand out neither.",
 			"remove one of the two files"},
-		{DeviceUnknown, Error, "No spec file defines a device that was asked for.", "lpuctl cdi list shows every name"},
+		{DeviceUnknown, Error, "No spec file defines a device that was asked for.", "see lpuctl cdi list for every name"},
 		{DuplicateEnv, Warning, "A variable is set twice: the last silently wins.", "keep one of them"},
 		{DuplicateNode, Warning, "A node is there twice: the last silently wins.", "keep one of them"},
 		{EnvCollision, Warning,
@@ -291,7 +291,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"write the version that is named"},
 		{SpecYML, Note, "Runtimes read .json and .yaml files only.", "rename it to .yaml if it is meant to be read"},
 		{StaleDevice, Warning, "A spec made now would not have some of the devices.",
-			"lpuctl cdi refresh; lpuctl list says how the LPUs are"},
+			"lpuctl cdi refresh; see lpuctl list for how the LPUs are"},
 		{Target, Error, "A release named by --target does not load the spec.", "use a newer release, or a lower cdiVersion"},
 	}},
 	{Runtime, []Rule{
@@ -324,7 +324,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	}},
 	{Config, []Rule{
 		{BadConfig, Error, "A key is unknown or there twice, or a value has the wrong type or meaning.",
-			"correct it; lpuctl config show prints every key"},
+			"correct it; see lpuctl config show for every key"},
 	}},
 }
 
