@@ -33,7 +33,6 @@ func TestRemedies(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 remedyScripts,
 		RequireExplicitExec: true,
-		ContinueOnError:     true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TABLES", captures)
 			env.Setenv("LPUCTL_ROOT", "node")
@@ -65,7 +64,8 @@ type remedy struct {
 
 var (
 	printedFinding = regexp.MustCompile(`(?m)^ *(error|warning|note): (.*) \[([a-z-]+)\]\n *remedy: (.*)$`)
-	printedPlace   = regexp.MustCompile(`(?:^|: )([^ :]*\.[^ :]*):(?:(\d+):)? `)
+	printedLine    = regexp.MustCompile(`(?:^|: )([^ :]+):(\d+): `)
+	printedFile    = regexp.MustCompile(`(?:^|: )([^ :]*\.[^ :]*): `)
 	printedCommand = regexp.MustCompile(`^(lpuctl|chmod|chown|rm|mv|echo|modprobe|mknod) `)
 )
 
@@ -82,8 +82,10 @@ func finds(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%v does not find %s", r.command, r.id)
 	}
 	r.text = m[4]
-	if place := printedPlace.FindStringSubmatch(m[2] + " "); place != nil {
+	if place := printedLine.FindStringSubmatch(m[2]); place != nil {
 		r.file, r.line = place[1], place[2]
+	} else if place := printedFile.FindStringSubmatch(m[2]); place != nil {
+		r.file = place[1]
 	}
 }
 
