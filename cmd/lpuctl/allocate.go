@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func newAllocateCommand(a *app) *cobra.Command {
@@ -23,14 +25,18 @@ func newAllocateCommand(a *app) *cobra.Command {
 		Aliases: []string{"alloc"},
 		Short:   "Tell which LPUs a workload should take, and why",
 		Long: `allocate picks LPUs that are free and connected, in such a way that those who come next find connected LPUs too,
-and says which CDI device hands them out. It reserves nothing. Free is what is usable and held open by nobody
-(run as root to see everybody's processes); --available names the free LPUs yourself.
+and says which CDI device hands them out. It reserves nothing. Free is what is usable and held open by no process that
+can be seen. As an ordinary user you do not see the processes of others: then a warning says that an LPU may be in use
+all the same. --available names the free LPUs yourself.
 
-The exit code is 3 if there are not enough free LPUs or, with --require-connected, no connected set.
+The exit code is 3 if there are not enough free LPUs or, with --require-connected, no connected set. Then -o name and -o args
+print nothing, and a container that is started with nothing has no LPU. So start it in a second step, after &&, as below.
+-o args prints the options of podman, nerdctl and docker, for any set of LPUs; leave the variable without quotes there (in zsh: ${=d}).
 How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 		Example: `  lpuctl allocate -n 4
   lpuctl allocate -n 2 -o wide                    # every candidate, best first
-  podman run --device "$(lpuctl allocate -n 4 -o name)" IMAGE
+  d=$(lpuctl allocate -n 4 -o name) && podman run --device "$d" IMAGE
+  d=$(lpuctl allocate -n 3 -o args) && podman run $d IMAGE
   lpuctl allocate -n 4 --available 0,1,4,5,6,7    # what if only these were free?
   lpuctl allocate -n 2 --must-include lpu3 --require-connected -o json
   lpuctl allocate --replay serve.log              # would today's rule and ring decide the same?`,
@@ -58,7 +64,7 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 	for _, flag := range []string{"available", "must-include"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, a.completeLPUList)
 	}
-	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName, formatArgs)
 	return cmd
 }
 
@@ -88,6 +94,11 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 	if err != nil {
 		return err
 	}
+	for i := range inv.Problems {
+		if p := &inv.Problems[i]; p.ID == finding.UsersHidden {
+			p.Severity = finding.Warning // a note in list, but here an LPU that is in use may be given away
+		}
+	}
 	a.report(inv.Problems)
 	decision, refused := allocate.Decide(inv, inv.Fabric(), wish)
 	if decision == nil {
@@ -101,7 +112,10 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 	if name := cdi.NameOf(inv, decision.Chosen); refused == nil && name != "" {
 		result.Device = a.config.CDI.Kind + "=" + name
 	}
-	if refused == nil || f.isDocument() {
+	switch {
+	case refused == nil && f == formatArgs:
+		err = a.writeArguments(inv, decision.LPUs)
+	case refused == nil || f.isDocument():
 		err = a.writeAllocation(result, f)
 	}
 	return cmp.Or(err, refused)
@@ -136,7 +150,7 @@ func (a *app) writeAllocation(r *allocation, f format) error {
 	case formatName:
 		if r.Device == "" {
 			names := strings.Join(r.LPUs, " ")
-			return fail(exitFound, "lpuctl cdi explain "+names+" shows what to use instead", "no single CDI device covers %s", names)
+			return fail(exitFound, "use -o args", "no single CDI device covers %s", names)
 		}
 		_, err := fmt.Fprintln(a.out, r.Device)
 		return err
@@ -152,6 +166,20 @@ func (a *app) writeAllocation(r *allocation, f format) error {
 		{"Free after", allocate.Join(r.FreeAfter)},
 		{"Why", r.Explanation.Reason},
 	})
+}
+
+// writeArguments prints the options by which podman, nerdctl and docker give a container these LPUs: the device that covers them, or
+// a device for each and the variables that describe them as a whole.
+func (a *app) writeArguments(inv *discovery.Inventory, names []string) error {
+	e, err := cdi.Explain(inv, cdi.Options{Kind: a.config.CDI.Kind}, names)
+	if err != nil {
+		return err
+	}
+	if len(e.Collisions) > 0 && slices.Equal(e.Use, e.Devices) {
+		return fail(exitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
+	}
+	_, err = fmt.Fprintln(a.out, arguments(e))
+	return err
 }
 
 // writeCandidates shows what was weighed, in the words of the criteria.

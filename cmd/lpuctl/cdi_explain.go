@@ -60,7 +60,7 @@ func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Ex
 	if len(e.Collisions) > 0 {
 		remedy := "use " + arguments(e)
 		if slices.Equal(e.Use, e.Devices) {
-			remedy = "no device avoids it: give the models of these LPUs one value (models in the config file)"
+			remedy = noWayAround
 		}
 		findings.Add(finding.EnvCollision, strings.Join(e.Devices, ", "), collisionText(e), remedy)
 	}
@@ -75,6 +75,8 @@ func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Ex
 	}
 	return findings
 }
+
+const noWayAround = "no device avoids it: give the models of these LPUs one value (models in the config file)"
 
 // collisionText says of each variable that collides which device sets what.
 func collisionText(e *cdi.Explanation) string {

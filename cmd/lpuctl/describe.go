@@ -127,7 +127,10 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 	line("Ring", ringText(l.Ring))
 	line("Neighbours", neighboursText(l.Ring))
 	for _, u := range l.Users {
-		line("Used by", userText(u))
+		line("Used by", u.String())
+	}
+	if l.UsersHidden {
+		line("Used by", "?")
 	}
 	line("Health", healthText(l))
 	if err := tw.Flush(); err != nil {

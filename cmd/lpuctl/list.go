@@ -25,6 +25,7 @@ func newListCommand(a *app) *cobra.Command {
 		Short:   "List the LPUs of this node",
 		Long: `list shows every LPU of this node, usable or not: a sick card keeps its place and its index.
 Why one is not usable goes to stderr. With LPUs named it shows these.
+A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU.
 ` + lpuForms + `
 The exit code is 4 if there is no LPU.`,
 		Example: `  lpuctl list
@@ -107,7 +108,7 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 	for _, l := range inv.LPUs {
 		row := []string{
 			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), optional(l.NUMANode), optional(l.Link),
-			ringText(l.Ring), healthText(&l), usersText(l.Users),
+			ringText(l.Ring), healthText(&l), usersText(&l),
 		}
 		if f == formatWide {
 			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, optional(l.Switch), optional(l.IOMMUGroup),
@@ -151,27 +152,19 @@ func neighboursText(r *discovery.RingPlace) string {
 	return cmp.Or(r.Previous, "-") + "," + cmp.Or(r.Next, "-")
 }
 
-// usersText names who uses an LPU: the first process, in its container or pod if it is in one, and how many more.
-func usersText(users []discovery.User) string {
-	if len(users) == 0 {
-		return ""
+// usersText names who uses an LPU: the first process and how many more; a question mark says that there may be others.
+func usersText(l *discovery.LPU) string {
+	var parts []string
+	if len(l.Users) > 0 {
+		parts = append(parts, l.Users[0].String())
 	}
-	text := userText(users[0])
-	if len(users) > 1 {
-		text += fmt.Sprintf(" +%d", len(users)-1)
+	if more := len(l.Users) - 1; more > 0 {
+		parts = append(parts, fmt.Sprintf("+%d", more))
 	}
-	return text
-}
-
-func userText(u discovery.User) string {
-	text := fmt.Sprintf("%s(%d)", u.Command, u.PID)
-	switch {
-	case u.Pod != "":
-		text += " pod " + u.Pod
-	case u.Container != "":
-		text += " container " + u.Container[:12]
+	if l.UsersHidden {
+		parts = append(parts, "?")
 	}
-	return text
+	return strings.Join(parts, " ")
 }
 
 func managementText(m *discovery.Management) string {

@@ -29,6 +29,7 @@ const (
 	formatJSON  format = "json"
 	formatYAML  format = "yaml"
 	formatName  format = "name"
+	formatArgs  format = "args" // options of podman, nerdctl and docker
 )
 
 // isDocument tells a format that programs read as a document.

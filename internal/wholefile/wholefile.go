@@ -22,7 +22,7 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	dir := filepath.Dir(path)
-	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644)); err != nil {
+	if err := replace(path, data, dir); err != nil {
 		return &fs.PathError{Op: "write", Path: path, Err: reason(err)}
 	}
 	d, err := os.Open(dir)
@@ -42,6 +42,19 @@ func reason(err error) error {
 		return errno
 	}
 	return err
+}
+
+// replace renames a new file into place. renameio.WriteFile would keep the permissions of the file that is there.
+func replace(path string, data []byte, dir string) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }
 
 // Refuse is an error if there is something at path that is not a regular file: a symbolic link may lead to a file that is

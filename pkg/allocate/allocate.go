@@ -46,6 +46,7 @@ type Decision struct {
 type Explanation struct {
 	Size        int         `json:"size"`
 	Free        []string    `json:"free"`
+	UsersHidden bool        `json:"usersHidden,omitempty"` // free LPUs may have users that the caller cannot see
 	MustInclude []string    `json:"mustInclude"`
 	Candidates  []Candidate `json:"candidates"` // connected sets, the best first
 	Reason      string      `json:"reason"`
@@ -68,6 +69,7 @@ func (r *Refusal) Error() string { return r.Why }
 func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error) {
 	d := &Decision{LPUs: []string{}, FreeAfter: [][]string{}, Explanation: Explanation{
 		Size: w.Size, Free: names(inv, w.Free), MustInclude: names(inv, w.Must), Candidates: []Candidate{},
+		UsersHidden: slices.ContainsFunc(w.Free, func(card int) bool { return inv.LPUs[card].UsersHidden }),
 	}}
 	if r := w.impossible(inv); r != nil {
 		d.Explanation.Reason = r.Why
@@ -98,19 +100,65 @@ func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error)
 
 // impossible returns the reason why the wish cannot be fulfilled even with LPUs that are not connected; nil if it can.
 func (w Wish) impossible(inv *discovery.Inventory) *Refusal {
-	for _, card := range w.Must {
-		if !slices.Contains(w.Free, card) {
-			return &Refusal{inv.LPUs[card].Name + " must be included and is not free", "see lpuctl list for who uses it"}
-		}
-	}
+	missing := w.notFree(w.Must)
 	switch {
+	case len(missing) > 0:
+		return refused(inv, "LPUs that must be included are not free: ", missing)
 	case w.Size > len(inv.LPUs):
 		return &Refusal{fmt.Sprintf("%s asked for, this node has %d", lpus(w.Size), len(inv.LPUs)), "ask for fewer"}
 	case w.Size > len(w.Free):
-		return &Refusal{fmt.Sprintf("%s asked for, %d of %d free", lpus(w.Size), len(w.Free), len(inv.LPUs)),
-			"see lpuctl list for who uses the others"}
+		r := refused(inv, fmt.Sprintf("%s asked for, %d of %d free: not ", lpus(w.Size), len(w.Free), len(inv.LPUs)), w.notFree(everyCard(inv)))
+		r.Remedy = "ask for fewer; " + r.Remedy
+		return r
 	}
 	return nil
+}
+
+// notFree returns the LPUs among cards that are not free.
+func (w Wish) notFree(cards []int) []int {
+	return slices.DeleteFunc(slices.Clone(cards), func(card int) bool { return slices.Contains(w.Free, card) })
+}
+
+func everyCard(inv *discovery.Inventory) []int {
+	all := make([]int, len(inv.LPUs))
+	for card := range all {
+		all[card] = card
+	}
+	return all
+}
+
+// reason is why LPUs are not free, and how they become free.
+type reason struct{ why, remedy string }
+
+func reasonOf(l *discovery.LPU) reason {
+	switch {
+	case !l.Usable:
+		return reason{l.State(), "see lpuctl describe %s"}
+	case len(l.Users) > 0:
+		return reason{"in use by " + l.Users[0].String(), "wait until %s is no longer in use"}
+	}
+	return reason{"not among the available LPUs that were named", "name %s as available"}
+}
+
+// refused returns the refusal because of LPUs that are not free. It names each of them with its own reason, such as
+// "lpu2 lpu5 (no driver), lpu3 (in use by vllm(12))".
+func refused(inv *discovery.Inventory, why string, cards []int) *Refusal {
+	var reasons []reason
+	of := map[reason][]string{}
+	for _, card := range cards {
+		r := reasonOf(&inv.LPUs[card])
+		if of[r] == nil {
+			reasons = append(reasons, r)
+		}
+		of[r] = append(of[r], inv.LPUs[card].Name)
+	}
+	var whys, remedies []string
+	for _, r := range reasons {
+		named := strings.Join(of[r], " ")
+		whys = append(whys, named+" ("+r.why+")")
+		remedies = append(remedies, fmt.Sprintf(r.remedy, named))
+	}
+	return &Refusal{why + strings.Join(whys, ", "), strings.Join(remedies, "; ")}
 }
 
 // unconnected returns the reason why no connected LPUs are available.

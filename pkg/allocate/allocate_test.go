@@ -8,6 +8,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // eight is a node of eight LPUs, all usable, in one ring if it is cabled.
@@ -39,15 +40,16 @@ func TestDecide(t *testing.T) {
 		},
 		"more than are free": {
 			wish:   allocate.Wish{Size: 3, Free: []int{0, 1}},
-			reason: "3 LPUs asked for, 2 of 8 free", remedy: "lpuctl list",
+			reason: "3 LPUs asked for, 2 of 8 free: not lpu2 lpu3 lpu4 lpu5 lpu6 lpu7 (not among the available",
+			remedy: "ask for fewer; name lpu2 lpu3 lpu4 lpu5 lpu6 lpu7 as available",
 		},
 		"one of none": {
 			wish:   allocate.Wish{Size: 1},
-			reason: "1 LPU asked for, 0 of 8 free", remedy: "lpuctl list",
+			reason: "1 LPU asked for, 0 of 8 free", remedy: "as available",
 		},
 		"one in use": {
 			wish:   allocate.Wish{Size: 1, Free: []int{0}, Must: []int{5}},
-			reason: "lpu5 must be included and is not free", remedy: "lpuctl list",
+			reason: "LPUs that must be included are not free: lpu5 (not among", remedy: "name lpu5 as available",
 		},
 		"no neighbours": {
 			wish:   allocate.Wish{Size: 2, Free: []int{0, 2, 5}, Connected: true},
@@ -113,6 +115,57 @@ func TestDecisionAsAWhole(t *testing.T) {
 	_, err = allocate.Decide(inv, inv.Fabric(), allocate.Wish{Size: 1, Free: []int{0, 1}, Must: []int{0, 1}})
 	if err == nil || errors.As(err, new(*allocate.Refusal)) {
 		t.Errorf("two of one: %v", err)
+	}
+}
+
+// TestRefusalNamesReasons: a refusal names the reason of each LPU, and no user where there is none.
+func TestRefusalNamesReasons(t *testing.T) {
+	inv := eight(true)
+	broken := func(card int, id finding.ID) {
+		inv.LPUs[card].Usable = false
+		inv.LPUs[card].Reasons.Add(id, inv.LPUs[card].Name, "it is broken", "")
+	}
+	broken(1, finding.NoDriver)
+	broken(4, finding.NoDriver)
+	broken(5, finding.Absent)
+	inv.LPUs[3].Users = []discovery.User{{PID: 12, Command: "vllm"}}
+	inv.LPUs[6].Users = []discovery.User{{PID: 13, Command: "sh", Container: strings.Repeat("ab", 32)}}
+	for name, c := range map[string]struct {
+		wish        allocate.Wish
+		why, remedy string
+	}{
+		"too few": {
+			allocate.Wish{Size: 5, Free: allocate.Free(inv)},
+			"5 LPUs asked for, 3 of 8 free: not lpu1 lpu4 (no driver), lpu3 (in use by vllm(12)), lpu5 (absent), " +
+				"lpu6 (in use by sh(13) container abababababab)",
+			"ask for fewer; see lpuctl describe lpu1 lpu4; wait until lpu3 is no longer in use; see lpuctl describe lpu5; " +
+				"wait until lpu6 is no longer in use",
+		},
+		"must": {
+			allocate.Wish{Size: 2, Free: allocate.Free(inv), Must: []int{0, 1}},
+			"LPUs that must be included are not free: lpu1 (no driver)", "see lpuctl describe lpu1",
+		},
+	} {
+		_, err := allocate.Decide(inv, inv.Fabric(), c.wish)
+		refusal, _ := errors.AsType[*allocate.Refusal](err)
+		if refusal == nil || refusal.Why != c.why || refusal.Remedy != c.remedy {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+}
+
+// TestUsersHidden: a decision says if it may have taken what somebody uses.
+func TestUsersHidden(t *testing.T) {
+	inv := eight(true)
+	inv.LPUs[2].UsersHidden = true
+	for _, c := range []struct {
+		free   []int
+		hidden bool
+	}{{[]int{0, 1}, false}, {[]int{0, 2}, true}} {
+		d, err := allocate.Decide(inv, inv.Fabric(), allocate.Wish{Size: 1, Free: c.free})
+		if err != nil || d.Explanation.UsersHidden != c.hidden {
+			t.Errorf("free %v: %+v, %v", c.free, d.Explanation, err)
+		}
 	}
 }
 

@@ -142,7 +142,7 @@ func (d *document) checkOldKind(ours *specs.Spec) {
 	if d.spec.Kind != ours.Kind && slices.ContainsFunc(sharedNames(d.spec, ours), isAddress) {
 		message := fmt.Sprintf("it has devices of kind %s for LPUs of this node, which are of kind %s now: it is not renewed",
 			d.spec.Kind, ours.Kind)
-		d.add(finding.OldKind, "", message, "rm "+d.path+" if nothing asks for "+d.spec.Kind+" any more")
+		d.add(finding.OldKind, "", message, "if nothing asks for "+d.spec.Kind+" any more: rm "+d.path)
 	}
 }
 

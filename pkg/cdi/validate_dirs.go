@@ -171,7 +171,7 @@ func (v *Validator) member(d *document, before []*document) {
 	if !v.isOwn(d.path) {
 		d.renewal = "rm " + d.path + " && lpuctl cdi refresh"
 		message := "another file of our kind: lpuctl cdi refresh writes " + fileName(v.Kind) + ".json and leaves this one as it is"
-		d.add(finding.OtherFile, "", message, "")
+		d.add(finding.OtherFile, "", message, "if it is a leftover: rm "+d.path)
 	}
 	v.check(d)
 	for _, other := range before {
@@ -183,7 +183,7 @@ func (v *Validator) member(d *document, before []*document) {
 			d.add(finding.SpecConflict, "", message, "remove one of the two: rm "+v.notOwn(d.path, other.path))
 		case !same(other.path, d.path):
 			message := fmt.Sprintf("%s defines %s too, and is not used for them", other.path, some(names))
-			d.add(finding.Shadowed, "", message, "rm "+other.path+" if it is a leftover")
+			d.add(finding.Shadowed, "", message, "if it is a leftover: rm "+other.path)
 		}
 	}
 }

@@ -98,8 +98,11 @@ type LPU struct {
 	Reasons finding.List `json:"reasons"` // why it is not usable, and warnings
 	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
 	Absent bool `json:"absent,omitempty"`
-	// Users are the processes that have a node open. It is nil until FindUsers has looked.
+	// Users are the processes that have a node open. It is nil if nobody is known to use the LPU and that is not certain: FindUsers
+	// has not looked, or UsersHidden is true.
 	Users []User `json:"users,omitzero"`
+	// UsersHidden: there are processes that the caller may not inspect, and they may use the LPU.
+	UsersHidden bool `json:"usersHidden,omitempty"`
 
 	// Mounts and Env are what a container needs besides the node. They are from the model.
 	Mounts []Mount  `json:"-"`

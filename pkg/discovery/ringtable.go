@@ -49,11 +49,11 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		}
 		if err != nil {
 			s.table = &TableRef{Path: p}
-			id := finding.RingUnreadable
-			if errors.As(err, new(unsafeError)) {
-				id = finding.RingUnsafe
+			id, remedy := finding.RingUnreadable, ""
+			if unsafe, ok := errors.AsType[unsafeError](err); ok {
+				id, remedy = finding.RingUnsafe, unsafe.remedy
 			}
-			s.problems.Add(id, p, err.Error(), "").At(p, 0)
+			s.problems.Add(id, p, err.Error(), remedy).At(p, 0)
 			return nil
 		}
 		table, findings := ring.Parse(p, data)
@@ -69,16 +69,18 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 }
 
 // unsafeError is the reason why a file cannot be trusted.
-type unsafeError string
+type unsafeError struct{ why, remedy string }
 
-func (e unsafeError) Error() string { return string(e) }
+func (e unsafeError) Error() string { return e.why }
+
+const putFile = "put the ring table there as a regular file"
 
 // readTable reads a ring table that can be trusted: a regular file, no link, of at most 1 MiB, that only root or the user of
 // this process can have written.
 func readTable(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
-		return nil, unsafeError("a symbolic link")
+		return nil, unsafeError{"a symbolic link", putFile}
 	}
 	if err != nil {
 		return nil, err
@@ -88,20 +90,20 @@ func readTable(path string) ([]byte, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
 	}
-	var why string
+	e := unsafeError{remedy: "look at what it says; then: lpuctl ring install " + path}
 	switch kind := host.FileKind(st.Mode); {
 	case kind != "":
-		why = kind + ", not a regular file"
+		e = unsafeError{kind + ", not a regular file", putFile}
 	case st.Mode&0o022 != 0:
-		why = fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)
+		e.why = fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		why = fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)
+		e.why = fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)
 	case st.Size > ringTableMax:
-		why = fmt.Sprintf("%d bytes are more than a ring table can have", st.Size)
+		e = unsafeError{fmt.Sprintf("%d bytes are more than a ring table can have", st.Size), putFile}
 	default:
 		return io.ReadAll(io.LimitReader(f, ringTableMax+1))
 	}
-	return nil, unsafeError(why)
+	return nil, e
 }
 
 // tableProblems removes findings that only describe how a server is built: it has several rings, or a ring that does not

@@ -22,8 +22,21 @@ type User struct {
 	Pod       string `json:"pod,omitempty"`       // Kubernetes UID of the pod, from /proc/PID/cgroup
 }
 
-// FindUsers sets LPU.Users. It finds the processes that the caller may inspect. Without root these are the caller's own;
-// then it adds a note to the problems of the inventory. It stops when ctx ends.
+// String formats the user for people: "vllm(12)", with the pod or the container if it is in one.
+func (u User) String() string {
+	text := fmt.Sprintf("%s(%d)", u.Command, u.PID)
+	switch {
+	case u.Pod != "":
+		text += " pod " + u.Pod
+	case u.Container != "":
+		text += " container " + u.Container[:12]
+	}
+	return text
+}
+
+// FindUsers sets LPU.Users. It finds the processes that the caller may inspect; without root these are the caller's own. If
+// there are others, or if ctx ends before all were inspected, it sets LPU.UsersHidden of the LPUs that have a node, and adds
+// users-hidden to the problems of the inventory.
 func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	nodes := map[string]int{}
 	for i := range inv.LPUs {
@@ -37,22 +50,51 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		return
 	}
 	defer t.Close()
-	hidden := 0 // processes that the caller may not inspect
-	for _, pid := range pids(t) {
+	all := pids(t)
+	var hidden []string // what the caller may not inspect
+	if len(all) > 0 && !seesEveryProcess(t) {
+		hidden = append(hidden, "some processes")
+	}
+	closed := 0 // processes whose open files were not seen
+	for _, pid := range all {
 		if ctx.Err() != nil {
-			break
+			closed++
+			continue
 		}
 		held, err := heldBy(t, pid, nodes)
 		if errors.Is(err, fs.ErrPermission) {
-			hidden++
+			closed++
 		}
 		for _, i := range held {
 			inv.LPUs[i].Users = append(inv.LPUs[i].Users, user(t, pid))
 		}
 	}
-	if hidden > 0 {
-		inv.Problems.Add(finding.UsersHidden, "/proc", fmt.Sprintf("cannot see the open files of %d processes", hidden), "")
+	if closed > 0 {
+		hidden = append(hidden, fmt.Sprintf("the open files of %d processes", closed))
 	}
+	if len(hidden) > 0 {
+		inv.hideUsers("cannot see " + strings.Join(hidden, ", or "))
+	}
+}
+
+// hideUsers says that the LPUs may have users that are not listed. An empty list would say that there are none.
+func (inv *Inventory) hideUsers(why string) {
+	for i := range inv.LPUs {
+		l := &inv.LPUs[i]
+		l.UsersHidden = len(l.Nodes) > 0
+		if l.UsersHidden && len(l.Users) == 0 {
+			l.Users = nil
+		}
+	}
+	inv.Problems.Add(finding.UsersHidden, "/proc", why, "")
+}
+
+// seesEveryProcess tells whether /proc lists every process of the machine. Process 2 of the machine is a thread of the kernel,
+// kthreadd. A container does not see it (pid_namespaces(7)), and neither does an ordinary user if /proc is mounted with
+// hidepid=2 (proc(5)).
+func seesEveryProcess(t *host.Tree) bool {
+	name, err := t.Line("proc/2/comm")
+	return err == nil && name == "kthreadd"
 }
 
 // pids returns the processes of the machine in ascending order; none if there is no /proc.

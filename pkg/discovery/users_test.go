@@ -1,11 +1,18 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
@@ -26,6 +33,7 @@ func TestFindUsers(t *testing.T) {
 		"proc/self/fd/1":  "-> /dev/lpu0", // not a pid
 		"proc/8/fd/1":     "a file",
 		"proc/sys/kernel": "dir",
+		"proc/2/comm":     "kthreadd\n",
 	})
 	inv := &Inventory{LPUs: []LPU{
 		{Name: "lpu0", Nodes: []Node{{Path: "/dev/lpu0"}}},
@@ -35,7 +43,7 @@ func TestFindUsers(t *testing.T) {
 	FindUsers(context.Background(), root, inv)
 	vllm := User{PID: 12, Command: "vllm", Container: id, Pod: "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f"}
 	for i, want := range [][]User{{vllm}, {{PID: 9}, vllm}, {}} {
-		if diff := cmp.Diff(want, inv.LPUs[i].Users); diff != "" {
+		if diff := gocmp.Diff(want, inv.LPUs[i].Users); diff != "" {
 			t.Errorf("lpu%d: %s", i, diff)
 		}
 	}
@@ -60,4 +68,75 @@ func TestParseCgroup(t *testing.T) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
+}
+
+// TestHiddenUsers: an LPU whose users may be hidden never looks free, and one that has a user keeps it.
+func TestHiddenUsers(t *testing.T) {
+	open := map[string]string{"proc/2/comm": "kthreadd\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/comm": "vllm\n", "proc/9/fd/1": "-> /dev/lpu1"}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		change  map[string]string // of the files of /proc; "": removed
+		closed  bool              // the files of process 9 may not be seen
+		message string            // "": nothing is hidden
+		users   int               // of lpu0
+	}{
+		"nothing":             {users: 1},
+		"another's process":   {closed: true, users: 1, message: "cannot see the open files of 1 processes"},
+		"a container, no /2":  {change: map[string]string{"proc/2/comm": ""}, users: 1, message: "cannot see some processes"},
+		"a container's /2":    {change: map[string]string{"proc/2/comm": "sh\n"}, users: 1, message: "cannot see some processes"},
+		"there is no time":    {ctx: canceled, message: "cannot see the open files of 3 processes"},
+		"a root without proc": {change: map[string]string{"proc/2/comm": "", "proc/12/fd/3": "", "proc/12/comm": "", "proc/9/fd/1": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := maps.Clone(open)
+			for file, text := range c.change {
+				files[file] = text
+				if text == "" {
+					delete(files, file)
+				}
+			}
+			root := plant.Tree(t, files)
+			inv := &Inventory{LPUs: []LPU{{Nodes: []Node{{Path: "/dev/lpu0"}}}, {Nodes: []Node{{Path: "/dev/lpu1"}}}, {}}}
+			if c.closed {
+				closeDirectory(t, filepath.Join(root, "proc/9/fd"))
+			}
+			FindUsers(cmp.Or(c.ctx, t.Context()), root, inv)
+			used, other, bare := inv.LPUs[0], inv.LPUs[1], inv.LPUs[2]
+			hidden := c.message != ""
+			if used.UsersHidden != hidden || other.UsersHidden != hidden || bare.UsersHidden {
+				t.Errorf("hidden: %v, %v and, without a node, %v", used.UsersHidden, other.UsersHidden, bare.UsersHidden)
+			}
+			if len(used.Users) != c.users || hidden && len(other.Users) == 0 && other.Users != nil {
+				t.Errorf("users are %v and %v", used.Users, other.Users)
+			}
+			if hidden != (len(inv.Problems) == 1) || hidden && inv.Problems[0].Message != c.message {
+				t.Errorf("problems: %v", inv.Problems)
+			}
+		})
+	}
+}
+
+// closeDirectory makes a directory that this test may not read. Root may read every directory, so for the rest of the test this
+// thread reads files as another user. The thread ends with the goroutine of the test.
+func closeDirectory(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	if os.Getuid() != 0 {
+		return
+	}
+	for above := filepath.Dir(dir); above != os.TempDir(); above = filepath.Dir(above) {
+		if err := os.Chmod(above, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	if err := unix.Setfsuid(65534); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setfsuid(0) })
 }

@@ -183,7 +183,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{NodeMissing, Error, "The device node is not in /dev.",
 			"reload the driver, so that its node is made again; in a container, the node has to be handed in"},
 		{NotInSpec, Error, "The CDI spec in place does not define the LPU, so that it is not handed out.",
-			"see the log of lpuctl serve; lpuctl cdi validate"},
+			"see the log of lpuctl serve, and lpuctl cdi validate"},
 		{NotReady, Error, "The card's management side does not answer.",
 			"check that xclmgmt is loaded and bound to the card's management function"},
 		{Offline, Error, "The driver holds the card offline.",
@@ -212,7 +212,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"LPUs of this class are not seen until it can be read: check that sysfs is mounted whole"},
 		{UnreadableFunction, Warning, "The ids of a PCI function cannot be read, so that it may be an LPU or not.",
 			"see the kernel log for the device (dmesg)"},
-		{UsersHidden, Note, "This user may not see the open files of some processes.", "run as root to see every user of an LPU"},
+		{UsersHidden, Note,
+			"This user may not see some processes, or their open files: they may use an LPU. In lpuctl allocate it is a warning.",
+			"run it as root, and not in a container, to see every user of an LPU"},
 	}},
 	{Ring, []Rule{
 		{RingAbsentCard, Warning, "The table names a card that is not in the machine. Its cables are dead.",
@@ -246,14 +248,14 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"correct it, or write the table again for this machine with hyperdex-net"},
 		{RingUnreadable, Error, "The file cannot be read.", "make it readable, or remove it: without a table neighbours are not known"},
 		{RingUnsafe, Error, "Others than root or this user could have written the file.",
-			"after a look at what it says, chown root and chmod go-w it; or lpuctl ring install FILE"},
+			"look at what it says; then: lpuctl ring install FILE"},
 	}},
 	{Spec, []Rule{
 		{CommonNode, Error, "A node stands in the common edits of the file: every container with any of its devices gets it.", specRefresh},
 		{SpecConflict, Error, "Two files in one directory define the same device: runtimes hand out neither.",
 			"remove one of the two files"},
 		{DeviceMissing, Error, "An LPU has a device node, and no spec file defines it: no container can get it.", specRefresh},
-		{DeviceUnknown, Error, "No spec file defines a device that was asked for.", "lpuctl cdi list shows every name"},
+		{DeviceUnknown, Error, "No spec file defines a device that was asked for.", "see lpuctl cdi list for every name"},
 		{DuplicateEnv, Warning, "A variable is set twice: the last silently wins.", "keep one of them"},
 		{DuplicateNode, Warning, "A node is there twice: the last silently wins.", "keep one of them"},
 		{EnvCollision, Warning,
@@ -315,7 +317,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"write the version that is named"},
 		{SpecYML, Note, "Runtimes read .json and .yaml files only.", "rename it to .yaml if it is meant to be read"},
 		{StaleDevice, Warning, "A spec made now would not have some of the devices.",
-			"lpuctl cdi refresh; lpuctl list says how the LPUs are"},
+			"lpuctl cdi refresh; see lpuctl list for how the LPUs are"},
 		{Target, Error, "A release named by --target does not load the spec, or reads another value.", "use a newer release, or a lower cdiVersion"},
 	}},
 	{Runtime, []Rule{
@@ -348,7 +350,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	}},
 	{Config, []Rule{
 		{BadConfig, Error, "A key is unknown or there twice, or a value has the wrong type or meaning.",
-			"correct it; lpuctl config show prints every key"},
+			"correct it; see lpuctl config show for every key"},
 	}},
 }
 
