@@ -23,10 +23,11 @@ func Watch(
 	options.readers = &readers{}
 	health := hysteresis{}
 	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
+	var missed <-chan error           // changes that inotify could not tell, such as an overflow of its queue
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer func() { _ = watcher.Close() }()
-		changes = watcher.Events
+		changes, missed = watcher.Events, watcher.Errors
 	}
 	for {
 		started := time.Now()
@@ -46,7 +47,7 @@ func Watch(
 			}
 		}
 		deliver(inv, took, err)
-		if !wait(ctx, changes, interval) {
+		if !wait(ctx, changes, missed, interval) {
 			return
 		}
 	}
@@ -61,20 +62,24 @@ func followNodes(watcher *fsnotify.Watcher, root string, inv *Inventory) {
 	}
 }
 
-// wait returns after the interval or soon after a change; false if ctx ended.
-func wait(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
+// wait returns after the interval or soon after a change; false if ctx ended. Errors are received too, because the watcher
+// tells nothing more until they are.
+func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, interval time.Duration) bool {
 	expired, changed := time.After(interval), false
 	for {
+		hasChanged := true
 		select {
 		case <-ctx.Done():
 			return false
 		case <-expired:
 			return true
+		case <-missed:
 		case e := <-changes:
-			if !changed && e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
-				changed = true
-				expired = time.After(min(debounce, interval))
-			}
+			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
+		}
+		if hasChanged && !changed {
+			changed = true
+			expired = time.After(min(debounce, interval))
 		}
 	}
 }
