@@ -145,7 +145,7 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 func describeNode(n discovery.Node) string {
 	verified := "seen in /dev"
 	if !n.Verified {
-		verified = "not verified: /dev cannot be seen"
+		verified = "not verified: /dev or /sys/dev/char cannot be seen"
 	}
 	return fmt.Sprintf("%s (%d:%d, %s)", n.Path, n.Major, n.Minor, verified)
 }

@@ -121,10 +121,13 @@ func (l *LPU) State() string {
 
 // Node is a character device in /dev.
 type Node struct {
-	Path     string `json:"path"`     // "/dev/" and DEVNAME from uevent of the class device
-	Major    uint32 `json:"major"`    // dev of the class device, before the colon
-	Minor    uint32 `json:"minor"`    // dev of the class device, after the colon
-	Verified bool   `json:"verified"` // the root has this node with these numbers; false if /dev cannot be seen
+	Path  string `json:"path"`  // "/dev/" and DEVNAME from uevent of the class device, or the path of a rule
+	Major uint32 `json:"major"` // dev of the class device, before the colon; of a path rule that of the node in /dev, or 0
+	Minor uint32 `json:"minor"` // dev of the class device, after the colon
+	// Verified: /dev has this node with these numbers, and the kernel's link sys/dev/char/MAJOR:MINOR leads to the LPU's own
+	// PCI function (of a node in Management.Nodes: to that function). It is false where /dev cannot be seen, or where the
+	// tree has no such links. A node of which /dev or the kernel says otherwise is not in the inventory.
+	Verified bool `json:"verified"`
 }
 
 // Link is the PCI Express link of a function. A field is 0 when the kernel does not know it.

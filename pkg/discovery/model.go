@@ -3,6 +3,7 @@ package discovery
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -214,7 +215,8 @@ func isHex(text string, digits int) bool {
 func (c *checker) nodeRules(field string, rules []string) {
 	for i, rule := range rules {
 		subsystem, _ := classOf(rule)
-		c.require(host.IsPlainName(subsystem) || strings.HasPrefix(rule, "path:/dev/"),
+		template, isPath := strings.CutPrefix(rule, "path:")
+		c.require(host.IsPlainName(subsystem) || isPath && strings.HasPrefix(path.Clean(template), "/dev/"),
 			fmt.Sprintf("%s.%d", field, i), "%q is not a node rule (class:NAME, drm:render or path:/dev/TEMPLATE)", rule)
 	}
 }

@@ -115,20 +115,21 @@ func (s *scan) classNode(device string) (Node, error) {
 	return Node{Path: "/dev/" + name, Major: major, Minor: minor}, nil
 }
 
-// parseDev parses the attribute dev. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h).
+// parseDev parses the attribute dev. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h). No character
+// device has the major number 0.
 func parseDev(text string) (major, minor uint32, ok bool) {
 	a, b, ok := strings.Cut(text, ":")
 	ma, err1 := strconv.ParseUint(a, 10, 12)
 	mi, err2 := strconv.ParseUint(b, 10, 20)
-	return uint32(ma), uint32(mi), ok && err1 == nil && err2 == nil
+	return uint32(ma), uint32(mi), ok && err1 == nil && err2 == nil && ma > 0
 }
 
-// verified returns the nodes that /dev under the root has as sysfs describes them. Any other node makes the LPU unusable,
-// because no container may get a wrong device.
+// verified returns the nodes of a function that nothing contradicts, each verified where that can be. A node that is not the
+// function's makes the LPU unusable, because no container may get a wrong device.
 func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
-		if id, message := s.verify(&n); id != "" {
+		if id, message := s.verify(lpu.Address, &n); id != "" {
 			lpu.reason(id, message, "")
 		} else {
 			kept = append(kept, n)
@@ -137,26 +138,79 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	return kept
 }
 
-// verify compares a node with /dev. It returns the id and message of a finding, or "" if nothing is wrong. The node stays
-// unverified if /dev cannot be seen, as in a container that mounts sysfs only, or if this user may not read it.
-func (s *scan) verify(n *Node) (id finding.ID, message string) {
+// nodeTries is how often a node is read that is replaced while it is read.
+const nodeTries = 3
+
+// verify finds out whether a node is that of a PCI function. It returns the id and message of a finding, or "" if nothing
+// contradicts. The node in /dev is read before and after the kernel is asked whose numbers it has, because a driver that is
+// loaded again may give them to another card meanwhile.
+func (s *scan) verify(a Address, n *Node) (id finding.ID, message string) {
 	if !s.seesDev {
-		return "", ""
+		_, id, message = s.ownNumbers(a, *n)
+		return id, message
 	}
-	st, err := s.tree.Lstat(n.Path)
+	for range nodeTries {
+		before, err := s.lstat(n.Path)
+		read, id, message := s.judgeNode(a, *n, before, err)
+		if after, _ := s.lstat(n.Path); after.Ino == before.Ino && after.Mode == before.Mode && after.Rdev == before.Rdev {
+			*n = read
+			return id, message
+		}
+	}
+	return finding.NodeMismatch, n.Path + " is replaced again and again"
+}
+
+// judgeNode compares a node with what /dev has at its path, and asks the kernel whose numbers these are. A node from a path
+// rule has no numbers of its own, and gets those of /dev.
+func (s *scan) judgeNode(a Address, n Node, st unix.Stat_t, err error) (Node, finding.ID, string) {
 	major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", ""
+		_, id, message := s.ownNumbers(a, n)
+		return n, id, message
 	case err != nil:
-		return finding.NodeMissing, n.Path + " is not there, though the driver has made it"
+		return n, finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
-		return finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(host.FileKind(st.Mode), "a regular file"))
-	case n.Major == 0 && n.Minor == 0: // from a path rule: sysfs has no numbers to compare with
+		return n, finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(host.FileKind(st.Mode), "a regular file"))
+	case n.Major == 0:
 		n.Major, n.Minor = major, minor
 	case major != n.Major || minor != n.Minor:
-		return finding.NodeMismatch, fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor)
+		return n, finding.NodeMismatch, fmt.Sprintf("%s is device %d:%d, but the LPU is %d:%d", n.Path, major, minor, n.Major, n.Minor)
 	}
-	n.Verified = true
-	return "", ""
+	own, id, message := s.ownNumbers(a, n)
+	n.Verified = own
+	return n, id, message
+}
+
+// ownNumbers tells whether the device numbers of a node are those of a device of the PCI function. The kernel has a link from
+// all numbers of character devices to the devices: sys/dev/char/226:130 leads to .../0000:43:00.1/drm/renderD130
+// (Documentation/ABI/testing/sysfs-dev). If the link leads elsewhere, or is the only one that is missing, that is a finding.
+// A tree without any such links, or one that this user may not read, says nothing.
+func (s *scan) ownNumbers(a Address, n Node) (own bool, id finding.ID, message string) {
+	if n.Major == 0 {
+		return false, "", "" // from a path rule, and /dev cannot be seen
+	}
+	numbers := fmt.Sprintf("%d:%d", n.Major, n.Minor)
+	device, err := s.tree.Follow(path.Join(charDevices, numbers))
+	if host.IsAbsent(err) {
+		if all, _ := s.tree.Names(charDevices); len(all) == 0 {
+			return false, "", ""
+		}
+		return false, finding.NodeForeign, fmt.Sprintf("%s is device %s, and the kernel has no device of these numbers", n.Path, numbers)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return false, "", ""
+	}
+	function, err2 := s.tree.Follow(path.Join(pciDevices, a.String()))
+	if err := cmp.Or(err, err2); err != nil {
+		return false, finding.NodeForeign, fmt.Sprintf("%s is device %s, and it is not known whose that is: %v", n.Path, numbers, err)
+	}
+	if device == function || strings.HasPrefix(device, function+"/") {
+		return true, "", ""
+	}
+	owner := device
+	if f, ok := functionOf(device); ok {
+		owner = f.String()
+	}
+	return false, finding.NodeForeign, fmt.Sprintf("%s is device %s, which belongs to %s", n.Path, numbers, owner)
 }

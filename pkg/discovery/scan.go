@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
@@ -21,6 +23,8 @@ const (
 	pciDevices = "sys/bus/pci/devices"
 	pciDrivers = "sys/bus/pci/drivers"
 	sysClass   = "sys/class"
+	// charDevices has a link for each character device, named by its numbers.
+	charDevices = "sys/dev/char"
 )
 
 // ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing is known about LPUs.
@@ -71,6 +75,8 @@ type scan struct {
 	problems    finding.List
 	table       *TableRef         // the ring table that was found; it may be unusable
 	unread      map[Address]error // functions whose ids cannot be read
+
+	lstat func(path string) (unix.Stat_t, error) // of a node in /dev
 }
 
 func newScan(t *host.Tree, options Options) *scan {
@@ -80,7 +86,7 @@ func newScan(t *host.Tree, options Options) *scan {
 	}
 	return &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{},
+		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat,
 	}
 }
 

@@ -59,16 +59,17 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 // says where the nodes are.
 func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) {
 	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
+	var missed <-chan error           // changes that inotify could not tell, such as an overflow of its queue
 	if nodes, err := fsnotify.NewWatcher(); err == nil {
 		defer func() { _ = nodes.Close() }()
-		changes = nodes.Events
+		changes, missed = nodes.Events, nodes.Errors
 		w.mu.Lock()
 		w.nodes = nodes
 		w.mu.Unlock()
 	}
 	for ctx.Err() == nil {
 		look()
-		if !wait(ctx, changes, interval) {
+		if !wait(ctx, changes, missed, interval) {
 			return
 		}
 	}
@@ -86,20 +87,24 @@ func (w *Watcher) followNodes(inv *Inventory) {
 	}
 }
 
-// wait returns after the interval or soon after a change; false if ctx ended.
-func wait(ctx context.Context, changes <-chan fsnotify.Event, interval time.Duration) bool {
+// wait returns after the interval or soon after a change; false if ctx ended. Errors are received too, because the watcher
+// tells nothing more until they are.
+func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, interval time.Duration) bool {
 	expired, changed := time.After(interval), false
 	for {
+		hasChanged := true
 		select {
 		case <-ctx.Done():
 			return false
 		case <-expired:
 			return true
+		case <-missed:
 		case e := <-changes:
-			if !changed && e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
-				changed = true
-				expired = time.After(min(debounce, interval))
-			}
+			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
+		}
+		if hasChanged && !changed {
+			changed = true
+			expired = time.After(min(debounce, interval))
 		}
 	}
 }

@@ -33,6 +33,7 @@ const (
 	Gone                ID = "gone"
 	NoDriver            ID = "no-driver"
 	NoNode              ID = "no-node"
+	NodeForeign         ID = "node-foreign"
 	NodeMismatch        ID = "node-mismatch"
 	NodeMissing         ID = "node-missing" // of a spec too
 	NotInSpec           ID = "not-in-spec"
@@ -179,6 +180,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{NoDriver, Error, "No driver is bound to the card.", "load the driver, or bind it to the card"},
 		{NoNode, Error, "The driver made no device node, or the model does not say where the node is.",
 			"see dmesg for the driver's complaint; reload the driver"},
+		{NodeForeign, Error, "The device numbers of the node in /dev are those of another device than the LPU.",
+			"correct the model's node rules (lpuctl config show); if no rule names a path, reload the driver"},
 		{NodeMismatch, Error, "The file in /dev is another device than the LPU's.", "reload the driver, so that its node is made again"},
 		{NodeMissing, Error, "The device node is not in /dev.",
 			"reload the driver, so that its node is made again; in a container, the node has to be handed in"},

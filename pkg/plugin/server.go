@@ -119,7 +119,7 @@ func withoutSocket(err error) string {
 }
 
 // once serves on a new socket, registers it and waits for a reason to register anew, which it returns as an error.
-func (s *Server) once(ctx context.Context, changes <-chan fsnotify.Event) error {
+func (s *Server) once(ctx context.Context, changes dirWatch) error {
 	if err := s.waitForOthers(ctx, changes); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Server) once(ctx context.Context, changes <-chan fsnotify.Event) error 
 
 // waitForOthers removes the sockets of instances that are dead. It waits until there is a list of devices and, unless Overlap
 // is set, until no other instance is alive.
-func (s *Server) waitForOthers(ctx context.Context, changes <-chan fsnotify.Event) error {
+func (s *Server) waitForOthers(ctx context.Context, changes dirWatch) error {
 	for ctx.Err() == nil {
 		live := s.siblings("")
 		if (s.Overlap || len(live) == 0) && s.Plugin.listed() {
@@ -272,7 +272,7 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 // waitForRestart waits until the kubelet may have forgotten the plugin, and returns the sign of that: a new kubelet.sock,
 // our own socket gone, the stream ended, or no stream at all. inotify tells at once; the poll finds what it missed.
 // When another instance ends, the list is sent again: the last one that the kubelet got may be the other's.
-func (s *Server) waitForRestart(ctx context.Context, changes <-chan fsnotify.Event, sock *socket, kubelet os.FileInfo) error {
+func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *socket, kubelet os.FileInfo) error {
 	opened, noStream, tick := sock.opened, time.After(streamTimeout), time.Tick(pollInterval)
 	others := s.siblings(sock.path)
 	for {
@@ -287,7 +287,8 @@ func (s *Server) waitForRestart(ctx context.Context, changes <-chan fsnotify.Eve
 			return errors.New("the kubelet opened no stream")
 		case <-sock.ended:
 			return errors.New("the kubelet ended the stream")
-		case <-changes:
+		case <-changes.events:
+		case <-changes.errors:
 		case <-tick:
 		}
 		before := others
@@ -307,25 +308,33 @@ func (s *Server) waitForRestart(ctx context.Context, changes <-chan fsnotify.Eve
 // sameSocket compares by inode and time, because a new file may get the inode number of one that was just removed.
 func sameSocket(a, b os.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 
-// watchDir returns a channel of changes in a directory or, as long as it does not exist, in the nearest parent that does.
-// The channel is nil if there is no inotify.
-func watchDir(dir string) (changes <-chan fsnotify.Event, stop func()) {
+// dirWatch tells of the changes of a directory. After an error, such as an overflow of the kernel's queue, changes may have
+// been missed, and no more are told until the error is received. The channels are nil if there is no inotify.
+type dirWatch struct {
+	events <-chan fsnotify.Event
+	errors <-chan error
+}
+
+// watchDir watches a directory or, as long as it does not exist, the nearest parent that does.
+func watchDir(dir string) (changes dirWatch, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, func() {}
+		return dirWatch{}, func() {}
 	}
 	for watcher.Add(dir) != nil && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
-	return watcher.Events, func() { _ = watcher.Close() }
+	return dirWatch{watcher.Events, watcher.Errors}, func() { _ = watcher.Close() }
 }
 
 // waitForChange waits no longer than limit for a change of anything but our own sockets, and tells whether there was one.
-func waitForChange(ctx context.Context, changes <-chan fsnotify.Event, limit time.Duration) bool {
+func waitForChange(ctx context.Context, changes dirWatch, limit time.Duration) bool {
 	expired := time.After(limit)
 	for {
 		select {
-		case e := <-changes:
+		case <-changes.errors:
+			return true
+		case e := <-changes.events:
 			if !strings.HasPrefix(filepath.Base(e.Name), socketPrefix) {
 				return true
 			}

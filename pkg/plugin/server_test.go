@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -577,4 +578,40 @@ func BenchmarkPreferred(b *testing.B) {
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+}
+
+// TestOverflowOfTheWatch: an error of the watch counts as a change, and is received wherever the server waits: nothing more is
+// told until it is.
+func TestOverflowOfTheWatch(t *testing.T) {
+	missed := make(chan error, 1)
+	changes := dirWatch{errors: missed}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	missed <- fsnotify.ErrEventOverflow
+	if !waitForChange(ctx, changes, 20*time.Second) {
+		t.Error("waitForChange sees no change")
+	}
+	dir := t.TempDir()
+	kubelet := filepath.Join(dir, "kubelet.sock")
+	if err := os.WriteFile(kubelet, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(kubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Dir: dir, Log: slog.New(slog.DiscardHandler)}
+	ended := make(chan error, 1)
+	go func() { ended <- s.waitForRestart(ctx, changes, &socket{path: kubelet}, info) }()
+	for range 3 {
+		select {
+		case missed <- fsnotify.ErrEventOverflow:
+		case <-time.After(20 * time.Second):
+			t.Fatal("waitForRestart does not receive errors")
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
