@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
@@ -47,16 +48,16 @@ func (v *Validator) onlyOld() bool {
 	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isOld() })
 }
 
-// old reports what releases with an old library do otherwise: as an error for each target that has one, as a warning if no target
-// is named.
-func (v *Validator) old(findings *finding.List, id finding.ID, subject, does, remedy string) *finding.Finding {
+// old reports what releases with an old library will do otherwise: as an error for each target that has one, as a warning if no
+// target is named.
+func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, remedy string) *finding.Finding {
 	f := &finding.Finding{} // of nobody
 	if len(v.Targets) == 0 {
-		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 "+does, remedy)
+		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 will "+will, remedy)
 	}
 	for _, t := range v.Targets {
 		if t.Newest != "" && t.isOld() {
-			f = findings.Add(finding.Target, subject, t.String()+" "+does, remedy)
+			f = findings.Add(finding.Target, subject, t.String()+" will "+will, remedy)
 		}
 	}
 	return f
@@ -87,12 +88,13 @@ func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
 	const refuse = "refuse the whole file: "
 	spec, err := parseOld(d.data)
 	if err != nil {
-		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+err.Error(), "").At(d.path, lineIn(err))
+		message := refuse + strings.Join(strings.Fields(err.Error()), " ")
+		v.old(&d.findings, finding.OlderLibrary, d.name(), message, "").At(d.path, lineIn(err))
 		return
 	}
 	for _, at := range withoutPermissions(spec) {
 		const remedy = `leave permissions out, or write "r", "w" or "rw"`
-		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`they do not know the permissions "none"`, remedy).At(d.path, d.lines.Line(at))
+		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`it has the permissions "none"`, remedy).At(d.path, d.lines.Line(at))
 	}
 	if reflect.DeepEqual(spec, d.spec) {
 		return

@@ -16,8 +16,8 @@ import (
 func (v *Validator) checkHead(d *document) {
 	vendor, class := parser.ParseQualifier(d.spec.Kind)
 	if len(vendor) == 1 || len(class) == 1 {
-		does := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
-		v.old(&d.findings, finding.OneLetterName, d.name(), does, "give vendor and class two letters or more").At(d.path, d.lines.Line("kind"))
+		will := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
+		v.old(&d.findings, finding.OneLetterName, d.name(), will, "give vendor and class two letters or more").At(d.path, d.lines.Line("kind"))
 	}
 	lowest, _ := specs.MinimumRequiredVersion(d.spec)
 	for _, t := range v.Targets {

@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -170,7 +171,7 @@ func (v *Validator) member(d *document, before []*document) {
 	d.renewal = "lpuctl cdi refresh"
 	if !v.isOwn(d.path) {
 		d.renewal = "rm " + d.path + " && lpuctl cdi refresh"
-		message := "another file of our kind: lpuctl cdi refresh writes " + fileName(v.Kind) + ".json and leaves this one as it is"
+		message := "another file of our kind: lpuctl cdi refresh writes " + cmp.Or(v.Own, fileName(v.Kind)+".json") + " and leaves this one as it is"
 		d.add(finding.OtherFile, "", message, "")
 	}
 	v.check(d)

@@ -217,16 +217,16 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 		}
 		c.compareNumbers(i, h)
 	}
-	for _, path := range hosts(want) {
-		if owner := c.owners[path].Name; !slices.Contains(hosts(have), path) && !slices.Contains(lacks, owner) {
-			lacks = append(lacks, owner)
+	for _, l := range pick(c.v.Inventory, device.cards) {
+		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !slices.Contains(hosts(have), n.Path) }) {
+			lacks = append(lacks, l.Name)
 		}
 	}
 	switch {
 	case len(foreign)+len(lacks) == 0:
 	case len(device.cards) == 1:
 		now := strings.Join(hosts(want), ", ")
-		c.add(finding.NodeWrong, i, at, fmt.Sprintf("must be %s, and the file says %s", now, cmp.Or(strings.Join(says, "; "), "no node")))
+		c.add(finding.NodeWrong, i, at, fmt.Sprintf("must give %s, and the file gives %s", now, cmp.Or(strings.Join(says, "; "), "no node")))
 	case !slices.Equal(hosts(have), c.membersHave(device)):
 		var wrong []string
 		if len(lacks) > 0 {
