@@ -211,7 +211,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
 	switch tag := n.ShortTag(); t.Kind() {
 	case reflect.String:
-		return tag == "!!str" && !(n.Style == 0 && isOldBool(n.Value))
+		return tag == "!!str" && (n.Style != 0 || !isOldBool(n.Value))
 	case reflect.Bool:
 		return tag == "!!bool"
 	case reflect.Int, reflect.Int64:

@@ -55,7 +55,9 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 		}},
 		"merge key": {"items: [&a {vendor: x}, {<<: *a, number: 1}]\n",
 			[]string{`1 items.1.<<: the merge key << is not supported | write the values themselves`}},
-		"text behind": {"{name: a}\nb\n", []string{`1 : not YAML: did not find expected <document start> | correct the YAML syntax there or just above`}},
+		"text behind": {"{name: a}\nb\n", []string{
+			`1 : not YAML: did not find expected <document start> | correct the YAML syntax there or just above`,
+		}},
 		"two at once": {"nme: x\nwords: 3\n", []string{
 			`1 nme: unknown key "nme" | did you mean "name"?`,
 			`2 words: words must be a list, not "3" | write a list`,

@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,19 +34,14 @@ type Target struct {
 	Library string
 }
 
-// isOld tells whether the target reads specs as libraries before newLibrary do.
-func (t Target) isOld() bool {
-	if t.Library != "" {
-		return olderThan(t.Library, newLibrary)
-	}
-	return true // cdiVersion 1.1.0 came with library 1.1.0
-}
+// isBefore tells whether the target has a library before a release of it. A library without a name is that of its cdiVersion.
+func (t Target) isBefore(release string) bool { return olderThan(cmp.Or(t.Library, t.Newest), release) }
 
 func (t Target) String() string { return t.Consumer + " " + t.Release }
 
-// onlyOld tells whether each target has an old library, so that what the new one refuses does not matter.
-func (v *Validator) onlyOld() bool {
-	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isOld() })
+// onlyBefore tells whether each target has a library before a release of it, so that what the release refuses does not matter.
+func (v *Validator) onlyBefore(release string) bool {
+	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isBefore(release) })
 }
 
 // old reports what releases with an old library will do otherwise: as an error for each target that has one, as a warning if no
@@ -56,7 +52,7 @@ func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, re
 		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 will "+will, remedy)
 	}
 	for _, t := range v.Targets {
-		if t.Newest != "" && t.isOld() {
+		if t.Newest != "" && t.isBefore(newLibrary) {
 			f = findings.Add(finding.Target, subject, t.String()+" will "+will, remedy)
 		}
 	}
@@ -128,9 +124,8 @@ func withoutPermissions(spec *specs.Spec) (places []string) {
 	return places
 }
 
-// refusal is the first that the library does not take of a parsed spec with a known version, and its place; "" where the place is
-// not known.
-func refusal(spec *specs.Spec) (at string, err error) {
+// refusal is the first thing in a parsed spec that the libraries that matter do not take, and its place.
+func (v *Validator) refusal(spec *specs.Spec) (at string, err error) {
 	if err := specs.ValidateVersion(spec); err != nil {
 		return "cdiVersion", err
 	}
@@ -142,6 +137,9 @@ func refusal(spec *specs.Spec) (at string, err error) {
 		if err := (&cdi.ContainerEdits{ContainerEdits: edits}).Validate(); err != nil {
 			return at, err
 		}
+	}
+	if len(spec.Devices) == 0 && !v.onlyBefore("1.0.0") {
+		return "devices", errors.New("it has no devices")
 	}
 	seen := map[string]bool{}
 	for i, device := range spec.Devices {

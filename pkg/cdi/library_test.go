@@ -3,60 +3,93 @@ package cdi_test
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// TestLibraries: the newest library decides what is refused, older ones where releases are named. test/e2e holds the same against
+// verdicts are what is found in testdata/library/NAME.yaml if no release is named, for podman 4.3.1 and for containerd 2.4.0; "" is
+// nothing.
+type verdicts struct {
+	line                int // of the finding; 0: none
+	any, podman, newest finding.ID
+}
+
+// TestLibraries: the newest library decides what is refused; where releases are named, theirs. test/e2e holds the same files against
 // the libraries themselves.
 func TestLibraries(t *testing.T) {
-	const edits = "containerEdits: {env: [A=B]}"
-	one := func(device string) string { return "{cdiVersion: 0.5.0, kind: a.com/xx, devices: [" + device + "]}" }
-	old := cdi.Target{Consumer: "podman", Release: "4.3.1", Newest: "0.5.0"}
-	newest := cdi.Target{Consumer: "containerd", Release: "2.4.0", Newest: "1.1.0", Library: "1.1.1"}
-	for name, c := range map[string]struct {
-		text              string
-		any, atOld, atNew string // the finding without a target, of podman 4.3.1, of containerd 2.4.0; "" is none
-		line              int
-	}{
-		"alias": {text: "cdiVersion: 0.5.0\nkind: a.com/xx\ndevices:\n- {name: d, containerEdits: &e {env: [A=B]}}\n- {name: f, containerEdits: *e}\n"},
-		"merge key": {text: "cdiVersion: 0.5.0\nkind: a.com/xx\ncontainerEdits: {deviceNodes: [&n {path: /dev/null, permissions: r}]}\n" +
-			"devices:\n- {name: d, containerEdits: {deviceNodes: [{<<: *n}]}}\n"},
-		"merge key that is overridden": {
-			"cdiVersion: 0.5.0\nkind: a.com/xx\ncontainerEdits: {deviceNodes: [&n {path: /dev/null}]}\n" +
-				"devices:\n- {name: d, containerEdits: {deviceNodes: [{<<: *n, path: /dev/zero}]}}\n", "older-library", "target", "", 5,
+	const old, target, refused = finding.OlderLibrary, finding.Target, finding.SpecRefused
+	want := map[string]verdicts{
+		"alias": {}, "byte-order-mark": {}, "good": {}, "merge-key": {}, "mount-type": {}, "number-as-name": {}, "nulls": {},
+		"version-v0.5.0": {}, "whole-float": {},
+
+		"empty-device":         {3, old, target, ""},
+		"empty-variable":       {3, old, target, ""},
+		"half-float":           {0, old, target, ""},
+		"hexadecimal-name":     {3, old, target, ""},
+		"merge-key-overridden": {5, old, target, ""},
+		"permissions-none":     {3, old, target, ""},
+		"yes-as-name":          {3, old, target, ""},
+		"one-letter-class":     {2, finding.OneLetterName, target, ""},
+		"one-letter-vendor":    {2, finding.OneLetterName, target, ""},
+		"annotations":          {1, "", target, ""},
+		"dot-in-class-0.6.0":   {1, "", target, ""},
+
+		"key-case":   {1, finding.SpecUnknownKey, "", finding.SpecUnknownKey},
+		"no-devices": {3, refused, "", refused},
+	}
+	for id, names := range map[finding.ID][]string{
+		refused: {
+			"bad-kind 2", "duplicate-device 3", "empty-edits 3", "null-name 3", "permissions-unknown 3", "unknown-hook 3",
 		},
-		"number for a name":    {text: one("{name: 0, " + edits + "}")},
-		"nulls":                {text: one("{name: d, containerEdits: {deviceNodes: [{path: /dev/null, hostPath: null, uid: null, gid: null, fileMode: null}]}}")},
-		"whole float":          {text: one("{name: d, containerEdits: {deviceNodes: [{path: /dev/null, type: c, major: 1.0, minor: 3}]}}")},
-		"text behind":          {one("{name: d, "+edits+"}") + "\nmore\n", "spec-second-document", "spec-second-document", "spec-second-document", 1},
-		"yes":                  {one("{name: yes, " + edits + "}"), "older-library", "target", "", 1},
-		"hexadecimal":          {one("{name: 0x10, " + edits + "}"), "older-library", "target", "", 1},
-		"half a number":        {one("{name: d, containerEdits: {deviceNodes: [{path: /dev/null, major: 1.5}]}}"), "older-library", "target", "", 0},
-		"empty item":           {one("null, {name: d, " + edits + "}"), "older-library", "target", "", 1},
-		"no permissions":       {one("{name: d, containerEdits: {deviceNodes: [{path: /dev/null, permissions: none}]}}"), "older-library", "target", "", 1},
-		"keys in another case": {one("{Name: d, " + edits + "}"), "spec-unknown-key", "", "spec-unknown-key", 1},
-		"unknown key":          {one("{name: d, colour: red, " + edits + "}"), "spec-unknown-key", "spec-unknown-key", "spec-unknown-key", 1},
-		"no devices":           {one(""), "spec-refused", "", "spec-refused", 0},
-		"empty device":         {one("{name: d, containerEdits: {}}"), "spec-refused", "spec-refused", "spec-refused", 1},
-		"twice":                {one("{name: d, " + edits + "}, {name: d, " + edits + "}"), "spec-refused", "spec-refused", "spec-refused", 1},
-		"one letter":           {"{cdiVersion: 0.5.0, kind: a.com/x, devices: [{name: d, " + edits + "}]}", "one-letter-name", "target", "", 1},
-		"bad kind":             {"cdiVersion: 0.5.0\nkind: a b\ndevices: [{name: d, " + edits + "}]\n", "spec-refused", "spec-refused", "spec-refused", 2},
-		"0.0.0":                {"{cdiVersion: 0.0.0, kind: a.com/xx, devices: [{name: d, " + edits + "}]}", "spec-version", "spec-version", "spec-version", 1},
+		finding.SpecSecond:     {"second-document 2", "text-behind 1"},
+		finding.SpecSyntax:     {"duplicate-key 3", "negative-uid 3", "number-in-quotes 3"},
+		finding.SpecUnknownKey: {"unknown-key 3"},
+		finding.SpecCrashes:    {"empty-node 3"},
+		finding.SpecVersion: {
+			"digit-in-0.3.0 1", "dot-in-class-0.5.0 1", "gids-in-0.5.0 1", "version-0.0.0 1", "version-0.2.0 1", "version-float 1",
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := put(t, filepath.Join(t.TempDir(), "spec.yaml"), c.text)
-			for want, targets := range map[*string][]cdi.Target{&c.any: nil, &c.atOld: {old}, &c.atNew: {newest}} {
-				v := cdi.Validator{Kind: cdi.DefaultKind, Targets: targets}
-				findings, ids := v.File(path), []string{}
-				if *want != "" {
-					ids = []string{*want}
-				}
-				if !slices.Equal(idsOf(findings), ids) || len(findings) > 0 && findings[0].Line != c.line {
-					t.Errorf("%v: %v, want %v in line %d", targets, findings, ids, c.line)
-				}
+		for _, name := range names {
+			name, line, _ := strings.Cut(name, " ")
+			want[name] = verdicts{int(line[0] - '0'), id, id, id}
+		}
+	}
+	files, err := filepath.Glob("testdata/library/*.yaml")
+	if err != nil || len(files) != len(want) {
+		t.Errorf("%d files, want %d: %v", len(files), len(want), err)
+	}
+	podman := cdi.Target{Consumer: "podman", Release: "4.3.1", Newest: "0.5.0"}
+	containerd := cdi.Target{Consumer: "containerd", Release: "2.4.0", Newest: "1.1.0", Library: "1.1.1"}
+	for name, w := range want {
+		check := func(id finding.ID, targets ...cdi.Target) {
+			v := cdi.Validator{Kind: cdi.DefaultKind, Targets: targets}
+			ids := []string{}
+			if id != "" {
+				ids = []string{string(id)}
 			}
-		})
+			findings := v.File(filepath.Join("testdata/library", name+".yaml"))
+			if !slices.Equal(slices.Compact(idsOf(findings)), ids) || len(findings) > 0 && findings[0].Line != w.line {
+				t.Errorf("%s for %v: %v, want %v in line %d", name, targets, findings, ids, w.line)
+			}
+		}
+		check(w.any)
+		check(w.podman, podman)
+		check(w.newest, containerd)
+	}
+}
+
+// TestUnknownVersion: a version that never was is not too low.
+func TestUnknownVersion(t *testing.T) {
+	v := cdi.Validator{Kind: cdi.DefaultKind}
+	for name, want := range map[string]string{
+		"version-0.0.0": `cdiVersion "0.0.0" is not known`,
+		"version-0.2.0": `it says cdiVersion "0.2.0" and uses what came with 0.3.0`,
+	} {
+		if findings := v.File("testdata/library/" + name + ".yaml"); len(findings) != 1 || !strings.HasPrefix(findings[0].Message, want) {
+			t.Errorf("%s: %v", name, findings)
+		}
 	}
 }

@@ -171,8 +171,8 @@ func (v *Validator) member(d *document, before []*document) {
 	d.renewal = "lpuctl cdi refresh"
 	if !v.isOwn(d.path) {
 		d.renewal = "rm " + d.path + " && lpuctl cdi refresh"
-		message := "another file of our kind: lpuctl cdi refresh writes " + cmp.Or(v.Own, fileName(v.Kind)+".json") + " and leaves this one as it is"
-		d.add(finding.OtherFile, "", message, "")
+		own := cmp.Or(v.Own, fileName(v.Kind)+".json")
+		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+" and leaves this one as it is", "")
 	}
 	v.check(d)
 	for _, other := range before {

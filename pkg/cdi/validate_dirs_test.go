@@ -193,7 +193,7 @@ func TestOtherFiles(t *testing.T) {
 // TestForeignKind: another kind's maker mends its file, and not lpuctl.
 func TestForeignKind(t *testing.T) {
 	_, v := machine(t)
-	text := "cdiVersion: 0.5.0\nkind: example.com/gpu\ndevices:\n- {name: a, containerEdits: {mounts: [{hostPath: /no/such, containerPath: /x}]}}\n"
+	text := strings.Replace(gpu, `{}}`, `{"mounts": [{"hostPath": "/no/such", "containerPath": "/x"}]}}`, 1)
 	findings := v.File(put(t, filepath.Join(t.TempDir(), "gpu.yaml"), text))
 	if len(findings) != 1 || strings.Contains(findings[0].Remedy, "refresh") {
 		t.Errorf("%+v", findings)

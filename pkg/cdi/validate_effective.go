@@ -58,7 +58,8 @@ func givenBy(at string, e *specs.ContainerEdits) (all []given) {
 
 // access is what a container may do with a node, besides its numbers.
 func access(n *specs.DeviceNode) string {
-	text, _ := json.Marshal(specs.DeviceNode{Path: n.Path, Permissions: cmp.Or(n.Permissions, "rwm"), FileMode: n.FileMode, UID: n.UID, GID: n.GID})
+	may := specs.DeviceNode{Path: n.Path, Permissions: cmp.Or(n.Permissions, "rwm"), FileMode: n.FileMode, UID: n.UID, GID: n.GID}
+	text, _ := json.Marshal(may)
 	return string(text)
 }
 
@@ -125,9 +126,9 @@ func ownersOf(inv *discovery.Inventory) map[string]*discovery.LPU {
 // add adds a difference of a device. at is its place; "" is the device.
 func (c *comparison) add(id finding.ID, i int, at, text string) {
 	name := c.d.spec.Devices[i].Name
-	for j, f := range c.found {
-		if f.id == id && f.text == text {
-			c.found[j].names = append(f.names, name)
+	for j := range c.found {
+		if f := &c.found[j]; f.id == id && f.text == text {
+			f.names = append(f.names, name)
 			return
 		}
 	}

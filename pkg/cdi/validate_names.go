@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/nearest"
@@ -133,11 +134,11 @@ func membersOf(name string) string {
 	if found != 2 || name != fmt.Sprintf("lpu%d-%d", first, last) || last < first+2 || last > most {
 		return name
 	}
-	members := fmt.Sprintf("lpu%d", first)
-	for i := first + 1; i <= last; i++ {
-		members += fmt.Sprintf("-%d", i)
+	var indices []string
+	for i := first; i <= last; i++ {
+		indices = append(indices, strconv.Itoa(i))
 	}
-	return members
+	return "lpu" + strings.Join(indices, "-")
 }
 
 // FactoryImages finds LPUs of a spec that run their factory image: containers get a card that computes nothing. The spec does not
