@@ -44,8 +44,8 @@ func (v *Validator) onlyBefore(release string) bool {
 	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isBefore(release) })
 }
 
-// old reports what releases with an old library will do otherwise: as an error for each target that has one, as a warning if no
-// target is named.
+// old reports what releases with an old library will do otherwise: of all of them if no target is named, else as an error for each
+// target that has one.
 func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, remedy string) *finding.Finding {
 	f := &finding.Finding{} // of nobody
 	if len(v.Targets) == 0 {
@@ -53,7 +53,11 @@ func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, re
 	}
 	for _, t := range v.Targets {
 		if t.Newest != "" && t.isBefore(newLibrary) {
-			f = findings.Add(finding.Target, subject, t.String()+" will "+will, remedy)
+			ofTarget := finding.Target
+			if finding.RuleOf(id).Severity == finding.Error {
+				ofTarget = id
+			}
+			f = findings.Add(ofTarget, subject, t.String()+" will "+will, remedy)
 		}
 	}
 	return f
@@ -81,6 +85,10 @@ func parseAny(data []byte) (*specs.Spec, error) {
 
 // checkOld finds what libraries before newLibrary make of a file that newLibrary takes.
 func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
+	if vendor, class := parser.ParseQualifier(d.spec.Kind); len(vendor) == 1 || len(class) == 1 {
+		will := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
+		v.old(&d.findings, finding.OneLetterName, d.name(), will, "").At(d.path, d.lines.Line("kind"))
+	}
 	const refuse = "refuse the whole file: "
 	spec, err := parseOld(d.data)
 	if err != nil {

@@ -32,8 +32,8 @@ func TestLibraries(t *testing.T) {
 		"merge-key-overridden": {5, old, target, ""},
 		"permissions-none":     {3, old, target, ""},
 		"yes-as-name":          {3, old, target, ""},
-		"one-letter-class":     {2, finding.OneLetterName, target, ""},
-		"one-letter-vendor":    {2, finding.OneLetterName, target, ""},
+		"one-letter-class":     {2, finding.OneLetterName, finding.OneLetterName, ""},
+		"one-letter-vendor":    {2, finding.OneLetterName, finding.OneLetterName, ""},
 		"annotations":          {1, "", target, ""},
 		"dot-in-class-0.6.0":   {1, "", target, ""},
 

@@ -76,7 +76,7 @@ func (v *Validator) File(path string) finding.List {
 
 // check checks what a file says.
 func (v *Validator) check(d *document) {
-	v.checkHead(d)
+	v.checkTargets(d)
 	for at, edits := range allEdits(d.spec) {
 		v.checkEdits(d, at, edits)
 	}

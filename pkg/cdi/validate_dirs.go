@@ -145,12 +145,14 @@ func (v *Validator) checkRead(findings *finding.List, dirs []specDir, served []*
 	}
 }
 
-// foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours.
+// foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours or stops every
+// runtime.
 func (v *Validator) foreign(d *document) {
 	ours := strings.HasPrefix(d.name(), fileName(v.Kind)+".") || d.spec == nil && bytes.Contains(d.data, []byte(v.Kind))
+	stops := []finding.ID{finding.SpecHangs, finding.SpecCrashes, finding.OneLetterName}
 	for i := range d.findings {
-		if id := d.findings[i].ID; !ours && id != finding.SpecHangs && id != finding.SpecCrashes {
-			d.findings[i].Severity = finding.Note
+		if f := &d.findings[i]; !ours && !slices.Contains(stops, f.ID) {
+			f.Severity = finding.Note
 		}
 	}
 	if d.spec != nil {
