@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,13 +109,10 @@ func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
 	}
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+):`)
-
 // lineIn is the line that an error of a YAML decoder names; 0 if it names none.
 func lineIn(err error) (line int) {
-	if found := yamlLine.FindStringSubmatch(err.Error()); found != nil {
-		line, _ = strconv.Atoi(found[1])
-	}
+	_, place, _ := strings.Cut(err.Error(), "line ")
+	_, _ = fmt.Sscanf(place, "%d:", &line)
 	return line
 }
 
