@@ -84,9 +84,21 @@ lint: $(GOLANGCI) ## golangci-lint, shellcheck, formatting
 $(GOLANGCI):
 	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
+# The CDI library in the releases that runtimes are built with, the first of them under its former path.
+CDI_LIBRARIES := $(addprefix $(CACHE)/cdi-library/,v0.5.4 v1.1.1 $(basename $(notdir $(wildcard test/e2e/library/v*.mod))))
+
+$(CACHE)/cdi-library/v0.5.4: test/e2e/library/former/main.go test/e2e/library/former/go.mod
+	go build -C $(<D) -o $@ .
+
+$(CACHE)/cdi-library/v1.1.1: test/e2e/library/main.go test/e2e/library/go.mod
+	go build -C $(<D) -o $@ .
+
+$(CACHE)/cdi-library/%: test/e2e/library/main.go test/e2e/library/%.mod
+	go build -C $(<D) -modfile=$*.mod -o $@ .
+
 .PHONY: e2e
-e2e: build ## tests on real consumers (needs root; names what is missing)
-	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
+e2e: build $(CDI_LIBRARIES) ## tests on real consumers (needs root; names what is missing)
+	LPUCTL=$(CURDIR)/bin/lpuctl LIBRARIES=$(CACHE)/cdi-library go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
 
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)

@@ -211,7 +211,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
 	switch tag := n.ShortTag(); t.Kind() {
 	case reflect.String:
-		return tag == "!!str"
+		return tag == "!!str" && (n.Style != 0 || !isOldBool(n.Value))
 	case reflect.Bool:
 		return tag == "!!bool"
 	case reflect.Int, reflect.Int64:
@@ -224,6 +224,11 @@ func scalarFits(n *yamlv3.Node, t reflect.Type) bool {
 		return tag == "!!null"
 	}
 	return false
+}
+
+// isOldBool tells whether YAML 1.1 takes a plain word for a truth value, and YAML 1.2 for a string.
+func isOldBool(word string) bool {
+	return slices.Contains([]string{"y", "yes", "on", "n", "no", "off"}, strings.ToLower(word))
 }
 
 func (w *walker) mismatch(n *yamlv3.Node, t reflect.Type, path string) {

@@ -39,7 +39,8 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 		"duplicate": {"name: a\nname: b\n", []string{`2 name: key "name" is already on line 1 | keep one of them`}},
 		"unquoted id": {"items: [{vendor: 5020}]\n",
 			[]string{`1 items.0.vendor: items.0.vendor must be a string, not "5020" | put it in quotes: "5020"`}},
-		"not a bool": {"one: {on: maybe}\n", []string{`1 one.on: one.on must be true or false, not "maybe" | write true or false`}},
+		"unquoted yes": {"name: yes\nwords: [\"no\"]\n", []string{`1 name: name must be a string, not "yes" | put it in quotes: "yes"`}},
+		"not a bool":   {"one: {on: maybe}\n", []string{`1 one.on: one.on must be true or false, not "maybe" | write true or false`}},
 		"out of range": {"one: {number: 300}\n",
 			[]string{`1 one.number: one.number must be a whole number in range, not "300" | write a whole number in range`}},
 		"not a list":    {"words: a\n", []string{`1 words: words must be a list, not "a" | write a list`}},
@@ -54,7 +55,9 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 		}},
 		"merge key": {"items: [&a {vendor: x}, {<<: *a, number: 1}]\n",
 			[]string{`1 items.1.<<: the merge key << is not supported | write the values themselves`}},
-		"text behind": {"{name: a}\nb\n", []string{`1 : not YAML: did not find expected <document start> | correct the YAML syntax there or just above`}},
+		"text behind": {"{name: a}\nb\n", []string{
+			`1 : not YAML: did not find expected <document start> | correct the YAML syntax there or just above`,
+		}},
 		"two at once": {"nme: x\nwords: 3\n", []string{
 			`1 nme: unknown key "nme" | did you mean "name"?`,
 			`2 words: words must be a list, not "3" | write a list`,

@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,13 +9,13 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -32,31 +33,30 @@ type Target struct {
 	Library string
 }
 
-// isOld tells whether the target reads specs as libraries before newLibrary do.
-func (t Target) isOld() bool {
-	if t.Library != "" {
-		return olderThan(t.Library, newLibrary)
-	}
-	return true // cdiVersion 1.1.0 came with library 1.1.0
-}
+// isBefore tells whether the target has a library before a release of it. A library without a name is that of its cdiVersion.
+func (t Target) isBefore(release string) bool { return olderThan(cmp.Or(t.Library, t.Newest), release) }
 
 func (t Target) String() string { return t.Consumer + " " + t.Release }
 
-// onlyOld tells whether each target has an old library, so that what the new one refuses does not matter.
-func (v *Validator) onlyOld() bool {
-	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isOld() })
+// onlyBefore tells whether each target has a library before a release of it, so that what the release refuses does not matter.
+func (v *Validator) onlyBefore(release string) bool {
+	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isBefore(release) })
 }
 
-// old reports what releases with an old library do otherwise: as an error for each target that has one, as a warning if no target
-// is named.
-func (v *Validator) old(findings *finding.List, id finding.ID, subject, does, remedy string) *finding.Finding {
+// old reports what releases with an old library will do otherwise: of all of them if no target is named, else as an error for each
+// target that has one.
+func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, remedy string) *finding.Finding {
 	f := &finding.Finding{} // of nobody
 	if len(v.Targets) == 0 {
-		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 "+does, remedy)
+		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 will "+will, remedy)
 	}
 	for _, t := range v.Targets {
-		if t.Newest != "" && t.isOld() {
-			f = findings.Add(finding.Target, subject, t.String()+" "+does, remedy)
+		if t.Newest != "" && t.isBefore(newLibrary) {
+			ofTarget := finding.Target
+			if finding.RuleOf(id).Severity == finding.Error {
+				ofTarget = id
+			}
+			f = findings.Add(ofTarget, subject, t.String()+" will "+will, remedy)
 		}
 	}
 	return f
@@ -84,15 +84,20 @@ func parseAny(data []byte) (*specs.Spec, error) {
 
 // checkOld finds what libraries before newLibrary make of a file that newLibrary takes.
 func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
+	if vendor, class := parser.ParseQualifier(d.spec.Kind); len(vendor) == 1 || len(class) == 1 {
+		will := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
+		v.old(&d.findings, finding.OneLetterName, d.name(), will, "").At(d.path, d.lines.Line("kind"))
+	}
 	const refuse = "refuse the whole file: "
 	spec, err := parseOld(d.data)
 	if err != nil {
-		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+err.Error(), "").At(d.path, lineIn(err))
+		message := refuse + strings.Join(strings.Fields(err.Error()), " ")
+		v.old(&d.findings, finding.OlderLibrary, d.name(), message, "").At(d.path, lineIn(err))
 		return
 	}
 	for _, at := range withoutPermissions(spec) {
 		const remedy = `leave permissions out, or write "r", "w" or "rw"`
-		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`they do not know the permissions "none"`, remedy).At(d.path, d.lines.Line(at))
+		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`it has the permissions "none"`, remedy).At(d.path, d.lines.Line(at))
 	}
 	if reflect.DeepEqual(spec, d.spec) {
 		return
@@ -104,13 +109,10 @@ func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
 	}
 }
 
-var yamlLine = lazy.Regexp(`line (\d+):`)
-
 // lineIn is the line that an error of a YAML decoder names; 0 if it names none.
 func lineIn(err error) (line int) {
-	if found := yamlLine().FindStringSubmatch(err.Error()); found != nil {
-		line, _ = strconv.Atoi(found[1])
-	}
+	_, place, _ := strings.Cut(err.Error(), "line ")
+	_, _ = fmt.Sscanf(place, "%d:", &line)
 	return line
 }
 
@@ -126,9 +128,8 @@ func withoutPermissions(spec *specs.Spec) (places []string) {
 	return places
 }
 
-// refusal is the first that the library does not take of a parsed spec with a known version, and its place; "" where the place is
-// not known.
-func refusal(spec *specs.Spec) (at string, err error) {
+// refusal is the first thing in a parsed spec that the libraries that matter do not take, and its place.
+func (v *Validator) refusal(spec *specs.Spec) (at string, err error) {
 	if err := specs.ValidateVersion(spec); err != nil {
 		return "cdiVersion", err
 	}
@@ -140,6 +141,9 @@ func refusal(spec *specs.Spec) (at string, err error) {
 		if err := (&cdi.ContainerEdits{ContainerEdits: edits}).Validate(); err != nil {
 			return at, err
 		}
+	}
+	if len(spec.Devices) == 0 && !v.onlyBefore("1.0.0") {
+		return "devices", errors.New("it has no devices")
 	}
 	seen := map[string]bool{}
 	for i, device := range spec.Devices {

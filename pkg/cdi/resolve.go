@@ -28,8 +28,8 @@ type Resolved struct {
 
 // Resolve returns the devices of a kind, file by file in the order of the spec, as the runtimes' own CDI library
 // resolves them from spec directories under root, the last of which has the highest priority. Files of the
-// kind that the library refuses, conflicts, and directories that some runtimes do not read are findings. It gives up when ctx ends, because a spec
-// directory may hold what never answers, such as a FIFO.
+// kind that the library refuses, conflicts, and directories that some runtimes do not read are findings. It gives up when ctx
+// ends, because a spec directory may hold what never answers, such as a FIFO.
 func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, finding.List, error) {
 	dirs, err := resolveDirs(root, specDirs)
 	if err != nil {

@@ -114,6 +114,37 @@ func TestResolveUnreadable(t *testing.T) {
 	}
 }
 
+// TestResolveShowsHostPaths: a container gets the node that is on the host, and the common ones.
+func TestResolveShowsHostPaths(t *testing.T) {
+	root := t.TempDir()
+	putFile(t, filepath.Join(root, "etc/cdi/odd.yaml"), []byte("cdiVersion: 0.5.0\nkind: "+DefaultKind+"\n"+
+		"containerEdits: {deviceNodes: [{path: /dev/b}, {path: /dev/a}]}\n"+
+		"devices: [{name: x, containerEdits: {deviceNodes: [{path: /dev/a, hostPath: /dev/other}]}}]\n"))
+	devices, findings, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+	if err != nil || len(findings) > 0 || len(devices) != 1 {
+		t.Fatalf("%v %v %v", devices, findings, err)
+	}
+	if diff := cmp.Diff([]string{"/dev/b", "/dev/other:/dev/a"}, devices[0].Nodes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestResolveSaysWhatOldLibrariesDoNotRead: a spec directory that is a link, and one of root's alone.
+func TestResolveSaysWhatOldLibrariesDoNotRead(t *testing.T) {
+	root := t.TempDir()
+	if err := write(t, locate(t, root), 1); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "var/run/cdi")
+	if err := errors.Join(os.Rename(dir, filepath.Join(root, "moved")), os.Symlink("/moved", dir)); err != nil {
+		t.Fatal(err)
+	}
+	devices, findings, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+	if err != nil || len(devices) != 3 || len(findings) != 1 || findings[0].ID != "spec-dir-link" {
+		t.Errorf("%v %v %v", devices, findings, err)
+	}
+}
+
 // FuzzReadSpec holds what is read of a spec directory against junk: whatever lies there, Resolve and the
 // search for conflicts end without a panic.
 func FuzzReadSpec(f *testing.F) {

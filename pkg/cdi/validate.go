@@ -76,7 +76,7 @@ func (v *Validator) File(path string) finding.List {
 
 // check checks what a file says.
 func (v *Validator) check(d *document) {
-	v.checkHead(d)
+	v.checkTargets(d)
 	for at, edits := range allEdits(d.spec) {
 		v.checkEdits(d, at, edits)
 	}
@@ -140,7 +140,7 @@ func (v *Validator) judge(d *document) {
 	d.lines = lines
 	old, oldErr := parseOld(d.data)
 	spec, err := parse(d.data)
-	if err != nil && oldErr == nil && v.onlyOld() {
+	if err != nil && oldErr == nil && v.onlyBefore(newLibrary) {
 		spec, err = old, nil
 	}
 	d.faults(faults, err, oldErr == nil)
@@ -149,7 +149,7 @@ func (v *Validator) judge(d *document) {
 	}
 	at := ""
 	err = survive(func() (err error) {
-		if at, err = refusal(spec); err == nil && !v.onlyOld() {
+		if at, err = v.refusal(spec); err == nil && !v.onlyBefore(newLibrary) {
 			_, err = cdi.ReadSpec(d.path, 0)
 		}
 		return err

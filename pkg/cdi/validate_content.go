@@ -6,19 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// checkHead checks the kind of a file, and its cdiVersion against the targets.
-func (v *Validator) checkHead(d *document) {
-	vendor, class := parser.ParseQualifier(d.spec.Kind)
-	if len(vendor) == 1 || len(class) == 1 {
-		does := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
-		v.old(&d.findings, finding.OneLetterName, d.name(), does, "give vendor and class two letters or more").At(d.path, d.lines.Line("kind"))
-	}
+// checkTargets checks the cdiVersion of a file against the targets.
+func (v *Validator) checkTargets(d *document) {
 	lowest, _ := specs.MinimumRequiredVersion(d.spec)
 	for _, t := range v.Targets {
 		most := fmt.Sprintf("%s loads cdiVersion %s at most, ", t, t.Newest)

@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -144,12 +145,14 @@ func (v *Validator) checkRead(findings *finding.List, dirs []specDir, served []*
 	}
 }
 
-// foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours.
+// foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours or stops every
+// runtime.
 func (v *Validator) foreign(d *document) {
 	ours := strings.HasPrefix(d.name(), fileName(v.Kind)+".") || d.spec == nil && bytes.Contains(d.data, []byte(v.Kind))
+	stops := []finding.ID{finding.SpecHangs, finding.SpecCrashes, finding.OneLetterName}
 	for i := range d.findings {
-		if id := d.findings[i].ID; !ours && id != finding.SpecHangs && id != finding.SpecCrashes {
-			d.findings[i].Severity = finding.Note
+		if f := &d.findings[i]; !ours && !slices.Contains(stops, f.ID) {
+			f.Severity = finding.Note
 		}
 	}
 	if d.spec != nil {
@@ -170,8 +173,9 @@ func (v *Validator) member(d *document, before []*document) {
 	d.renewal = "lpuctl cdi refresh"
 	if !v.isOwn(d.path) {
 		d.renewal = "rm " + d.path + " && lpuctl cdi refresh"
-		message := "another file of our kind: lpuctl cdi refresh writes " + fileName(v.Kind) + ".json and leaves this one as it is"
-		d.add(finding.OtherFile, "", message, "if it is a leftover: rm "+d.path)
+		own := cmp.Or(v.Own, fileName(v.Kind)+".json")
+		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+" and leaves this one as it is",
+			"if it is a leftover: rm "+d.path)
 	}
 	v.check(d)
 	for _, other := range before {

@@ -64,7 +64,8 @@ func givenBy(at string, e *specs.ContainerEdits) (all []given) {
 
 // access is what a container may do with a node, besides its numbers.
 func access(n *specs.DeviceNode) string {
-	text, _ := json.Marshal(specs.DeviceNode{Path: n.Path, Permissions: cmp.Or(n.Permissions, "rwm"), FileMode: n.FileMode, UID: n.UID, GID: n.GID})
+	may := specs.DeviceNode{Path: n.Path, Permissions: cmp.Or(n.Permissions, "rwm"), FileMode: n.FileMode, UID: n.UID, GID: n.GID}
+	text, _ := json.Marshal(may)
 	return string(text)
 }
 
@@ -131,9 +132,9 @@ func ownersOf(inv *discovery.Inventory) map[string]*discovery.LPU {
 // add adds a difference of a device. at is its place; "" is the device.
 func (c *comparison) add(id finding.ID, i int, at, text string) {
 	name := c.d.spec.Devices[i].Name
-	for j, f := range c.found {
-		if f.id == id && f.text == text {
-			c.found[j].names = append(f.names, name)
+	for j := range c.found {
+		if f := &c.found[j]; f.id == id && f.text == text {
+			f.names = append(f.names, name)
 			return
 		}
 	}
@@ -223,16 +224,16 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 		}
 		c.compareNumbers(i, h)
 	}
-	for _, path := range hosts(want) {
-		if owner := c.owners[path].Name; !slices.Contains(hosts(have), path) && !slices.Contains(lacks, owner) {
-			lacks = append(lacks, owner)
+	for _, l := range pick(c.v.Inventory, device.cards) {
+		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !slices.Contains(hosts(have), n.Path) }) {
+			lacks = append(lacks, l.Name)
 		}
 	}
 	switch {
 	case len(foreign)+len(lacks) == 0:
 	case len(device.cards) == 1:
 		now := strings.Join(hosts(want), ", ")
-		c.add(finding.NodeWrong, i, at, fmt.Sprintf("must be %s, and the file says %s", now, cmp.Or(strings.Join(says, "; "), "no node")))
+		c.add(finding.NodeWrong, i, at, fmt.Sprintf("must give %s, and the file gives %s", now, cmp.Or(strings.Join(says, "; "), "no node")))
 	case !slices.Equal(hosts(have), c.membersHave(device)):
 		var wrong []string
 		if len(lacks) > 0 {

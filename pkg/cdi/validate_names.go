@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/nearest"
@@ -15,24 +16,23 @@ import (
 func (v *Validator) checkServed(findings *finding.List, dirs []string, served []*document) {
 	names := namesIn(served)
 	now := v.devicesNow()
-	where := strings.Join(dirs, ", ")
-	switch {
-	case len(served) == 0 && len(now.list)+len(v.Devices) > 0:
-		findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
-	case len(served) > 0:
-		now.missing(findings, names, v.renewal(served))
-	case len(now.inv.LPUs) > 0:
-		findings.Add(finding.NoSpec, v.Kind, "no LPU has a device node, so that there is nothing to put into a spec",
-			"lpuctl cdi refresh, after what is said of each LPU is done")
-	}
-	if len(now.list) == 0 {
-		*findings = append(*findings, leftOut(now.inv, now.Options)...)
-	}
 	for _, name := range v.Devices {
 		if !slices.Contains(names, strings.TrimPrefix(name, v.Kind+"=")) {
 			message, remedy := now.whyUnknown(name, names)
 			findings.Add(finding.DeviceUnknown, name, message, remedy)
 		}
+	}
+	switch where := strings.Join(dirs, ", "); {
+	case len(served) > 0:
+		now.missing(findings, names, v.renewal(served))
+	case len(now.list) == 0 && len(now.inv.LPUs) > 0:
+		findings.Add(finding.NoSpec, v.Kind, "no LPU has a device node, so that there is nothing to put into a spec",
+			"do what is said of each LPU, then lpuctl cdi refresh")
+	case len(now.list)+len(v.Devices) > 0:
+		findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
+	}
+	if len(now.list) == 0 {
+		*findings = append(*findings, leftOut(now.inv, now.Options)...)
 	}
 	*findings = append(*findings, FactoryImages(now.inv)...)
 }
@@ -120,8 +120,8 @@ func (d *devices) whyUnknown(name string, names []string) (message, remedy strin
 	if len(names) > 0 {
 		message += "; there are " + some(names)
 	}
-	if meant := nearest.Word(bare, names); meant != "" {
-		remedy = "did you mean " + meant + "?"
+	if near := nearest.Word(bare, names); near != "" && members == bare {
+		remedy = "did you mean " + near + "?"
 	}
 	return message, remedy
 }
@@ -134,11 +134,11 @@ func membersOf(name string) string {
 	if found != 2 || name != fmt.Sprintf("lpu%d-%d", first, last) || last < first+2 || last > most {
 		return name
 	}
-	members := fmt.Sprintf("lpu%d", first)
-	for i := first + 1; i <= last; i++ {
-		members += fmt.Sprintf("-%d", i)
+	var indices []string
+	for i := first; i <= last; i++ {
+		indices = append(indices, strconv.Itoa(i))
 	}
-	return members
+	return "lpu" + strings.Join(indices, "-")
 }
 
 // FactoryImages finds LPUs of a spec that run their factory image: containers get a card that computes nothing. The spec does not
