@@ -43,11 +43,22 @@ func refreshed(t *testing.T, faults ...string) (own string, v *cdi.Validator) {
 	}
 	v = &cdi.Validator{Host: true, Root: root, Kind: cdi.DefaultKind, Inventory: inv, Own: file.Path}
 	if spec, _, err := cdi.Spec(inv, cdi.Options{}); err == nil {
-		if err := file.Write(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		putInPlace(t, file, spec)
 	}
 	return file.Path, v
+}
+
+// putInPlace writes a spec as refresh does.
+func putInPlace(t *testing.T, file cdi.File, spec *specs.Spec) {
+	t.Helper()
+	held, err := file.Hold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	if err := held.Write(spec); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // change edits a spec in place.

@@ -106,14 +106,7 @@ func TestOwnSpecIsClean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := file.Hold(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Release()
-	if err := held.Write(spec); err != nil {
-		t.Fatal(err)
-	}
+	putInPlace(t, file, spec)
 	findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})
 	if err != nil || len(findings) > 0 {
 		t.Errorf("our own spec: %v %v", findings, err)
