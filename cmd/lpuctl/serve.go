@@ -196,6 +196,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, c watchConfig) {
 	watcher, ready := discovery.NewWatcher(string(d.app.root), c.scan, time.Now), false
+	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, c.interval, func() {
 		if !d.plugin.Update(ctx, watcher.Scan) {
 			return

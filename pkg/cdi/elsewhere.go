@@ -9,7 +9,10 @@ import (
 
 // Clash is a *Conflict if another file than path, in its directory, defines one of the devices of a spec.
 func Clash(path string, spec *specs.Spec) error {
-	err := File{Path: path, kind: spec.Kind}.Conflict(spec)
+	conflict, err := File{Path: path, kind: spec.Kind}.conflict(spec)
+	if conflict != nil {
+		return conflict
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

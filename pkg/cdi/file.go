@@ -103,16 +103,40 @@ func specFiles(dir string, endings ...string) (files []string, err error) {
 	return files, err
 }
 
-// Conflict returns a *Conflict if another file in the directory defines devices of a spec of ours. Any other error says that the
-// directory cannot be read.
-func (f File) Conflict(spec *specs.Spec) error {
+// Writable is what can be written of a spec of ours. While another file in the directory defines a device too, the device is left
+// out unless our file has it already: then no new conflict comes about, and no device of ours stays as it was. The error is a
+// *Conflict if there is one. Any other error says that the directory cannot be read. The spec is nil if nothing is left of it.
+func (f File) Writable(spec *specs.Spec) (*specs.Spec, error) {
+	conflict, err := f.conflict(spec)
+	if conflict == nil || err != nil {
+		return spec, err
+	}
+	data, _ := f.Read() // a file that cannot be read cannot be written either
+	has := Devices(data)
+	rest := *spec
+	rest.Devices = slices.DeleteFunc(slices.Clone(spec.Devices), func(d specs.Device) bool {
+		return slices.Contains(conflict.Devices, d.Name) && !slices.ContainsFunc(has, sameName(d.Name))
+	})
+	if len(rest.Devices) == 0 {
+		return nil, conflict
+	}
+	return &rest, conflict
+}
+
+// conflict is with the other files in the directory; nil if there is none.
+func (f File) conflict(spec *specs.Spec) (all *Conflict, err error) {
 	others, err := f.others()
 	for _, other := range others {
-		if shared := sharedNames(other.spec, spec); other.spec.Kind == f.kind && len(shared) > 0 {
-			return &Conflict{File: other.path, Devices: shared, kind: f.kind}
+		shared := sharedNames(other.spec, spec)
+		switch {
+		case other.spec.Kind != f.kind || len(shared) == 0:
+		case all == nil:
+			all = &Conflict{File: other.path, Devices: shared, kind: f.kind}
+		default:
+			all.Devices = append(all.Devices, shared...)
 		}
 	}
-	return err
+	return all, err
 }
 
 // sharedNames are the devices of a spec that another one defines too.

@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -137,21 +138,26 @@ func (h *Held) sum() string {
 
 // Write puts the spec in place: written beside, synced, renamed, read back. It renames even when the bytes
 // are the same as before, because that is what makes runtimes forget device numbers they remember. A reader
-// sees the old file or the new one, whenever this process dies. It refuses (Conflict) while another
-// file in the directory defines one of the spec's devices.
+// sees the old file or the new one, whenever this process dies. While another file in the directory defines devices of the spec, it
+// writes what is [File.Writable], and returns the *Conflict.
 func (h *Held) Write(spec *specs.Spec) error {
-	data, err := Marshal(spec)
-	if err != nil {
-		return err
+	rest, conflict := h.Writable(spec)
+	if _, ok := errors.AsType[*Conflict](conflict); conflict != nil && !ok {
+		return conflict
 	}
-	if err := h.Conflict(spec); err != nil {
+	if rest == nil {
+		_, err := h.Remove()
+		return cmp.Or(err, conflict)
+	}
+	data, err := Marshal(rest)
+	if err != nil {
 		return err
 	}
 	h.clearLeftovers()
 	if err := wholefile.Replace(h.Path, data); err != nil {
 		return err
 	}
-	return h.readBack(data)
+	return cmp.Or(h.readBack(data), conflict)
 }
 
 // Remove takes the file away and tells whether there was one. It touches no other file.

@@ -164,7 +164,7 @@ func FuzzReadSpec(f *testing.F) {
 			t.Fatal(err)
 		}
 		// It may define our names, but whether it does is all that may be said.
-		err := locate(t, root).Conflict(mustSpec(t, node(1), Options{}))
+		_, err := locate(t, root).Writable(mustSpec(t, node(1), Options{}))
 		if _, isConflict := errors.AsType[*Conflict](err); err != nil && !isConflict {
 			t.Error(err)
 		}

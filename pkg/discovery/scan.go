@@ -112,17 +112,23 @@ func (s *scan) assemble(ctx context.Context, lpus []function) *Inventory {
 		table = s.readRingTable(ctx)
 	}
 	inv := &Inventory{APIVersion: APIVersion, Kind: "Inventory", Rings: []Ring{}}
-	inv.LPUs = s.readCards(ctx, s.addKnown(addAbsent(lpus, table)))
-	refuseSharedNodes(inv.LPUs)
+	inv.LPUs = s.readAll(ctx, lpus, table)
 	if s.table != nil && !s.bindRings(inv, table) {
 		if last := s.lastRing(ctx, lpus); last != nil {
-			inv.LPUs = s.readCards(ctx, s.addKnown(addAbsent(lpus, last)))
-			refuseSharedNodes(inv.LPUs)
+			inv.LPUs = s.readAll(ctx, lpus, last)
 			s.keepRings(inv, last)
 		}
 	}
 	inv.Problems = append(finding.List{}, s.problems...)
 	return inv
+}
+
+// readAll reads the LPUs that were found, and adds those that should be there: the ring table names them, or an earlier scan saw
+// them.
+func (s *scan) readAll(ctx context.Context, found []function, table *ring.Table) []LPU {
+	lpus := s.readCards(ctx, s.addKnown(addAbsent(slices.Clone(found), table)))
+	refuseSharedNodes(lpus)
+	return lpus
 }
 
 // list returns the addresses of all PCI functions in ascending order.

@@ -60,11 +60,11 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		return before
 	}
 	var driftErr, conflictErr error
+	if want != nil {
+		want, conflictErr = spec.File.Writable(want)
+	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	bad := slices.Concat(check.drift.Wrong, check.drift.Missing)
-	if want != nil {
-		conflictErr = spec.File.Conflict(want)
-	}
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
 	}
@@ -137,7 +137,7 @@ func (n *Node) putSpec(ctx context.Context, spec Spec, scan Scan) (*discovery.In
 	default:
 		err = held.Write(want)
 	}
-	if err != nil {
+	if _, conflict := errors.AsType[*cdi.Conflict](err); err != nil && !conflict {
 		return inv, check, err
 	}
 	n.upkeep.writes = append(n.upkeep.writes, n.Now())

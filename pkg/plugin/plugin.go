@@ -68,6 +68,13 @@ func (p *Plugin) Reload(ctx context.Context, options Options) {
 	}
 }
 
+// Renew makes the next Update correct all of the CDI spec, see [node.Node.Renew].
+func (p *Plugin) Renew() {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	p.Node.Renew()
+}
+
 // update answers calls from a new snapshot from now on. It returns false if there is none: the machine cannot be read, or ctx ended.
 func (p *Plugin) update(ctx context.Context, options Options) bool {
 	s := p.Node.Update(ctx, options.spec(), p.scan)

@@ -1,0 +1,518 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/long"
+)
+
+// A world is a node that changes while lpuctl works on it: refreshes, serve, and an adversary who takes cards, moves nodes, breaks the
+// ring table, edits specs, changes the config, and kills and restarts serve. The world itself is the model: it knows what is true,
+// because it made it so. After each step it comes to rest, and then what lpuctl has written and would hand out must be true.
+type world struct {
+	t       *testing.T
+	rand    *rand.Rand
+	root    string
+	machine *simulate.Machine
+	now     time.Time // the clock of serve
+
+	serve   *servant
+	ring     string // "good", "broken"
+	foreign  bool   // another file defines lpu0 too
+	config   int    // number of the config file in place
+	renewed  bool   // serve has started or reloaded since the last change of what it only reports otherwise
+	steps    []string
+}
+
+// servant is a running serve, but for what registers with the kubelet.
+type servant struct {
+	plugin  *plugin.Plugin
+	watcher *discovery.Watcher
+	config  int // that it has read
+}
+
+const worldLPUs = 4
+
+func newWorld(t *testing.T, r *rand.Rand) *world {
+	t.Helper()
+	w := &world{t: t, rand: r, root: filepath.Join(t.TempDir(), "node"), now: time.Now(), ring: "good"}
+	var err error
+	if w.machine, err = (simulate.Node{Profile: "orion", LPUs: worldLPUs}).Start(w.root); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.rest()
+	return w
+}
+
+// start starts serve, as after a kill: it knows what is on disk.
+func (w *world) start() {
+	a, options := w.app()
+	scan, err := a.scanOptions(discovery.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	clock := func() time.Time { return w.now }
+	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), discovery.NewWatcher(w.root, scan, clock), w.config}
+	s.plugin.Node.Now = clock
+	if s.plugin.Node.Memory, err = node.RememberIn(host.Root(w.root)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.serve, w.renewed = s, true
+}
+
+// app is the program with its config, and the plugin's options by that.
+func (w *world) app() (*app, plugin.Options) {
+	a := &app{root: host.Root(w.root), out: io.Discard, err: io.Discard, log: slog.New(slog.DiscardHandler), env: noEnvironment}
+	file, err := a.locateSpec()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a, plugin.Options{Strategy: plugin.CDI, Kind: a.config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff}
+}
+
+func noEnvironment(string) (string, bool) { return "", false }
+
+// reload is SIGHUP.
+func (w *world) reload() {
+	a, options := w.app()
+	scan, err := a.scanOptions(discovery.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.serve.plugin.Reload(w.t.Context(), options)
+	if w.serve.config != w.config {
+		w.serve.watcher = discovery.NewWatcher(w.root, scan, func() time.Time { return w.now })
+		w.serve.config = w.config
+		w.serve.plugin.Renew()
+	}
+	w.renewed = true
+}
+
+// lpuctl runs a one-shot command, and returns its exit code and what it prints.
+func (w *world) lpuctl(args ...string) (code int, printed string) {
+	var out bytes.Buffer
+	code = run(w.t.Context(), append([]string{"--root", w.root}, args...), &out, &out, noEnvironment)
+	return code, out.String()
+}
+
+// rest lets time pass until nothing is in its grace and serve has looked often enough.
+func (w *world) rest() {
+	for range 4 {
+		w.now = w.now.Add(31 * time.Second)
+		w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	}
+}
+
+// usable tells whether an LPU can be handed out: its card is there and has its driver.
+func (w *world) usable(i int) bool {
+	c := w.machine.Card(i)
+	return c.Plugged && c.Bound
+}
+
+// action is something that the adversary or an administrator does. It returns false if it cannot be done now.
+type action struct {
+	name string
+	do   func(w *world) bool
+}
+
+var actions = []action{ //nolint:gochecknoglobals // a table
+	{"unplug", func(w *world) bool { return w.machine.Unplug(w.rand.IntN(worldLPUs)) == nil }},
+	{"replug", func(w *world) bool { return w.machine.Replug(w.rand.IntN(worldLPUs)) == nil }},
+	{"unbind", func(w *world) bool { return w.machine.Unbind(w.rand.IntN(worldLPUs)) == nil }},
+	{"bind", func(w *world) bool { return w.machine.Bind(w.rand.IntN(worldLPUs)) == nil }},
+	{"swap", func(w *world) bool {
+		i, j := w.rand.IntN(worldLPUs), w.rand.IntN(worldLPUs)
+		return i != j && w.machine.SwapNodes(i, j) == nil
+	}},
+	{"renumber", func(w *world) bool {
+		return w.machine.Renumber(w.rand.IntN(worldLPUs), simulate.Numbers{Major: 226, Minor: uint32(128 + w.rand.IntN(16))}) == nil
+	}},
+	{"ring table", func(w *world) bool { return w.changeRing() }},
+	{"edit", func(w *world) bool { return w.edit() }},
+	{"foreign file", func(w *world) bool { return w.toggleForeign() }},
+	{"config", func(w *world) bool { return w.changeConfig() }},
+	{"reload", func(w *world) bool { w.reload(); return true }},
+	{"kill and start", func(w *world) bool { w.start(); return true }},
+	{"refresh", func(w *world) bool { return w.runRefresh() }},
+	{"rest", func(w *world) bool { w.rest(); return true }},
+}
+
+const worldTable = "opt/hyperdex/hrt/xclbin/table.json"
+
+// changeRing breaks the ring table, each time in another way, or mends it.
+func (w *world) changeRing() bool {
+	path, kept := filepath.Join(w.root, worldTable), filepath.Join(w.root, "table.good")
+	if w.ring == "broken" {
+		w.ring = "good"
+		_ = os.Remove(path)
+		return os.Rename(kept, path) == nil
+	}
+	w.ring = "broken"
+	if err := os.Rename(path, kept); err != nil {
+		w.t.Fatal(err)
+	}
+	good, err := os.ReadFile(kept)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	switch w.rand.IntN(4) {
+	case 0:
+		err = os.WriteFile(path, good[:len(good)/2], 0o644)
+	case 1:
+		err = os.WriteFile(path, bytes.Replace(good, []byte(`"num_device" : 4`), []byte(`"num_device" : 5`), 1), 0o644)
+	case 2:
+		err = os.WriteFile(path, []byte(`{"network": [{"src_id": 0, "dst_id": 0, "direction": "Right"}], "num_device": 4}`), 0o644)
+	case 3:
+		err = errors.Join(os.WriteFile(path, good, 0o644), os.Chmod(path, 0o666))
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return true
+}
+
+func (w *world) specPath() string { return filepath.Join(w.root, "var/run/cdi/hyperaccel.ai-lpu.json") }
+
+// spec is the spec in place; nil if there is none.
+func (w *world) spec() *specs.Spec {
+	data, err := os.ReadFile(w.specPath())
+	if err != nil {
+		return nil
+	}
+	return &specs.Spec{Kind: cdi.DefaultKind, Devices: cdi.Devices(data)}
+}
+
+// edit changes the spec in place as a careless administrator would.
+func (w *world) edit() bool {
+	data, err := os.ReadFile(w.specPath())
+	if err != nil {
+		return false
+	}
+	text := string(data)
+	a, b := w.machine.Card(w.rand.IntN(worldLPUs)).Node, w.machine.Card(w.rand.IntN(worldLPUs)).Node
+	switch w.rand.IntN(7) {
+	case 0: // another card's node, the first time it is there
+		if a == b || a == "" || b == "" {
+			return false
+		}
+		text = strings.Replace(text, `"path": "`+a+`"`, `"path": "`+b+`"`, 1+w.rand.IntN(3))
+	case 1:
+		if a == "" || b == "" {
+			return false
+		}
+		text = strings.Replace(text, `"path": "`+a+`"`, `"hostPath": "`+b+`", "path": "`+a+`"`, 1)
+	case 2:
+		text = text[:len(text)/2]
+	case 3:
+		text = strings.Replace(text, `"name": "pci-`, `"name": "was-`, 1+w.rand.IntN(4))
+	case 4:
+		text = strings.Replace(text, `"containerEdits": {`, `"containerEdits": {"deviceNodes": [{"path": "/dev/kmsg"}],`, 1)
+	case 5:
+		return os.Remove(w.specPath()) == nil
+	case 6:
+		if !strings.Contains(text, "XILINX_XRT=/opt/xilinx/xrt") {
+			return false
+		}
+		text, w.renewed = strings.Replace(text, "XILINX_XRT=/opt/xilinx/xrt", "XILINX_XRT=/edited", 1), false
+	}
+	if err := os.WriteFile(w.specPath(), []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	return true
+}
+
+// toggleForeign puts a file beside the spec that defines lpu0 too, or takes it away.
+func (w *world) toggleForeign() bool {
+	path := filepath.Join(filepath.Dir(w.specPath()), "other.yaml")
+	w.foreign = !w.foreign
+	if !w.foreign {
+		return os.Remove(path) == nil
+	}
+	const text = "cdiVersion: 0.5.0\nkind: hyperaccel.ai/lpu\ndevices: [{name: %s, containerEdits: {deviceNodes: [{path: /dev/null}]}}]\n"
+	name := cdi.AddressName(w.machine.Card(0).Address)
+	return os.WriteFile(path, fmt.Appendf(nil, text, name), 0o644) == nil
+}
+
+// changeConfig writes another config file. serve does not read it before a reload or a restart.
+func (w *world) changeConfig() bool {
+	w.config, w.renewed = (w.config+1)%3, false
+	path := filepath.Join(w.root, "etc/lpuctl/config.yaml")
+	if w.config == 0 {
+		return os.Remove(path) == nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return os.WriteFile(path, fmt.Appendf(nil, "models: [{name: orion-u55c, env: [\"CONFIG=%d\"]}]\n", w.config), 0o644) == nil
+}
+
+// runRefresh runs what the boot unit runs.
+func (w *world) runRefresh() bool {
+	left := 0
+	for i := range worldLPUs {
+		if !w.usable(i) {
+			left++
+		}
+	}
+	code, printed := w.lpuctl("cdi", "refresh")
+	switch {
+	case w.foreign && w.usable(0):
+		if code != exitFailed || !strings.Contains(printed, "already defines") {
+			w.fail("refresh beside another file with our names: exit %d: %s", code, printed)
+		}
+	case code == exitFailed:
+		w.fail("refresh: exit %d: %s", code, printed)
+	case left > 0 && code == exitDone:
+		w.fail("refresh leaves %d LPUs out and ends with %d: %s", left, code, printed)
+	}
+	return true
+}
+
+// drifting tells whether a device of the spec in place has other variables than the config file says.
+func (w *world) drifting() bool {
+	want := "XILINX_XRT=/opt/xilinx/xrt"
+	if w.config > 0 {
+		want = fmt.Sprint("CONFIG=", w.config)
+	}
+	spec := w.spec()
+	return spec != nil && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool { return !slices.Contains(d.ContainerEdits.Env, want) })
+}
+
+// step does one thing and comes to rest.
+func (w *world) step() {
+	for {
+		a := actions[w.rand.IntN(len(actions))]
+		if a.do(w) {
+			w.steps = append(w.steps, a.name)
+			break
+		}
+	}
+	w.rest()
+	w.check()
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	state := ""
+	for i := range worldLPUs {
+		state += fmt.Sprintf("  lpu%d %+v\n", i, w.machine.Card(i))
+	}
+	_, list := w.lpuctl("list")
+	if inv, err := w.serve.watcher.Scan(w.t.Context()); err == nil {
+		for _, l := range inv.LPUs {
+			list += fmt.Sprintf("serve: %s %v usable %v %s %v\n", l.Name, l.Nodes, l.Usable, l.Health, l.Reasons)
+		}
+	}
+	names := ""
+	if spec := w.spec(); spec != nil {
+		for _, d := range spec.Devices {
+			names += " " + d.Name
+		}
+	}
+	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, foreign %v, config %d (serve %d), renewed %v\n%s%sspec:%s", len(w.steps),
+		fmt.Sprintf(format, args...), w.steps[max(0, len(w.steps)-12):], w.ring, w.foreign, w.config, w.serve.config, w.renewed, state, list, names)
+}
+
+// check holds what lpuctl has written and offers against what is true.
+func (w *world) check() {
+	w.t.Helper()
+	w.checkSpec()
+	if w.renewed && w.drifting() {
+		w.fail("serve has started or reloaded, and the spec is not of its config")
+	}
+	healthy := w.checkList()
+	w.checkChoices(healthy)
+	w.checkValidate()
+}
+
+// lpusOf are the LPUs that a device of ours stands for.
+func (w *world) lpusOf(name string) (lpus []int) {
+	for i := range worldLPUs {
+		indices := strings.Split(strings.TrimPrefix(name, "lpu"), "-")
+		if name == cdi.AllDevice && w.usable(i) || name == cdi.AddressName(w.machine.Card(i).Address) ||
+			strings.HasPrefix(name, "lpu") && slices.Contains(indices, fmt.Sprint(i)) {
+			lpus = append(lpus, i)
+		}
+	}
+	return lpus
+}
+
+// checkSpec: each device has the nodes of its LPUs and no other, each usable LPU is there, and so is each pair of neighbours.
+func (w *world) checkSpec() {
+	w.t.Helper()
+	spec, names := w.spec(), map[string]bool{}
+	if spec == nil {
+		spec = &specs.Spec{}
+	}
+	for _, d := range spec.Devices {
+		var want, got []string
+		for _, i := range w.lpusOf(d.Name) {
+			if !w.usable(i) {
+				w.fail("the spec names %s, and LPU %d cannot be used", d.Name, i)
+			}
+			want = append(want, w.machine.Card(i).Node)
+		}
+		for _, n := range d.ContainerEdits.DeviceNodes {
+			got = append(got, n.Path)
+			if n.HostPath != "" && n.HostPath != n.Path {
+				w.fail("%s has %s of the host at %s", d.Name, n.HostPath, n.Path)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if len(want) == 0 || !slices.Equal(want, got) {
+			w.fail("%s is %v, not %v", d.Name, got, want)
+		}
+		names[d.Name] = true
+	}
+	for i := range worldLPUs {
+		for _, name := range []string{fmt.Sprint("lpu", i), cdi.AddressName(w.machine.Card(i).Address)} {
+			defined := w.foreign && name == cdi.AddressName(w.machine.Card(0).Address) // by another file
+			if names[name] != w.usable(i) && !defined {
+				w.fail("%s is in the spec: %v", name, names[name])
+			}
+		}
+		next := (i + 1) % worldLPUs
+		pair := names[fmt.Sprintf("lpu%d-%d", i, next)] || names[fmt.Sprintf("lpu%d-%d", next, i)]
+		if want := w.usable(i) && w.usable(next); pair != want {
+			w.fail("the neighbours lpu%d and lpu%d are in the spec: %v", i, next, pair)
+		}
+	}
+}
+
+// listStream is the kubelet's end of ListAndWatch. It takes one list.
+type listStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	list []*api.Device
+}
+
+func (s *listStream) Context() context.Context { return s.ctx }
+
+func (s *listStream) Send(r *api.ListAndWatchResponse) error {
+	s.list = r.Devices
+	return io.EOF
+}
+
+// checkList: the kubelet is told of every LPU, and that those are healthy that can be used and that the spec names.
+func (w *world) checkList() (healthy []int) {
+	w.t.Helper()
+	stream := &listStream{ctx: w.t.Context()}
+	_ = w.serve.plugin.ListAndWatch(nil, stream)
+	listed := map[string]string{}
+	for _, d := range stream.list {
+		listed[d.ID] = d.Health
+	}
+	spec := w.spec()
+	for i := range worldLPUs {
+		id := cdi.AddressName(w.machine.Card(i).Address)
+		inSpec := spec != nil && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool { return d.Name == id }) && !(w.foreign && i == 0)
+		want := api.Unhealthy
+		if w.usable(i) && inSpec {
+			want = api.Healthy
+			healthy = append(healthy, i)
+		}
+		if listed[id] != want {
+			w.fail("%s is listed as %q, not %s", id, listed[id], want)
+		}
+	}
+	return healthy
+}
+
+// checkChoices: what is preferred is handed out, and is connected where that is possible.
+func (w *world) checkChoices(healthy []int) {
+	w.t.Helper()
+	var all, free []string
+	for i := range worldLPUs {
+		id := cdi.AddressName(w.machine.Card(i).Address)
+		all = append(all, id)
+		if slices.Contains(healthy, i) {
+			free = append(free, id)
+		}
+	}
+	for size := 1; size <= worldLPUs; size++ {
+		answer, err := w.serve.plugin.GetPreferredAllocation(w.t.Context(), &api.PreferredAllocationRequest{
+			ContainerRequests: []*api.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: all, AllocationSize: int32(size)}},
+		})
+		if size > len(free) {
+			if err == nil {
+				w.fail("%d LPUs were preferred of %d: %v", size, len(free), answer)
+			}
+			continue
+		}
+		if err != nil {
+			w.fail("no %d LPUs of %v: %v", size, free, err)
+		}
+		chosen := answer.ContainerResponses[0].DeviceIDs
+		given, err := w.serve.plugin.Allocate(w.t.Context(), &api.AllocateRequest{
+			ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: chosen}},
+		})
+		if err != nil || len(chosen) != size {
+			w.fail("%v were preferred for %d, and are not handed out: %v", chosen, size, err)
+		}
+		if connected := given.ContainerResponses[0].Envs["LPU_CONNECTED"]; connected != fmt.Sprint(size == 1 || hasArc(healthy, size)) {
+			w.fail("of %v %v were preferred, connected: %q", healthy, chosen, connected)
+		}
+	}
+}
+
+// hasArc tells whether some LPUs of a ring include size neighbours.
+func hasArc(lpus []int, size int) bool {
+	for start := range worldLPUs {
+		n := 0
+		for n < size && slices.Contains(lpus, (start+n)%worldLPUs) {
+			n++
+		}
+		if n == size {
+			return true
+		}
+	}
+	return false
+}
+
+// checkValidate: validate is silent exactly if nothing is wrong with the specs.
+func (w *world) checkValidate() {
+	w.t.Helper()
+	code, printed := w.lpuctl("cdi", "validate")
+	silent := code == exitDone && printed == ""
+	none := !slices.ContainsFunc([]int{0, 1, 2, 3}, w.usable)
+	if want := !w.foreign && !w.drifting() && !none; silent != want {
+		w.fail("validate says, with %d: %s", code, printed)
+	}
+}
+
+// TestAWorldThatChanges takes 10,000 steps.
+func TestAWorldThatChanges(t *testing.T) {
+	for i, r := range []*rand.Rand{long.Rand(t), rand.New(rand.NewPCG(7, 7))} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, r)
+			for range long.Rounds(t, 500) {
+				w.step()
+			}
+		})
+	}
+}
