@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	library "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -39,11 +41,11 @@ type world struct {
 	now     time.Time // the clock of serve
 
 	serve   *servant
-	ring     string // "good", "broken"
-	foreign  bool   // another file defines lpu0 too
-	config   int    // number of the config file in place
-	renewed  bool   // serve has started or reloaded since the last change of what it only reports otherwise
-	steps    []string
+	ring    string // "good", "broken"
+	foreign bool   // another file defines lpu0 too
+	config  int    // number of the config file in place
+	renewed bool   // serve has started or reloaded since the last change of what it only reports otherwise
+	steps   []string
 }
 
 // servant is a running serve, but for what registers with the kubelet.
@@ -157,7 +159,50 @@ var actions = []action{ //nolint:gochecknoglobals // a table
 	{"reload", func(w *world) bool { w.reload(); return true }},
 	{"kill and start", func(w *world) bool { w.start(); return true }},
 	{"refresh", func(w *world) bool { return w.runRefresh() }},
-	{"rest", func(w *world) bool { w.rest(); return true }},
+	{"hiccup", func(w *world) bool { return w.hiccup(w.rand.IntN(worldLPUs)) }},
+}
+
+// hiccup holds a card offline for a moment, as a reset does. Meanwhile the kubelet takes it for healthy, and it cannot be handed out.
+func (w *world) hiccup(i int) bool {
+	if !w.usable(i) || w.foreign {
+		return false
+	}
+	offline := filepath.Join(w.root, w.machine.Card(i).Dir, "dev_offline")
+	if err := os.WriteFile(offline, []byte("1\n"), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	for range 2 {
+		w.now = w.now.Add(time.Second)
+		w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	}
+	w.checkSpec() // it never follows health
+	if healthy := w.checkList(); len(healthy) > 1 {
+		answer, err := w.serve.plugin.GetPreferredAllocation(w.t.Context(), preference(len(healthy)-1, w.ids()))
+		if err != nil {
+			w.fail("no %d of %v LPUs while LPU %d is offline: %v", len(healthy)-1, healthy, i, err)
+		}
+		if chosen := answer.ContainerResponses[0].DeviceIDs; slices.Contains(chosen, w.ids()[i]) {
+			w.fail("%v is preferred while LPU %d is offline", chosen, i)
+		}
+	}
+	if err := os.WriteFile(offline, []byte("0\n"), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	return true
+}
+
+// ids are the ids of the devices of all LPUs.
+func (w *world) ids() (all []string) {
+	for i := range worldLPUs {
+		all = append(all, cdi.AddressName(w.machine.Card(i).Address))
+	}
+	return all
+}
+
+func preference(size int, available []string) *api.PreferredAllocationRequest {
+	return &api.PreferredAllocationRequest{
+		ContainerRequests: []*api.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: available, AllocationSize: int32(size)}},
+	}
 }
 
 const worldTable = "opt/hyperdex/hrt/xclbin/table.json"
@@ -202,7 +247,11 @@ func (w *world) spec() *specs.Spec {
 	if err != nil {
 		return nil
 	}
-	return &specs.Spec{Kind: cdi.DefaultKind, Devices: cdi.Devices(data)}
+	spec, err := library.ParseSpec(data)
+	if err != nil {
+		return nil
+	}
+	return spec
 }
 
 // edit changes the spec in place as a careless administrator would.
@@ -228,8 +277,8 @@ func (w *world) edit() bool {
 		text = text[:len(text)/2]
 	case 3:
 		text = strings.Replace(text, `"name": "pci-`, `"name": "was-`, 1+w.rand.IntN(4))
-	case 4:
-		text = strings.Replace(text, `"containerEdits": {`, `"containerEdits": {"deviceNodes": [{"path": "/dev/kmsg"}],`, 1)
+	case 4: // for every container
+		text = strings.Replace(text, "\n  \"containerEdits\": {", "\n  \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/kmsg\"}],", 1)
 	case 5:
 		return os.Remove(w.specPath()) == nil
 	case 6:
@@ -346,6 +395,33 @@ func (w *world) check() {
 	healthy := w.checkList()
 	w.checkChoices(healthy)
 	w.checkValidate()
+	w.checkQuiet()
+}
+
+// checkQuiet: serve at rest writes nothing.
+func (w *world) checkQuiet() {
+	w.t.Helper()
+	before := w.written()
+	w.now = w.now.Add(time.Second)
+	w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	if after := w.written(); !slices.Equal(before, after) {
+		w.fail("serve writes at rest:\n%v\n%v", before, after)
+	}
+}
+
+// written are the files that lpuctl writes, and when each was changed.
+func (w *world) written() (states []string) {
+	for _, dir := range []string{"var/run/cdi", "var/lib/lpuctl"} {
+		entries, _ := os.ReadDir(filepath.Join(w.root, dir)) // there may be none yet
+		for _, e := range entries {
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(w.root, dir, e.Name()), &st); err != nil {
+				w.t.Fatal(err)
+			}
+			states = append(states, fmt.Sprint(e.Name(), st.Ino, st.Ctim))
+		}
+	}
+	return states
 }
 
 // lpusOf are the LPUs that a device of ours stands for.
@@ -366,6 +442,9 @@ func (w *world) checkSpec() {
 	spec, names := w.spec(), map[string]bool{}
 	if spec == nil {
 		spec = &specs.Spec{}
+	}
+	if nodes := spec.ContainerEdits.DeviceNodes; len(nodes) > 0 {
+		w.fail("every container gets %v", nodes[0])
 	}
 	for _, d := range spec.Devices {
 		var want, got []string
@@ -445,18 +524,12 @@ func (w *world) checkList() (healthy []int) {
 // checkChoices: what is preferred is handed out, and is connected where that is possible.
 func (w *world) checkChoices(healthy []int) {
 	w.t.Helper()
-	var all, free []string
-	for i := range worldLPUs {
-		id := cdi.AddressName(w.machine.Card(i).Address)
-		all = append(all, id)
-		if slices.Contains(healthy, i) {
-			free = append(free, id)
-		}
+	var free []string
+	for _, i := range healthy {
+		free = append(free, w.ids()[i])
 	}
 	for size := 1; size <= worldLPUs; size++ {
-		answer, err := w.serve.plugin.GetPreferredAllocation(w.t.Context(), &api.PreferredAllocationRequest{
-			ContainerRequests: []*api.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: all, AllocationSize: int32(size)}},
-		})
+		answer, err := w.serve.plugin.GetPreferredAllocation(w.t.Context(), preference(size, w.ids()))
 		if size > len(free) {
 			if err == nil {
 				w.fail("%d LPUs were preferred of %d: %v", size, len(free), answer)
@@ -510,7 +583,7 @@ func TestAWorldThatChanges(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, r)
-			for range long.Rounds(t, 500) {
+			for range long.Rounds(t, 100) {
 				w.step()
 			}
 		})

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+// TestEveryFixIsThere: a mutation whose text is not in the source any more would prove nothing.
+func TestEveryFixIsThere(t *testing.T) {
+	if err := os.Chdir("../.."); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range mutations() {
+		if _, err := m.apply(); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+		if names[m.name] {
+			t.Errorf("%s is there twice", m.name)
+		}
+		names[m.name] = true
+	}
+}
