@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -30,13 +31,15 @@ func (l *LPU) stalled(err error) {
 // answers. If the driver hangs, the node and the PCI data are still reported.
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
-	if f.model == nil {
+	if f.model != nil {
+		lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
+	}
+	if f.model == nil || errors.Is(f.err, errStalled) {
 		lpu.missing(f)
 		return lpu
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
-	lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
 	lpu.Usable, lpu.Health, lpu.Serial = true, Healthy, s.known[f.address]
 	for stage, read := range []func(LPU, function) LPU{s.readKernel, s.readDriver} {
 		before, what := lpu, fmt.Sprint("card ", f.address, stage)

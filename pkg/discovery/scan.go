@@ -40,6 +40,11 @@ type Options struct {
 	// and no other table is read.
 	Expect *ring.Table
 
+	// Known are addresses of LPUs from elsewhere, such as an earlier scan or the names in the spec that is in place. If the ids
+	// of such a function cannot be read, it is still taken for an LPU, without a model and a node, so that no other LPU gets
+	// its index.
+	Known []Address
+
 	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
 	// index. The serial number is not read again, because the card's management function may take long to answer.
 	known   map[Address]string
@@ -74,6 +79,7 @@ type scan struct {
 	unread      map[Address]error // functions whose ids cannot be read
 
 	lstat func(path string) (unix.Stat_t, error) // of a node in /dev
+	names func(dir string) ([]string, error)     // of the PCI functions
 }
 
 func newScan(t *host.Tree, options Options) *scan {
@@ -83,25 +89,27 @@ func newScan(t *host.Tree, options Options) *scan {
 	}
 	return &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat,
+		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
 	}
 }
 
 func (s *scan) run(ctx context.Context) (*Inventory, error) {
-	addresses, err := s.list()
+	functions, err := s.functions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lpus := s.members(ctx, addresses)
+	lpus := s.members(ctx, functions)
 	s.readModels(ctx, lpus)
 	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
 	}
+	lpus = s.addKnown(s.addAbsent(lpus, table))
+	s.reportUndecided(lpus)
 	inv := &Inventory{
 		APIVersion: APIVersion,
 		Kind:       "Inventory",
-		LPUs:       s.readCards(ctx, s.addKnown(addAbsent(lpus, table))),
+		LPUs:       s.readCards(ctx, lpus),
 		Rings:      []Ring{},
 		Problems:   append(finding.List{}, s.problems...),
 	}
@@ -117,7 +125,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 
 // list returns the addresses of all PCI functions in ascending order.
 func (s *scan) list() ([]Address, error) {
-	names, err := s.tree.Names(pciDevices)
+	names, err := s.names(pciDevices)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
@@ -136,9 +144,45 @@ func (s *scan) list() ([]Address, error) {
 	return addresses, nil
 }
 
+// functions lists and identifies the PCI functions. If one vanishes in between that nobody knows as an LPU, it may be an LPU
+// that is being reset, so the list is read once more.
+func (s *scan) functions(ctx context.Context) ([]function, error) {
+	functions, err := s.identified(ctx)
+	if err == nil && slices.ContainsFunc(functions, s.vanished) {
+		s.problems = nil
+		functions, err = s.identified(ctx)
+	}
+	return slices.DeleteFunc(functions, func(f function) bool {
+		return host.IsAbsent(f.err) && !f.decided() && (s.isKnown(f.address) || !s.listed(f.address))
+	}), err
+}
+
+func (s *scan) identified(ctx context.Context) ([]function, error) {
+	addresses, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	return s.identify(ctx, addresses), nil
+}
+
+// vanished tells whether a function was listed and was gone when it was read. A known LPU that is gone is reported as such.
+func (s *scan) vanished(f function) bool {
+	return host.IsAbsent(f.err) && !f.decided() && !s.isKnown(f.address)
+}
+
+func (s *scan) isKnown(a Address) bool {
+	_, known := s.known[a]
+	return known
+}
+
+// listed tells whether the list of PCI functions has one now.
+func (s *scan) listed(a Address) bool {
+	_, err := s.tree.Lstat(path.Join(pciDevices, a.String()))
+	return err == nil
+}
+
 // members finds the functions that are LPUs. It keeps the management functions and those it cannot read in the scan.
-func (s *scan) members(ctx context.Context, addresses []Address) []function {
-	functions := s.identify(ctx, addresses)
+func (s *scan) members(ctx context.Context, functions []function) []function {
 	var lpus []function
 	for _, f := range functions {
 		if f.model == nil {
@@ -151,12 +195,52 @@ func (s *scan) members(ctx context.Context, addresses []Address) []function {
 			s.managements[f.address] = f.manages
 		case f.err != nil:
 			s.unread[f.address] = f.err
-			s.problems.Add(finding.UnreadableFunction, f.address.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
-				"see the kernel log for the device (dmesg | grep "+f.address.String()+")")
 		}
 	}
+	lpus = append(lpus, s.managed(lpus)...)
 	s.reportLoneManagement(lpus)
 	return lpus
+}
+
+// managed finds the functions that must be LPUs, although their ids cannot be read, because they are the only other function
+// of a card whose management function was found.
+func (s *scan) managed(lpus []function) (found []function) {
+	for _, management := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
+		var others []Address
+		for a := range s.unread {
+			if a.sameCard(management) {
+				others = append(others, a)
+			}
+		}
+		if len(others) == 1 && !hasCard(lpus, management) {
+			found = append(found, function{address: others[0], model: s.managements[management], err: s.unread[others[0]]})
+			delete(s.unread, others[0])
+		}
+	}
+	return found
+}
+
+// hasCard tells whether one of the LPUs is on the card that has an address.
+func hasCard(lpus []function, a Address) bool {
+	return slices.ContainsFunc(lpus, func(f function) bool { return f.address.sameCard(a) })
+}
+
+// reportUndecided reports the functions that may be LPUs or not. If one is an LPU, all after it have wrong indices.
+func (s *scan) reportUndecided(lpus []function) {
+	for _, a := range slices.SortedFunc(maps.Keys(s.unread), Address.Compare) {
+		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a || s.manages(a, f) }) {
+			s.problems.Add(finding.UnreadableFunction, a.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", s.unread[a]),
+				"see the kernel log for the device (dmesg | grep "+a.String()+")")
+		}
+	}
+}
+
+// manages tells whether a function must be the management function of an LPU's card, by its place. If the model of the LPU is
+// not known either, it may be any.
+func (s *scan) manages(a Address, lpu function) bool {
+	return a.sameCard(lpu.address) && slices.ContainsFunc(s.models, func(m *Model) bool {
+		return m.Management != nil && m.Management.Function == a.Function && (lpu.model == nil || lpu.model == m)
+	})
 }
 
 // identify reads the ids of every function. It does so in one goroutine, which is fastest. If a read hangs, it reads each
@@ -197,17 +281,14 @@ func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
 }
 
 // reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing, as on
-// a card that runs its factory image.
+// a card that runs its factory image. A function beside it whose ids cannot be read may be the LPU.
 func (s *scan) reportLoneManagement(lpus []function) {
-	alone := maps.Clone(s.managements)
-	for _, f := range lpus {
-		if m := f.model.Management; m != nil {
-			delete(alone, f.address.Sibling(m.Function))
+	for _, a := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
+		unread := slices.ContainsFunc(slices.Collect(maps.Keys(s.unread)), a.sameCard)
+		if !unread && !hasCard(lpus, a) {
+			s.problems.Add(finding.CardWithoutLPU, a.String(),
+				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", s.managements[a].Name), "")
 		}
-	}
-	for _, a := range slices.SortedFunc(maps.Keys(alone), Address.Compare) {
-		s.problems.Add(finding.CardWithoutLPU, a.String(),
-			fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", alone[a].Name), "")
 	}
 }
 

@@ -15,10 +15,15 @@ import (
 // watched runs a watch and returns the inventories it delivers.
 func watched(t *testing.T, root string, interval time.Duration) <-chan *discovery.Inventory {
 	t.Helper()
+	return watchedAs(t, root, discovery.Options{}, interval)
+}
+
+func watchedAs(t *testing.T, root string, options discovery.Options, interval time.Duration) <-chan *discovery.Inventory {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
 	go func() {
-		discovery.Watch(ctx, root, discovery.Options{}, interval, func(inv *discovery.Inventory, _ time.Duration, err error) {
+		discovery.Watch(ctx, root, options, interval, func(inv *discovery.Inventory, _ time.Duration, err error) {
 			if err != nil {
 				t.Error(err)
 				return

@@ -204,7 +204,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"check what is mounted at sys/bus/pci/devices"},
 		{UnreadableClass, Error, "A class of devices cannot be listed: its LPUs are not seen.",
 			"LPUs of this class are not seen until it can be read: check that sysfs is mounted whole"},
-		{UnreadableFunction, Warning, "The ids of a PCI function cannot be read, so that it may be an LPU or not.",
+		{UnreadableFunction, Error, "The ids of a PCI function cannot be read, so that it may be an LPU or not, and indices may be wrong.",
 			"see the kernel log for the device (dmesg)"},
 		{UsersHidden, Note, "This user may not see the open files of some processes.", "run as root to see every user of an LPU"},
 	}},
