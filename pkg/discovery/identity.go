@@ -63,7 +63,7 @@ func readID(dir *host.Dir, name string) (string, error) {
 // the last two digits in sysfs, does not count.
 func (m *Match) matches(id *identity) bool {
 	for attribute, want := range m.ids() {
-		if want != "" && !strings.HasPrefix(id.get(attribute), strings.ToLower(want)) {
+		if want != "" && !strings.HasPrefix(id.get(attribute), want) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,6 +101,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	}
 	lpus := s.members(ctx, functions)
 	s.readModels(ctx, lpus)
+	s.reportUnmatched(ctx, lpus)
 	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
@@ -308,6 +310,46 @@ func (s *scan) readModels(ctx context.Context, lpus []function) {
 		}
 		s.readMounts(ctx, m)
 	}
+}
+
+// reportUnmatched reports functions that have a class device as the LPUs of a model have it, if that model has no ids and so
+// matches nothing. That is Bertha without a config file, whose ids are not public.
+func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
+	for _, m := range s.models {
+		if len(m.Match) > 0 {
+			continue
+		}
+		for _, rule := range m.Nodes {
+			subsystem, _ := classOf(rule)
+			var entries []string
+			for _, a := range slices.SortedFunc(maps.Keys(s.class(ctx, subsystem)), Address.Compare) {
+				if slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
+					continue
+				}
+				entry, err := within(ctx, s.readers, "entry of "+a.String(), s.CardDeadline, func() (string, error) { return s.matchEntry(a) })
+				if err == nil && !slices.Contains(entries, entry) {
+					entries = append(entries, entry)
+				}
+			}
+			if len(entries) > 0 {
+				s.problems.Add(finding.ModelWithoutIDs, path.Join("/", sysClass, subsystem),
+					fmt.Sprintf("there are devices of this class, as LPUs of model %s have them, but the PCI ids of that model are not known", m.Name),
+					fmt.Sprintf("write the ids of these cards into /etc/lpuctl/config.yaml:\nmodels:\n  - name: %s\n    match: [%s]",
+						m.Name, strings.Join(entries, ", ")))
+			}
+		}
+	}
+}
+
+// matchEntry returns the entry of a model's match in the config file that has the ids of a function.
+func (s *scan) matchEntry(a Address) (string, error) {
+	dir, err := s.tree.Dir(path.Join(pciDevices, a.String()))
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	id := &identity{dir: dir}
+	return fmt.Sprintf("{vendor: %q, device: %q}", id.get(idVendor), id.get(idDevice)), id.err
 }
 
 // class lists the devices of sys/class/SUBSYSTEM, once in a scan. For an empty subsystem there are none.

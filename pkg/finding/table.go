@@ -51,6 +51,7 @@ const (
 // Findings about the machine as a whole.
 const (
 	CardWithoutLPU     ID = "card-without-lpu"
+	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
 	UnreadableClass    ID = "unreadable-class"
@@ -198,6 +199,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Machine, []Rule{
 		{CardWithoutLPU, Warning, "A card shows its management function only, and no LPU.",
 			"the card runs its factory (golden) image or another shell: flash the LPU shell and power-cycle the server"},
+		{ModelWithoutIDs, Warning, "There are class devices as a model's LPUs have them, but the model has no PCI ids, and so matches no card.",
+			"write the ids of the cards into the config file, as the finding shows"},
 		{MountStalled, Warning, "A path that containers need does not answer.",
 			"check the file systems they lie on, a network file system above all"},
 		{OddPCIEntry, Warning, "The list of PCI devices has an entry that the kernel does not make.",
