@@ -40,6 +40,9 @@ func (a Address) Sibling(function uint8) Address {
 	return a
 }
 
+// sameCard tells whether two functions are of one card: domain, bus and device are the same.
+func (a Address) sameCard(b Address) bool { return a.Sibling(0) == b.Sibling(0) }
+
 // Compare orders addresses as hyperdex-smi and lspci list them: domain, bus, device, function.
 func (a Address) Compare(b Address) int {
 	return cmp.Or(

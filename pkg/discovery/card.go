@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -30,13 +32,15 @@ func (l *LPU) stalled(err error) {
 // answers. If the driver hangs, the node and the PCI data are still reported.
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
-	if f.model == nil {
+	if f.model != nil {
+		lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
+	}
+	if f.model == nil || errors.Is(f.err, errStalled) {
 		lpu.missing(f)
 		return lpu
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
-	lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
 	lpu.Usable, lpu.Health, lpu.Serial = true, Healthy, s.known[f.address]
 	for stage, read := range []func(LPU, function) LPU{s.readKernel, s.readDriver} {
 		before, what := lpu, fmt.Sprint("card ", f.address, stage)
@@ -93,7 +97,7 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 		lpu.Switch = &ports[n-3]
 	}
 	lpu.judgeBus(dir)
-	lpu.judgeDriver(f)
+	lpu.judgeDriver(dir, f)
 	s.readNodes(&lpu, f.model)
 	s.readManagement(&lpu, f.model)
 	return lpu
@@ -166,11 +170,12 @@ func (s *scan) driverVersion(driver string) string {
 // device path, such as
 // /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
 // upstream port of a switch, its downstream port, the function. Without a switch there is only the root port between.
+// Intel VMD is a function with a host bridge of its own below it: /sys/devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/...
 func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
 	real, _ := t.Follow(path.Join(pciDevices, a.String()))
 	for element := range strings.SplitSeq(real, "/") {
-		if strings.HasPrefix(element, "pci") && root == "" {
-			root = element
+		if strings.HasPrefix(element, "pci") {
+			root, ports = cmp.Or(root, element), nil
 		}
 		if port, err := ParseAddress(element); err == nil {
 			ports = append(ports, port)
@@ -190,24 +195,35 @@ func (l *LPU) judgeBus(dir *host.Dir) {
 	}
 }
 
-func (l *LPU) judgeDriver(f function) {
-	m, a := f.model, l.Address.String()
+// judgeDriver compares the driver with those of the model. If driver_override is set, the kernel binds no other driver than
+// the one it names (Documentation/ABI/testing/sysfs-bus-pci); without a value it reads "(null)".
+func (l *LPU) judgeDriver(dir *host.Dir, f function) {
+	m := f.model
 	if f.also != nil {
 		l.reason(finding.AmbiguousModel, fmt.Sprintf("models %s and %s both match it", m.Name, f.also.Name), "")
 	}
-	switch want := strings.Join(m.Drivers, " or "); {
+	override, only := l.optional(dir.Line("driver_override")), ""
+	if override != "" && override != "(null)" && !slices.Contains(m.Drivers, override) {
+		only = "; driver_override lets only " + override + " have it"
+	}
+	needs, driver, modprobe := "", "", ""
+	if len(m.Drivers) > 0 {
+		needs, driver = fmt.Sprintf(" (it needs %s)", strings.Join(m.Drivers, " or ")), " "+m.Drivers[0]
+		modprobe = "modprobe" + driver + "; "
+	}
+	device := path.Join("/", pciDevices, l.Address.String())
+	probe := fmt.Sprintf("%secho %s > /sys/bus/pci/drivers_probe", modprobe, l.Address)
+	insist := fmt.Sprintf("echo%s > %s/driver_override; ", driver, device)
+	unbind := fmt.Sprintf("echo %s > %s/driver/unbind; ", l.Address, device)
+	switch {
 	case l.Driver == "vfio-pci":
-		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)",
-			fmt.Sprintf("to take it back: echo > /%[2]s/%[1]s/driver_override; echo %[1]s > /%[3]s/vfio-pci/unbind; "+
-				"echo %[1]s > /sys/bus/pci/drivers_probe",
-				a, pciDevices, pciDrivers))
+		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)"+only, "to take it back: "+insist+unbind+probe)
+	case l.Driver == "" && only != "":
+		l.reason(finding.NoDriver, "no driver is bound to it"+needs+only, insist+probe)
 	case l.Driver == "" && len(m.Drivers) > 0:
-		l.reason(finding.NoDriver, fmt.Sprintf("no driver is bound to it (it needs %s)", want),
-			fmt.Sprintf("load the driver: modprobe %[1]s; if it is loaded: echo %[2]s > /%[3]s/%[1]s/bind", m.Drivers[0], a, pciDrivers))
+		l.reason(finding.NoDriver, "no driver is bound to it"+needs, probe)
 	case len(m.Drivers) > 0 && !slices.Contains(m.Drivers, l.Driver):
-		l.reason(finding.WrongDriver, fmt.Sprintf("driver %s is bound to it (it needs %s)", l.Driver, want),
-			fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; modprobe %[4]s; echo %[1]s > /%[2]s/%[4]s/bind",
-				a, pciDrivers, l.Driver, m.Drivers[0]))
+		l.reason(finding.WrongDriver, "driver "+l.Driver+" is bound to it"+needs+only, insist+unbind+probe)
 	}
 }
 

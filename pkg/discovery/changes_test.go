@@ -2,7 +2,14 @@ package discovery_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
@@ -64,4 +71,136 @@ func TestAPathRuleThatGuesses(t *testing.T) {
 			t.Errorf("%s: node %+v, its card has %s, reasons %v", l.Name, l.Nodes, m.Card(l.Index).Node, l.Reasons)
 		}
 	}
+}
+
+// TestIDsThatCannotBeRead: a card whose ids cannot be read keeps its place, or else the inventory says that it is undecided.
+func TestIDsThatCannotBeRead(t *testing.T) {
+	hideIDs := []string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
+	noModalias := append(slices.Clone(hideIDs), "modalias")
+	nothing := append(slices.Clone(noModalias), "uevent")
+	bertha := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{
+		{Name: "bertha", Match: []discovery.Match{{Vendor: "20fb", Device: "0010", Subdevice: "0001", Class: "120000"}}},
+	})
+	const table = "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\"]]\n"
+	second := discovery.Address{Bus: 0x44}
+	for name, c := range map[string]struct {
+		profile string
+		hide    []string
+		table   string
+		known   []discovery.Address
+		want    string // state and first reason of the second LPU
+	}{
+		"modalias":                     {"bertha", hideIDs, "", nil, "healthy: unreadable-attribute"},
+		"modalias, for some ids":       {"bertha", []string{"subsystem_device"}, "", nil, "healthy: unreadable-attribute"},
+		"uevent":                       {"bertha", noModalias, "", nil, "healthy: unreadable-attribute"},
+		"uevent, with a short class":   {"orion", noModalias, "", nil, "healthy: unreadable-attribute"},
+		"management function":          {"orion", nothing, "", nil, "healthy: unreadable-attribute"},
+		"class device":                 {"lpu", nothing, "", nil, "healthy: unreadable-attribute"},
+		"ring table":                   {"bertha", nothing, table, nil, "read stalled: read-stalled"},
+		"last identities":              {"bertha", nothing, "", []discovery.Address{second}, "read stalled: read-stalled"},
+		"nothing":                      {"bertha", nothing, "", nil, ""},
+		"last identities are of other": {"bertha", nothing, "", []discovery.Address{{Bus: 0x43}, {Bus: 0x45}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, root := machine(t, simulate.Node{Profile: c.profile, LPUs: 3})
+			if c.table != "" {
+				writeFile(t, filepath.Join(root, "etc/lpuctl/ring.yaml"), c.table)
+			}
+			must(t, m.Hide(1, c.hide...))
+			inv := scan(t, root, discovery.Options{Models: bertha, Known: func() []discovery.Address { return c.known }})
+			if c.want == "" {
+				if err := inv.Undecided(); len(inv.LPUs) != 2 || err == nil || !strings.HasPrefix(err.Error(), "0000:44:00.0: ") {
+					t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), err)
+				}
+				if !inv.Problems.HasErrors() || !slices.Contains(ids(inv.Problems), "unreadable-function") {
+					t.Errorf("problems %v", inv.Problems)
+				}
+				return
+			}
+			if err := inv.Undecided(); len(inv.LPUs) != 3 || err != nil || inv.LPUs[2].Address != m.Card(2).Address {
+				t.Fatalf("LPUs %+v, undecided: %v, problems %v", inv.LPUs, err, inv.Problems)
+			}
+			l := inv.LPUs[1]
+			if got := l.State() + ": " + string(l.Reasons[0].ID); got != c.want || l.Address != m.Card(1).Address || l.Absent {
+				t.Errorf("%s, want %s: %+v", got, c.want, l)
+			}
+		})
+	}
+}
+
+// TestOtherFunctionsThatCannotBeRead: what is surely no LPU is no problem, whether its ids are known from elsewhere or it is
+// the management function of a card.
+func TestOtherFunctionsThatCannotBeRead(t *testing.T) {
+	everything := []string{"vendor", "device", "class", "modalias", "uevent"}
+	for name, c := range map[string]struct {
+		address string
+		hide    []string
+		want    []string // ids of problems
+	}{
+		"a disk with a modalias": {"0000:02:00.0", everything[:3], nil},
+		"a disk without":         {"0000:02:00.0", everything[:4], nil},
+		"a disk that is mute":    {"0000:02:00.0", everything, []string{"unreadable-function"}},
+		"a management function":  {"0000:44:00.0", everything, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
+			for _, attribute := range c.hide {
+				file := filepath.Join(root, "sys/bus/pci/devices", c.address, attribute)
+				must(t, os.Remove(file), os.Mkdir(file, 0o755))
+			}
+			inv := scan(t, root, discovery.Options{})
+			if diff := cmp.Diff(c.want, ids(inv.Problems)); diff != "" || len(inv.LPUs) != 3 || (inv.Undecided() == nil) != (c.want == nil) {
+				t.Errorf("%d LPUs, undecided %v, problems %s", len(inv.LPUs), inv.Undecided(), diff)
+			}
+		})
+	}
+}
+
+// TestCardsWithoutAManagementModel: an operator's model that says nothing of management does not make healthy cards look as if
+// they had to be flashed.
+func TestCardsWithoutAManagementModel(t *testing.T) {
+	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
+	mine := discovery.Model{Name: "mine", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"xocl"}, Nodes: []string{"drm:render"}}
+	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{mine})
+	for _, hide := range [][]string{nil, {"vendor"}, {"vendor", "modalias", "uevent"}} {
+		must(t, m.Hide(1, hide...))
+		inv := scan(t, root, discovery.Options{Models: models})
+		if len(inv.LPUs) != 3 || len(inv.Problems) != 0 {
+			t.Errorf("%v: %d LPUs, problems %v", hide, len(inv.LPUs), inv.Problems)
+		}
+	}
+	// A card whose LPU function is gone is still reported.
+	must(t, m.Show(1), os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:44:00.1")))
+	if got := ids(scan(t, root, discovery.Options{Models: models}).Problems); !slices.Contains(got, "card-without-lpu") {
+		t.Errorf("problems %v", got)
+	}
+}
+
+// TestUnreadableClass: where a class cannot be listed, its LPUs are not seen.
+func TestUnreadableClass(t *testing.T) {
+	_, root := machine(t, simulate.Node{Profile: "lpu", LPUs: 3})
+	class := filepath.Join(root, "sys/class/lpu")
+	must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
+	if inv := scan(t, root, discovery.Options{}); inv.Undecided() == nil || len(inv.LPUs) != 0 {
+		t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), inv.Undecided())
+	}
+}
+
+// TestWatchKnowsCardsThatCannotBeRead: what an earlier scan saw is known, also if its ids cannot be read now.
+func TestWatchKnowsCardsThatCannotBeRead(t *testing.T) {
+	m, root := machine(t, simulate.Node{Profile: "bertha", LPUs: 3})
+	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{
+		{Name: "bertha", Match: []discovery.Match{{Vendor: "20fb", Device: "0010"}}},
+	})
+	inventories := watchedAs(t, root, discovery.Options{Models: models}, 10*time.Millisecond)
+	next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 })
+	must(t, m.Hide(1, "vendor", "modalias", "uevent"))
+	inv := next(t, inventories, "an unknown card", func(inv *discovery.Inventory) bool { return !inv.LPUs[1].Usable })
+	if l := inv.LPUs[1]; len(inv.LPUs) != 3 || l.Absent || l.Reasons[0].ID != "read-stalled" || inv.Undecided() != nil {
+		t.Errorf("%+v, undecided: %v", inv.LPUs, inv.Undecided())
+	}
+	must(t, m.Show(1))
+	next(t, inventories, "the card", func(inv *discovery.Inventory) bool { return inv.LPUs[1].Usable })
+	must(t, m.Unplug(1))
+	next(t, inventories, "no card", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 && inv.LPUs[1].Absent })
 }

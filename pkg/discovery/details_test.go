@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,5 +103,71 @@ func TestScansHoldNoDescriptors(t *testing.T) {
 	}
 	if after := open(); after > before {
 		t.Errorf("%d descriptors after one scan, %d after 1,001", before, after)
+	}
+}
+
+// TestVMD: below Intel VMD there is a host bridge of its own, and what is above that is no switch of the LPU's.
+func TestVMD(t *testing.T) {
+	const host, vmd = "/sys/devices/pci0000:64/", "/sys/devices/pci0000:64/0000:64:00.5/pci10000:00/"
+	for dir, want := range map[string]string{
+		vmd + "10000:00:02.0/10000:01:00.0":                             "",
+		vmd + "10000:00:02.0/10000:01:00.0/10000:02:00.0":               "",
+		vmd + "10000:00:02.0/10000:01:00.0/10000:02:00.0/10000:03:00.0": "10000:01:00.0",
+		host + "0000:64:01.0/0000:65:00.0":                              "",
+		host + "0000:64:01.0/0000:65:00.0/0000:66:00.0/0000:67:00.0":    "0000:65:00.0",
+	} {
+		root := plant.Tree(t, map[string]string{
+			"sys/bus/pci/devices/" + path.Base(dir): "-> ../../../../" + dir, dir + "/vendor": "0x10ee\n", dir + "/device": "0x505d\n",
+		})
+		l := scanOf(t, root, nil).LPUs[0]
+		if got := fmt.Sprint(l.Switch); l.Switch == nil && want != "" || l.Switch != nil && got != want || l.PCIeRoot != "pci0000:64" {
+			t.Errorf("%s: switch %s, want %s; root %s", dir, got, want, l.PCIeRoot)
+		}
+	}
+}
+
+// TestDriverOverride: where the kernel may bind one other driver only, that is named, and the remedy ends it.
+func TestDriverOverride(t *testing.T) {
+	root := unpack(t, u55c)
+	dir := filepath.Join(root, "sys/bus/pci/devices/0000:45:00.1")
+	for _, c := range []struct{ driver, override, message, remedy string }{
+		{"", "", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
+		{"", "(null)", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
+		{"", "uio_pci_generic", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
+		{"", "xocl", "no driver is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it", "INSIST; modprobe uio_pci_generic; PROBE"},
+		{"xocl", "xocl", "driver xocl is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it",
+			"INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
+		{"vfio-pci", "", "it is given to a virtual machine (driver vfio-pci)", "to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
+		{"vfio-pci", "vfio-pci", "it is given to a virtual machine (driver vfio-pci); driver_override lets only vfio-pci have it",
+			"to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
+	} {
+		t.Run(c.driver+" "+c.override, func(t *testing.T) {
+			link := ""
+			if c.driver != "" {
+				link = "-> ../x/" + c.driver
+			}
+			replace(t, filepath.Join(dir, "driver"), link)
+			if c.override != "" {
+				plant.File(t, filepath.Join(dir, "driver_override"), c.override+"\n")
+				defer os.Remove(filepath.Join(dir, "driver_override"))
+			}
+			remedy := strings.NewReplacer(
+				"INSIST", "echo uio_pci_generic > /sys/bus/pci/devices/0000:45:00.1/driver_override",
+				"UNBIND", "echo 0000:45:00.1 > /sys/bus/pci/devices/0000:45:00.1/driver/unbind",
+				"PROBE", "echo 0000:45:00.1 > /sys/bus/pci/drivers_probe",
+			).Replace(c.remedy)
+			r := scanOf(t, root, captureModels()).LPUs[2].Reasons
+			if len(r) != 1 || r[0].Message != c.message || r[0].Remedy != remedy {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	anyDriver := Model{Name: "any", Match: []Match{{Vendor: "10ee", Device: "505d"}}, Nodes: []string{"class:uio"}}
+	replace(t, filepath.Join(dir, "driver"), "")
+	plant.File(t, filepath.Join(dir, "driver_override"), "vfio-pci\n")
+	r := scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons
+	const remedy = "echo > /sys/bus/pci/devices/0000:45:00.1/driver_override; echo 0000:45:00.1 > /sys/bus/pci/drivers_probe"
+	if len(r) != 1 || r[0].Remedy != remedy {
+		t.Errorf("%+v", r)
 	}
 }

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ func readID(dir *host.Dir, name string) (string, error) {
 // the last two digits in sysfs, does not count.
 func (m *Match) matches(id *identity) bool {
 	for attribute, want := range m.ids() {
-		if want != "" && !strings.HasPrefix(id.get(attribute), strings.ToLower(want)) {
+		if want != "" && !strings.HasPrefix(id.get(attribute), want) {
 			return false
 		}
 	}
@@ -76,10 +77,13 @@ type function struct {
 	model   *Model // the model of the LPU; nil: it is no LPU
 	also    *Model // another row of the same rank that matches too
 	manages *Model // the model of the card that this function manages
-	err     error  // the reason why its ids cannot be read
+	err     error  // the reason why one of its ids cannot be read
 
 	known bool // an earlier scan saw the LPU, this one does not
 }
+
+// decided tells whether it is known what the function is.
+func (f *function) decided() bool { return f.err == nil || f.model != nil || f.manages != nil }
 
 func (s *scan) identifyOne(a Address) function {
 	f := function{address: a}
@@ -90,13 +94,80 @@ func (s *scan) identifyOne(a Address) function {
 	}
 	defer dir.Close()
 	id := &identity{dir: dir}
-	f.model, f.also = s.match(id)
-	if f.model == nil {
-		f.manages = s.matchManagement(id, a)
+	s.matchFunction(&f, id)
+	if id.err != nil {
 		f.err = id.err
+		id.complete()
+		s.matchFunction(&f, id)
+		if id.err == nil && f.model == nil {
+			f.err = nil // it is known to be no LPU
+		}
 	}
 	f.ids = id.ids
 	return f
+}
+
+func (s *scan) matchFunction(f *function, id *identity) {
+	f.model, f.also = s.match(id)
+	if f.model == nil {
+		f.manages = s.matchManagement(id, f.address)
+	}
+}
+
+// complete takes the ids that cannot be read from modalias, and else from uevent, which have all of them too. uevent comes
+// last, because some kernels answer it under the device's lock, and then it waits for a driver that hangs.
+func (id *identity) complete() {
+	id.err = nil
+	modalias, err := id.dir.Line("modalias")
+	others := idsOfModalias(modalias)
+	if err != nil || others == (idSet{}) {
+		uevent, _ := id.dir.Text("uevent")
+		others = idsOfUevent(uevent)
+	}
+	for attribute, digits := range others {
+		id.ids[attribute] = cmp.Or(id.ids[attribute], digits)
+	}
+}
+
+// idsOfModalias parses "pci:v000010EEd0000505Dsv000010EEsd0000000Ebc12sc00i00" (drivers/pci/pci-sysfs.c, modalias_show). If it
+// is anything else, no id is known.
+func idsOfModalias(text string) idSet {
+	var vendor, device, subvendor, subdevice, base, sub, programming uint32
+	n, err := fmt.Sscanf(text, "pci:v%8Xd%8Xsv%8Xsd%8Xbc%2Xsc%2Xi%2X", &vendor, &device, &subvendor, &subdevice, &base, &sub, &programming)
+	if err != nil || n != 7 || max(vendor, device, subvendor, subdevice) > 0xffff {
+		return idSet{}
+	}
+	return idSet{
+		fmt.Sprintf("%04x", vendor), fmt.Sprintf("%04x", device), fmt.Sprintf("%04x", subvendor), fmt.Sprintf("%04x", subdevice),
+		fmt.Sprintf("%02x%02x%02x", base, sub, programming),
+	}
+}
+
+// idsOfUevent parses the lines PCI_CLASS=120000, PCI_ID=10EE:505D and PCI_SUBSYS_ID=10EE:000E of uevent
+// (drivers/pci/pci-driver.c, pci_uevent). The class has no zeros in front.
+func idsOfUevent(text string) (ids idSet) {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		first, second, _ := strings.Cut(value, ":")
+		switch key {
+		case "PCI_CLASS":
+			ids[idClass] = padded(value, 6)
+		case "PCI_ID":
+			ids[idVendor], ids[idDevice] = padded(first, 4), padded(second, 4)
+		case "PCI_SUBSYS_ID":
+			ids[idSubvendor], ids[idSubdevice] = padded(first, 4), padded(second, 4)
+		}
+	}
+	return ids
+}
+
+// padded returns a hexadecimal number with that many digits, in lower case; "" if it is none.
+func padded(text string, digits int) string {
+	n, err := strconv.ParseUint(text, 16, 4*digits)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%0*x", digits, n)
 }
 
 // match finds the model of a function. The operator's rows come before the built-in rows and win over them. If two

@@ -21,6 +21,17 @@ type Inventory struct {
 	Problems   finding.List `json:"problems"`            // findings about the machine; those about one LPU are in LPU.Reasons
 }
 
+// Undecided returns an error if some LPUs may not be in the inventory, because it cannot be read whether a PCI function is an
+// LPU, or which class devices there are. Then indices may be wrong and LPUs missing: nothing that lasts should be made of it.
+func (inv *Inventory) Undecided() error {
+	for _, p := range inv.Problems {
+		if p.ID == finding.UnreadableFunction || p.ID == finding.UnreadableClass {
+			return fmt.Errorf("%s: %s", p.Subject, p.Message)
+		}
+	}
+	return nil
+}
+
 // Ring is a ring or a chain of LPUs, each cabled to the next, as the ring table says.
 type Ring struct {
 	ID string `json:"id"` // "ring" and a number, in the order of the rings' first LPUs

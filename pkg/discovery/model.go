@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/nearest"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 )
 
@@ -33,7 +34,7 @@ type Model struct {
 	operator bool // the row is from the config file, and wins over a built-in row that matches too
 }
 
-// Match is a set of conditions; all must hold. Ids are hexadecimal without 0x, as in pci.ids.
+// Match is a set of conditions; all must hold. Ids are hexadecimal as in pci.ids, or with 0x in front as in sysfs.
 type Match struct {
 	Vendor    string `json:"vendor,omitempty"`
 	Device    string `json:"device,omitempty"`
@@ -43,8 +44,17 @@ type Match struct {
 	Subsystem string `json:"subsystem,omitempty"` // the function has a class device in sys/class/SUBSYSTEM; excludes the other fields
 }
 
-// ids returns the ids of the entry in the order of idAttributes.
-func (m *Match) ids() idSet { return idSet{m.Vendor, m.Device, m.Subvendor, m.Subdevice, m.Class} }
+// ids returns the ids of the entry in the order of idAttributes, in the form of idSet.
+func (m *Match) ids() idSet {
+	ids := idSet{m.Vendor, m.Device, m.Subvendor, m.Subdevice, m.Class}
+	for attribute, id := range ids {
+		ids[attribute] = plainID(id)
+	}
+	return ids
+}
+
+// plainID returns an id without 0x, in lower case.
+func plainID(id string) string { return strings.TrimPrefix(strings.ToLower(id), "0x") }
 
 // ManagementMatch finds the function that administers the card of an LPU. It has the same card and vendor as the LPU.
 type ManagementMatch struct {
@@ -152,6 +162,7 @@ func (m *Model) IsEnabled() bool { return m.Enabled == nil || *m.Enabled }
 func (m *Model) Validate() []strictyaml.Fault {
 	var c checker
 	c.require(m.Name != "", "name", "a model needs a name")
+	c.name(m)
 	for i, match := range m.Match {
 		c.match(fmt.Sprintf("match.%d", i), match)
 	}
@@ -185,6 +196,21 @@ func (c *checker) require(ok bool, field, format string, args ...any) {
 	}
 }
 
+// name reports a model that lacks nodes, because its name is nearly that of a built-in row, from which it would get them.
+func (c *checker) name(m *Model) {
+	var builtin []string
+	for _, row := range BuiltinModels() {
+		builtin = append(builtin, row.Name)
+	}
+	meant := nearest.Word(strings.ToLower(m.Name), builtin)
+	if len(m.Nodes) == 0 && meant != "" && meant != m.Name {
+		*c = append(*c, strictyaml.Fault{
+			Path: "name", Message: fmt.Sprintf("model %q has no nodes, and no model of this name is built in", m.Name),
+			Remedy: "did you mean " + meant + "?",
+		})
+	}
+}
+
 func (c *checker) match(field string, m Match) {
 	ids := m.ids()
 	for attribute, key := range [...]string{"vendor", "device", "subvendor", "subdevice"} {
@@ -192,7 +218,7 @@ func (c *checker) match(field string, m Match) {
 			c.id(field+"."+key, id)
 		}
 	}
-	c.require(m.Class == "" || isHex(m.Class, 4) || isHex(m.Class, 6),
+	c.require(m.Class == "" || isHex(ids[idClass], 4) || isHex(ids[idClass], 6),
 		field+".class", "%q is not a PCI class (four or six hexadecimal digits in quotes, such as \"1200\")", m.Class)
 	if m.Subsystem != "" {
 		c.require(ids == idSet{}, field+".subsystem", "subsystem stands alone; make the ids an entry of their own")
@@ -200,11 +226,11 @@ func (c *checker) match(field string, m Match) {
 		return
 	}
 	c.require(ids != idSet{}, field, "an empty entry would match every PCI function")
-	c.require(m.Vendor == "" || ids != idSet{m.Vendor}, field+".vendor", "a vendor alone would match everything it makes; add the device id")
+	c.require(m.Vendor == "" || ids != idSet{ids[idVendor]}, field+".vendor", "a vendor alone would match everything it makes; add the device id")
 }
 
 func (c *checker) id(field, text string) {
-	c.require(isHex(text, 4), field, "%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
+	c.require(isHex(plainID(text), 4), field, "%q is not a PCI id (four hexadecimal digits in quotes, such as \"10ee\")", text)
 }
 
 func isHex(text string, digits int) bool {

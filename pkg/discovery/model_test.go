@@ -15,6 +15,21 @@ func TestBuiltinModelsAreValid(t *testing.T) {
 	}
 }
 
+// TestIDsWithPrefix: ids are accepted as sysfs and lspci -x show them, because the remedy for 0x20fb without quotes is quotes.
+func TestIDsWithPrefix(t *testing.T) {
+	m := Model{
+		Name: "x", Match: []Match{{Vendor: "0x10EE", Device: "0x505d", Class: "0x1200"}}, Management: &ManagementMatch{Device: "0x505c"},
+		Nodes: []string{"class:uio"},
+	}
+	if faults := m.Validate(); len(faults) > 0 {
+		t.Error(faults)
+	}
+	inv := scanOf(t, unpack(t, u55c), []Model{m})
+	if len(inv.LPUs) != 8 || inv.LPUs[0].Management == nil {
+		t.Errorf("%+v", inv.LPUs)
+	}
+}
+
 func TestModelFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		model Model
@@ -23,7 +38,9 @@ func TestModelFaults(t *testing.T) {
 		"no name":           {Model{}, "name: needs a name"},
 		"vendor alone":      {Model{Name: "x", Match: []Match{{Vendor: "10ee"}}}, "match.0.vendor: vendor alone"},
 		"empty entry":       {Model{Name: "x", Match: []Match{{}}}, "match.0: would match every"},
-		"id with 0x":        {Model{Name: "x", Match: []Match{{Vendor: "0x10ee", Device: "505d"}}}, "match.0.vendor: four hexadecimal digits"},
+		"id of 3 digits":    {Model{Name: "x", Match: []Match{{Vendor: "0x10e", Device: "505d"}}}, "match.0.vendor: four hexadecimal digits"},
+		"vendor alone, 0x":  {Model{Name: "x", Match: []Match{{Vendor: "0x10ee"}}}, "match.0.vendor: vendor alone"},
+		"name in capitals":  {Model{Name: "Bertha", Match: []Match{{Vendor: "20fb", Device: "0010"}}}, "name: no model of this name"},
 		"class of 3":        {Model{Name: "x", Match: []Match{{Class: "120"}}}, "match.0.class: four or six"},
 		"subsystem and id":  {Model{Name: "x", Match: []Match{{Subsystem: "lpu", Device: "0010"}}}, "match.0.subsystem: stands alone"},
 		"subsystem climbs":  {Model{Name: "x", Match: []Match{{Subsystem: "../x"}}}, "match.0.subsystem: not a subsystem"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -114,7 +115,7 @@ func tableProblems(findings finding.List) finding.List {
 
 // addAbsent adds the cards that the table names by address and that were not found. So the cards after them keep their
 // index. If the table leaves the PCI function out, it is the same as that of the other cards.
-func addAbsent(lpus []function, table *ring.Table) []function {
+func (s *scan) addAbsent(lpus []function, table *ring.Table) []function {
 	if table == nil {
 		return lpus
 	}
@@ -127,17 +128,20 @@ func addAbsent(lpus []function, table *ring.Table) []function {
 		if err != nil {
 			a, err = ParseAddress(fmt.Sprintf("%s.%d", text, digit))
 		}
-		here := func(f function) bool { return f.address.Sibling(0) == a.Sibling(0) }
-		if err == nil && !slices.ContainsFunc(lpus, here) {
-			lpus = append(lpus, function{address: a})
+		if err == nil && !hasCard(lpus, a) {
+			lpus = append(lpus, function{address: a, err: s.unread[a]})
 		}
 	}
 	return lpus
 }
 
-// addKnown adds the cards that an earlier scan found and this one did not.
+// addKnown adds the cards that an earlier scan found and this one did not, and those that Options.Known knows and that cannot be read.
 func (s *scan) addKnown(lpus []function) []function {
-	for a := range s.known {
+	var known []Address
+	if len(s.unread) > 0 && s.Known != nil {
+		known = slices.DeleteFunc(s.Known(), func(a Address) bool { return s.unread[a] == nil })
+	}
+	for _, a := range slices.AppendSeq(known, maps.Keys(s.known)) {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
 			lpus = append(lpus, function{address: a, err: s.unread[a], known: true})
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,13 @@ type Options struct {
 	// nil: it is read from LastRingTable when it is needed.
 	LastRing *ring.Table
 
+	// Seen are the LPUs that were here earlier in this boot. One that is gone is reported and keeps its index.
+	Seen []Address
+	// Known returns addresses of LPUs from elsewhere, such as the names in the spec that is in place. It is asked if the ids of a
+	// function cannot be read: if that is one of them it is still taken for an LPU, without a model and a node, so that no other
+	// LPU gets its index. It may be nil.
+	Known func() []Address
+
 	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
 	// index. The serial number is not read again, because the card's management function may take long to answer.
 	known   map[Address]string
@@ -77,6 +85,7 @@ type scan struct {
 	unread      map[Address]error // functions whose ids cannot be read
 
 	lstat func(path string) (unix.Stat_t, error) // of a node in /dev
+	names func(dir string) ([]string, error)     // of the PCI functions
 }
 
 func newScan(t *host.Tree, options Options) *scan {
@@ -84,19 +93,30 @@ func newScan(t *host.Tree, options Options) *scan {
 	if options.readers == nil {
 		options.readers = &readers{}
 	}
+	known := maps.Clone(options.known)
+	for _, a := range options.Seen {
+		if known == nil {
+			known = map[Address]string{}
+		}
+		if _, twice := known[a]; !twice {
+			known[a] = ""
+		}
+	}
+	options.known = known
 	return &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat,
+		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
 	}
 }
 
 func (s *scan) run(ctx context.Context) (*Inventory, error) {
-	addresses, err := s.list()
+	functions, err := s.functions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lpus := s.members(ctx, addresses)
+	lpus := s.members(ctx, functions)
 	s.readModels(ctx, lpus)
+	s.reportUnmatched(ctx, lpus)
 	inv := s.assemble(ctx, lpus)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -106,34 +126,34 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 
 // assemble makes the inventory of the LPUs that were found: it reads them, and binds the ring table or, if that cannot be used, the
 // last cabling that could.
-func (s *scan) assemble(ctx context.Context, lpus []function) *Inventory {
+func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
 	}
 	inv := &Inventory{APIVersion: APIVersion, Kind: "Inventory", Rings: []Ring{}}
-	inv.LPUs = s.readAll(ctx, lpus, table)
+	lpus := s.expected(found, table)
+	inv.LPUs = s.readCards(ctx, lpus)
 	if s.table != nil && !s.bindRings(inv, table) {
-		if last := s.lastRing(ctx, lpus); last != nil {
-			inv.LPUs = s.readAll(ctx, lpus, last)
+		if last := s.lastRing(ctx, found); last != nil {
+			lpus = s.expected(found, last)
+			inv.LPUs = s.readCards(ctx, lpus)
 			s.keepRings(inv, last)
 		}
 	}
+	s.reportUndecided(lpus)
 	inv.Problems = append(finding.List{}, s.problems...)
 	return inv
 }
 
-// readAll reads the LPUs that were found, and adds those that should be there: the ring table names them, or an earlier scan saw
-// them.
-func (s *scan) readAll(ctx context.Context, found []function, table *ring.Table) []LPU {
-	lpus := s.readCards(ctx, s.addKnown(addAbsent(slices.Clone(found), table)))
-	refuseSharedNodes(lpus)
-	return lpus
+// expected are the LPUs that were found and those that should be there: the ring table names them, or an earlier scan saw them.
+func (s *scan) expected(found []function, table *ring.Table) []function {
+	return s.addKnown(s.addAbsent(slices.Clone(found), table))
 }
 
 // list returns the addresses of all PCI functions in ascending order.
 func (s *scan) list() ([]Address, error) {
-	names, err := s.tree.Names(pciDevices)
+	names, err := s.names(pciDevices)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
@@ -152,9 +172,45 @@ func (s *scan) list() ([]Address, error) {
 	return addresses, nil
 }
 
+// functions lists and identifies the PCI functions. If one vanishes in between that nobody knows as an LPU, it may be an LPU
+// that is being reset, so the list is read once more.
+func (s *scan) functions(ctx context.Context) ([]function, error) {
+	functions, err := s.identified(ctx)
+	if err == nil && slices.ContainsFunc(functions, s.vanished) {
+		s.problems = nil
+		functions, err = s.identified(ctx)
+	}
+	return slices.DeleteFunc(functions, func(f function) bool {
+		return host.IsAbsent(f.err) && !f.decided() && (s.isKnown(f.address) || !s.listed(f.address))
+	}), err
+}
+
+func (s *scan) identified(ctx context.Context) ([]function, error) {
+	addresses, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	return s.identify(ctx, addresses), nil
+}
+
+// vanished tells whether a function was listed and was gone when it was read. A known LPU that is gone is reported as such.
+func (s *scan) vanished(f function) bool {
+	return host.IsAbsent(f.err) && !f.decided() && !s.isKnown(f.address)
+}
+
+func (s *scan) isKnown(a Address) bool {
+	_, known := s.known[a]
+	return known
+}
+
+// listed tells whether the list of PCI functions has one now.
+func (s *scan) listed(a Address) bool {
+	_, err := s.tree.Lstat(path.Join(pciDevices, a.String()))
+	return err == nil
+}
+
 // members finds the functions that are LPUs. It keeps the management functions and those it cannot read in the scan.
-func (s *scan) members(ctx context.Context, addresses []Address) []function {
-	functions := s.identify(ctx, addresses)
+func (s *scan) members(ctx context.Context, functions []function) []function {
 	var lpus []function
 	for _, f := range functions {
 		if f.model == nil {
@@ -167,12 +223,52 @@ func (s *scan) members(ctx context.Context, addresses []Address) []function {
 			s.managements[f.address] = f.manages
 		case f.err != nil:
 			s.unread[f.address] = f.err
-			s.problems.Add(finding.UnreadableFunction, f.address.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", f.err),
-				"see the kernel log for the device (dmesg | grep "+f.address.String()+")")
 		}
 	}
+	lpus = append(lpus, s.managed(lpus)...)
 	s.reportLoneManagement(lpus)
 	return lpus
+}
+
+// managed finds the functions that must be LPUs, although their ids cannot be read, because they are the only other function
+// of a card whose management function was found.
+func (s *scan) managed(lpus []function) (found []function) {
+	for _, management := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
+		var others []Address
+		for a := range s.unread {
+			if a.sameCard(management) {
+				others = append(others, a)
+			}
+		}
+		if len(others) == 1 && !hasCard(lpus, management) {
+			found = append(found, function{address: others[0], model: s.managements[management], err: s.unread[others[0]]})
+			delete(s.unread, others[0])
+		}
+	}
+	return found
+}
+
+// hasCard tells whether one of the LPUs is on the card that has an address.
+func hasCard(lpus []function, a Address) bool {
+	return slices.ContainsFunc(lpus, func(f function) bool { return f.address.sameCard(a) })
+}
+
+// reportUndecided reports the functions that may be LPUs or not. If one is an LPU, all after it have wrong indices.
+func (s *scan) reportUndecided(lpus []function) {
+	for _, a := range slices.SortedFunc(maps.Keys(s.unread), Address.Compare) {
+		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a || s.manages(a, f) }) {
+			s.problems.Add(finding.UnreadableFunction, a.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", s.unread[a]),
+				"see the kernel log for the device (dmesg | grep "+a.String()+")")
+		}
+	}
+}
+
+// manages tells whether a function must be the management function of an LPU's card, by its place. If the model of the LPU is
+// not known either, it may be any.
+func (s *scan) manages(a Address, lpu function) bool {
+	return a.sameCard(lpu.address) && slices.ContainsFunc(s.models, func(m *Model) bool {
+		return m.Management != nil && m.Management.Function == a.Function && (lpu.model == nil || lpu.model == m)
+	})
 }
 
 // identify reads the ids of every function. It does so in one goroutine, which is fastest. If a read hangs, it reads each
@@ -213,17 +309,14 @@ func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
 }
 
 // reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing, as on
-// a card that runs its factory image.
+// a card that runs its factory image. A function beside it whose ids cannot be read may be the LPU.
 func (s *scan) reportLoneManagement(lpus []function) {
-	alone := maps.Clone(s.managements)
-	for _, f := range lpus {
-		if m := f.model.Management; m != nil {
-			delete(alone, f.address.Sibling(m.Function))
+	for _, a := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
+		unread := slices.ContainsFunc(slices.Collect(maps.Keys(s.unread)), a.sameCard)
+		if !unread && !hasCard(lpus, a) {
+			s.problems.Add(finding.CardWithoutLPU, a.String(),
+				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", s.managements[a].Name), "")
 		}
-	}
-	for _, a := range slices.SortedFunc(maps.Keys(alone), Address.Compare) {
-		s.problems.Add(finding.CardWithoutLPU, a.String(),
-			fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", alone[a].Name), "")
 	}
 }
 
@@ -243,6 +336,46 @@ func (s *scan) readModels(ctx context.Context, lpus []function) {
 		}
 		s.readMounts(ctx, m)
 	}
+}
+
+// reportUnmatched reports functions that have a class device as the LPUs of a model have it, if that model has no ids and so
+// matches nothing. That is Bertha without a config file, whose ids are not public.
+func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
+	for _, m := range s.models {
+		if len(m.Match) > 0 {
+			continue
+		}
+		for _, rule := range m.Nodes {
+			subsystem, _ := classOf(rule)
+			var entries []string
+			for _, a := range slices.SortedFunc(maps.Keys(s.class(ctx, subsystem)), Address.Compare) {
+				if slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
+					continue
+				}
+				entry, err := within(ctx, s.readers, "entry of "+a.String(), s.CardDeadline, func() (string, error) { return s.matchEntry(a) })
+				if err == nil && !slices.Contains(entries, entry) {
+					entries = append(entries, entry)
+				}
+			}
+			if len(entries) > 0 {
+				s.problems.Add(finding.ModelWithoutIDs, path.Join("/", sysClass, subsystem),
+					fmt.Sprintf("there are devices of this class, as LPUs of model %s have them, but the PCI ids of that model are not known", m.Name),
+					fmt.Sprintf("write the ids of these cards into /etc/lpuctl/config.yaml:\nmodels:\n  - name: %s\n    match: [%s]",
+						m.Name, strings.Join(entries, ", ")))
+			}
+		}
+	}
+}
+
+// matchEntry returns the entry of a model's match in the config file that has the ids of a function.
+func (s *scan) matchEntry(a Address) (string, error) {
+	dir, err := s.tree.Dir(path.Join(pciDevices, a.String()))
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	id := &identity{dir: dir}
+	return fmt.Sprintf("{vendor: %q, device: %q}", id.get(idVendor), id.get(idDevice)), id.err
 }
 
 // class lists the devices of sys/class/SUBSYSTEM, once in a scan. For an empty subsystem there are none.
@@ -283,6 +416,7 @@ func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	cards := make([]LPU, len(lpus))
 	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
+	refuseSharedNodes(cards)
 	return cards
 }
 

@@ -15,10 +15,15 @@ import (
 // watched runs a watch and returns the inventories it delivers.
 func watched(t *testing.T, root string, interval time.Duration) <-chan *discovery.Inventory {
 	t.Helper()
+	return watchedAs(t, root, discovery.Options{}, interval)
+}
+
+func watchedAs(t *testing.T, root string, options discovery.Options, interval time.Duration) <-chan *discovery.Inventory {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
 	go func() {
-		w := discovery.NewWatcher(root, discovery.Options{}, time.Now)
+		w := discovery.NewWatcher(root, options, time.Now)
 		w.Run(ctx, interval, func() {
 			inv, err := w.Scan(ctx)
 			if err == nil {

@@ -51,6 +51,7 @@ const (
 // Findings about the machine as a whole.
 const (
 	CardWithoutLPU     ID = "card-without-lpu"
+	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
 	UnreadableClass    ID = "unreadable-class"
@@ -207,13 +208,15 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Machine, []Rule{
 		{CardWithoutLPU, Warning, "A card shows its management function only, and no LPU.",
 			"the card runs its factory (golden) image or another shell: flash the LPU shell and power-cycle the server"},
+		{ModelWithoutIDs, Warning, "There are class devices as a model's LPUs have them, but the model has no PCI ids, and so matches no card.",
+			"write the ids of the cards into the config file, as the finding shows"},
 		{MountStalled, Warning, "A path that containers need does not answer.",
 			"check the file systems they lie on, a network file system above all"},
 		{OddPCIEntry, Warning, "The list of PCI devices has an entry that the kernel does not make.",
 			"check what is mounted at sys/bus/pci/devices"},
 		{UnreadableClass, Error, "A class of devices cannot be listed: its LPUs are not seen.",
 			"LPUs of this class are not seen until it can be read: check that sysfs is mounted whole"},
-		{UnreadableFunction, Warning, "The ids of a PCI function cannot be read, so that it may be an LPU or not.",
+		{UnreadableFunction, Error, "The ids of a PCI function cannot be read, so that it may be an LPU or not, and indices may be wrong.",
 			"see the kernel log for the device (dmesg)"},
 		{UsersHidden, Note,
 			"This user may not see some processes, or their open files: they may use an LPU. In lpuctl allocate it is a warning.",

@@ -21,18 +21,18 @@ func orionCard(c *card) []*function {
 		{
 			ids: ids{0x10ee, 0x505c, 0x10ee, 0x000e, 0x120000, 0},
 			vpd: vpd,
-			binding: binding{"xclmgmt", []*child{
+			binding: binding{driver: "xclmgmt", children: []*child{
 				classDevice("xrt_mgmt", "xclmgmt", instance, 238, c.probe),
 				platformDevice("rom.m", first, romAttributes),
-			}, fmt.Sprintf("instance=%d\n", instance) + managementAttributes + xrtAttributes},
+			}, extra: fmt.Sprintf("instance=%d\n", instance) + managementAttributes + xrtAttributes},
 		},
 		{
 			ids: ids{0x10ee, 0x505d, 0x10ee, 0x000e, 0x120000, 0},
 			vpd: vpd,
-			binding: binding{"xocl", []*child{
+			binding: binding{driver: "xocl", children: []*child{
 				platformDevice("rom.u", first, romAttributes),
 				platformDevice("xmc.u", first+1, "serial_num="+c.serial()+"\nbd_name=ALVEO U55C PQ\nbmc_ver=7.1.20"),
-			}, userAttributes + xrtAttributes},
+			}, extra: userAttributes + xrtAttributes},
 		},
 	}
 }

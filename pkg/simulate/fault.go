@@ -115,7 +115,7 @@ func replaceAttribute(name string, with func(t *tree, p string)) func(*card) {
 
 // rebind unbinds the LPU from its driver, which takes away all that the driver made, and binds it to another one.
 func rebind(driver string) func(*card) {
-	return func(c *card) { c.lpu().binding = binding{driver: driver} }
+	return func(c *card) { c.lpu().binding = binding{driver: driver, override: driver} }
 }
 
 func addSecondNode(c *card) {

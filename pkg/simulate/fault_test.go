@@ -89,7 +89,7 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 		{"unbound", "orion", false, withoutXocl(lpu, `[-]`+lpu+`/driver`, `~`+lpu+`/enable -\S+ 0 `, `~`+lpu+`/power_state -\S+ unknown `,
 			`~`+lpu+`/irq -\S+ 0 `, `~`+lpu+`/uevent -\S+ PCI_CLASS=120000 .*`,
 			`~`+lpu+`/(consistent_)?dma_mask_bits -\S+ 32 `, `(?s)~`+lpu+`/config .*`)},
-		{"vfio", "orion", false, withoutXocl(lpu, `~`+lpu+`/uevent -\S+ DRIVER=vfio-pci .*`,
+		{"vfio", "orion", false, withoutXocl(lpu, `~`+lpu+`/uevent -\S+ DRIVER=vfio-pci .*`, `~`+lpu+`/driver_override -\S+ vfio-pci `,
 			`~`+lpu+`/driver -> .*/bus/pci/drivers/vfio-pci`, `\+sys/bus/pci/drivers/vfio-pci(/0000:44:00.1|/module)?`,
 			`\+sys/module/vfio_pci(/.*)?`)},
 		{"node-missing", "orion", true, []string{`-dev/dri/renderD132`}},

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -46,6 +47,7 @@ type function struct {
 // binding is the driver of a function, and what it makes there.
 type binding struct {
 	driver   string
+	override string   // the only driver that may be bound; "": any
 	children []*child // devices below the function
 	extra    string   // attributes, as lines NAME=TEXT
 }
@@ -74,7 +76,7 @@ func (f *function) uevent() string {
 // attributes are the attributes of one line that the PCI core makes (Documentation/ABI/testing/sysfs-bus-pci).
 func (f *function) attributes(near cpus) string {
 	text := fmt.Sprintf(coreAttributes, f.vendor, f.device, f.subvendor, f.subdevice, f.class, f.revision, f.modalias(),
-		f.numa, near.mask, near.list)
+		f.numa, near.mask, near.list, cmp.Or(f.override, "(null)"))
 	text += f.driverAttributes() + f.linkAttributes()
 	if f.vfs > 0 {
 		text += fmt.Sprintf("sriov_totalvfs=%d\nsriov_numvfs=%d\n", vfsPerNIC, f.vfs)
@@ -110,6 +112,7 @@ modalias=%s
 numa_node=%d
 local_cpus=%s
 local_cpulist=%s
+driver_override=%s
 msi_bus=1
 ari_enabled=0
 broken_parity_status=0

@@ -44,22 +44,22 @@ var spoilers = map[string]func(path string) error{
 }
 
 // TestHostileTrees breaks every attribute of one card of a simulated server. Whatever stands there, each command
-// ends soon, and the other seven cards are listed and handed out.
+// ends soon, and the other seven cards are handed out under the names that they had.
 func TestHostileTrees(t *testing.T) {
 	need(t)
 	ids := []string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
 	for name, spoil := range spoilers {
 		t.Run(name+" in every attribute", func(t *testing.T) {
-			hostileTree(t, spoil, nil, "[unreadable-function]", 0)
+			hostileTree(t, spoil, nil) // that it is an LPU is known by its management function
 		})
 		t.Run(name+" in every attribute but the ids", func(t *testing.T) {
 			// The card is known to be an LPU, and what its node is can no longer be told.
-			hostileTree(t, spoil, ids, " unhealthy", 3)
+			hostileTree(t, spoil, ids)
 		})
 	}
 }
 
-func hostileTree(t *testing.T, spoil func(path string) error, keep []string, says string, refresh int) {
+func hostileTree(t *testing.T, spoil func(path string) error, keep []string) {
 	t.Helper()
 	root := simulate(t)
 	everyFile(t, filepath.Join(root, cardDir), keep, spoil)
@@ -67,14 +67,14 @@ func hostileTree(t *testing.T, spoil func(path string) error, keep []string, say
 		return bounded(t, append([]string{machine.Binary(t), "--root", root}, args...)...)
 	}
 	list := lpuctl("list")
-	if list.Code != 0 || strings.Count(list.Stdout, " healthy") != 7 || strings.Contains(list.Stdout, cardAddress) != (keep != nil) {
+	if list.Code != 0 || strings.Count(list.Stdout, " healthy") != 7 || !strings.Contains(list.Stdout, cardAddress) {
 		t.Errorf("list: exit code %d\n%s%s", list.Code, list.Stdout, list.Stderr)
 	}
-	if said := list.Stdout + list.Stderr; !strings.Contains(said, cardAddress) || !strings.Contains(said, says) {
-		t.Errorf("list does not name the broken card with %s:\n%s", says, said)
+	if !strings.Contains(list.Stdout, " unhealthy") {
+		t.Errorf("list does not call the broken card unhealthy:\n%s", list.Stdout)
 	}
-	if r := lpuctl("cdi", "refresh"); r.Code != refresh {
-		t.Errorf("cdi refresh: exit code %d, want %d\n%s", r.Code, refresh, r.Stderr)
+	if r := lpuctl("cdi", "refresh"); r.Code != 3 {
+		t.Errorf("cdi refresh: exit code %d, want 3\n%s", r.Code, r.Stderr)
 	}
 	if diff := cmp.Diff(otherCards, cardsInSpec(t, root)); diff != "" {
 		t.Errorf("the cards in the spec:\n%s", diff)
