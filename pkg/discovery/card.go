@@ -190,24 +190,48 @@ func (l *LPU) judgeBus(dir *host.Dir) {
 	}
 }
 
+// bind returns the commands that bind the LPU to the driver of its model, whatever it is bound to or reserved for now.
+func (l *LPU) bind(m *Model) string {
+	a, to := l.Address.String(), "/sys/bus/pci/drivers_probe" // loading the driver may have bound it
+	var commands []string
+	if len(m.Drivers) > 0 {
+		commands = append(commands, "modprobe "+m.Drivers[0])
+	}
+	if l.Driver != "" {
+		commands = append(commands, fmt.Sprintf("echo %s > /%s/%s/unbind", a, pciDrivers, l.Driver))
+		if len(m.Drivers) > 0 {
+			to = fmt.Sprintf("/%s/%s/bind", pciDrivers, m.Drivers[0])
+		}
+	}
+	commands = append(commands, fmt.Sprintf("echo > /%s/%s/driver_override", pciDevices, a), fmt.Sprintf("echo %s > %s", a, to))
+	return strings.Join(commands, "; ")
+}
+
+// remake returns the commands by which the kernel makes a node again. A file that is not the node stays if it is not removed.
+func (l *LPU) remake(n *Node, id finding.ID) string {
+	if l.Driver == "" {
+		return ""
+	}
+	remove := ""
+	if id == finding.NodeMismatch {
+		remove = "rm " + n.Path + "; "
+	}
+	return fmt.Sprintf("in a container, hand the node in; else rebind the driver, which ends what uses the card: "+
+		"%[1]secho %[2]s > /%[3]s/%[4]s/unbind; echo %[2]s > /%[3]s/%[4]s/bind", remove, l.Address, pciDrivers, l.Driver)
+}
+
 func (l *LPU) judgeDriver(f function) {
-	m, a := f.model, l.Address.String()
+	m := f.model
 	if f.also != nil {
 		l.reason(finding.AmbiguousModel, fmt.Sprintf("models %s and %s both match it", m.Name, f.also.Name), "")
 	}
 	switch want := strings.Join(m.Drivers, " or "); {
 	case l.Driver == "vfio-pci":
-		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)",
-			fmt.Sprintf("to take it back: echo > /%[2]s/%[1]s/driver_override; echo %[1]s > /%[3]s/vfio-pci/unbind; "+
-				"echo %[1]s > /sys/bus/pci/drivers_probe",
-				a, pciDevices, pciDrivers))
+		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)", "to take it back: "+l.bind(m))
 	case l.Driver == "" && len(m.Drivers) > 0:
-		l.reason(finding.NoDriver, fmt.Sprintf("no driver is bound to it (it needs %s)", want),
-			fmt.Sprintf("load the driver: modprobe %[1]s; if it is loaded: echo %[2]s > /%[3]s/%[1]s/bind", m.Drivers[0], a, pciDrivers))
+		l.reason(finding.NoDriver, fmt.Sprintf("no driver is bound to it (it needs %s)", want), l.bind(m))
 	case len(m.Drivers) > 0 && !slices.Contains(m.Drivers, l.Driver):
-		l.reason(finding.WrongDriver, fmt.Sprintf("driver %s is bound to it (it needs %s)", l.Driver, want),
-			fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; modprobe %[4]s; echo %[1]s > /%[2]s/%[4]s/bind",
-				a, pciDrivers, l.Driver, m.Drivers[0]))
+		l.reason(finding.WrongDriver, fmt.Sprintf("driver %s is bound to it (it needs %s)", l.Driver, want), l.bind(m))
 	}
 }
 

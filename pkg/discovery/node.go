@@ -129,7 +129,7 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
 		if id, message := s.verify(&n); id != "" {
-			lpu.reason(id, message, "")
+			lpu.reason(id, message, lpu.remake(&n, id))
 		} else {
 			kept = append(kept, n)
 		}
