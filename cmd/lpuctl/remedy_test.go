@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,12 +36,6 @@ func TestRemedies(t *testing.T) {
 			env.Setenv("LPUCTL_ROOT", "node")
 			env.Values[current{}] = &remedy{}
 			return nil
-		},
-		Condition: func(name string) (bool, error) {
-			if name != "root" {
-				return false, fmt.Errorf("unknown condition %q", name)
-			}
-			return os.Getuid() == 0, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"finds": finds, "carry": carry, "edit": edit, "gone": gone},
 	})

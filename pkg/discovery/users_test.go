@@ -72,7 +72,9 @@ func TestParseCgroup(t *testing.T) {
 
 // TestHiddenUsers: an LPU whose users may be hidden never looks free, and one that has a user keeps it.
 func TestHiddenUsers(t *testing.T) {
-	open := map[string]string{"proc/2/comm": "kthreadd\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/comm": "vllm\n", "proc/9/fd/1": "-> /dev/lpu1"}
+	open := map[string]string{
+		"proc/2/comm": "kthreadd\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/comm": "vllm\n", "proc/9/fd/1": "-> /dev/lpu1",
+	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, c := range map[string]struct {
