@@ -163,7 +163,6 @@ remedies() {
 	expect "the remedy for no-driver works" mended no-driver
 	taken_by pci-stub
 	expect "the remedy for wrong-driver works" mended wrong-driver
-	modprobe vfio enable_unsafe_noiommu_mode=1
 	taken_by vfio-pci
 	expect "the remedy for passed-through works" mended passed-through
 	rm "$node"
