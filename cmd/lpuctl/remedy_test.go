@@ -205,7 +205,12 @@ func TestEveryRemedyIsClassified(t *testing.T) {
 	}
 	carried := map[finding.ID]string{}
 	for _, script := range scripts {
-		for _, m := range regexp.MustCompile(`(?m)^finds (\S+)`).FindAllStringSubmatch(readText(t, script), -1) {
+		text := readText(t, script)
+		found := regexp.MustCompile(`(?m)^finds (\S+)`).FindAllStringSubmatch(text, -1)
+		if len(found) != strings.Count(text, "\ngone\n") {
+			t.Errorf("%s: each finds needs a gone", script)
+		}
+		for _, m := range found {
 			carried[finding.ID(m[1])] = script
 		}
 	}
