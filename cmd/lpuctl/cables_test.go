@@ -42,10 +42,13 @@ func TestOneTruthAboutCables(t *testing.T) {
 		"an absent card":            {lpus: 8, table: ringTable(8), pulled: []string{"0000:45:00"}},
 		"two absent cards":          {lpus: 8, table: ringTable(8), pulled: []string{"0000:45:00", "0000:85:00"}},
 		"absent, and no driver":     {lpus: 4, table: ringTable(4), faults: faults("unbound", 1), pulled: []string{"0000:43:00"}},
-		"a chain":                   {lpus: 4, table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}, {a: lpu2, b: lpu3}]", faults: faults("unbound", 1)},
-		"two rings":                 {lpus: 7, table: "rings: [[0, 1, 2, 3], [4, 5, 6]]", faults: faults("unbound", 1, 6)},
-		"one beside a ring":         {lpus: 4, table: "rings: [[0, 1, 2], [3]]"},
-		"in another order":          {lpus: 6, table: "rings: [[0, 3, 5, 1, 4, 2]]", faults: faults("unbound", 5)},
+		"a chain": {
+			lpus: 4, table: "links: [{a: lpu0, b: lpu1}, {a: lpu1, b: lpu2}, {a: lpu2, b: lpu3}]",
+			faults: faults("unbound", 1),
+		},
+		"two rings":         {lpus: 7, table: "rings: [[0, 1, 2, 3], [4, 5, 6]]", faults: faults("unbound", 1, 6)},
+		"one beside a ring": {lpus: 4, table: "rings: [[0, 1, 2], [3]]"},
+		"in another order":  {lpus: 6, table: "rings: [[0, 3, 5, 1, 4, 2]]", faults: faults("unbound", 5)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inv := scanOf(t, simulate.Node{Profile: "orion", LPUs: c.lpus, Faults: c.faults}, c.table, c.pulled)

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,12 +36,6 @@ func TestRemedies(t *testing.T) {
 			env.Setenv("LPUCTL_ROOT", "node")
 			env.Values[current{}] = &remedy{}
 			return nil
-		},
-		Condition: func(name string) (bool, error) {
-			if name != "root" {
-				return false, fmt.Errorf("unknown condition %q", name)
-			}
-			return os.Getuid() == 0, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"finds": finds, "carry": carry, "edit": edit, "gone": gone},
 	})
@@ -148,48 +140,122 @@ func gone(ts *testscript.TestScript, _ bool, _ []string) {
 	*r = remedy{}
 }
 
-// remediesElsewhere are the tests that carry out the remedies that need more than a simulated node: the file, and the name in it.
-var remediesElsewhere = map[finding.ID]string{}
+// remediesElsewhere are the tests that carry out remedies that need more than a simulated node: the file, and what stands in it.
+func remediesElsewhere() map[finding.ID]string {
+	const machine, containerd = "test/vm/guest/run.sh ", "test/e2e/containerd/check_test.go "
+	return map[finding.ID]string{
+		finding.NoDriver:      machine + "mended no-driver",
+		finding.WrongDriver:   machine + "mended wrong-driver",
+		finding.PassedThrough: machine + "mended passed-through",
+		finding.NodeMissing:   machine + "mended node-missing", // of an LPU; the one of a spec is in a script
+		finding.NodeMismatch:  machine + "mended node-mismatch",
+		finding.UsersHidden:   "test/e2e/allocate_test.go TestOrdinaryUser",
+		finding.RestartNeeded: containerd + "before the restart that the edits",
+		finding.SocketMissing: containerd + "TestRuntimeCheck", // which starts the daemon
+	}
+}
 
 // remediesInWords are those that no test can carry out, and why.
-var remediesInWords = map[finding.ID]string{}
+func remediesInWords() map[finding.ID]string {
+	const (
+		hardware = "needs the card or its driver: a reset, a flash or another card"
+		looking  = "something outside of lpuctl is out of order, and the remedy says where to look"
+		nothing  = "nothing is to be done"
+	)
+	return map[finding.ID]string{
+		finding.DeadBus:             hardware,
+		finding.Gone:                hardware,
+		finding.NotReady:            hardware,
+		finding.Offline:             hardware,
+		finding.ReadStalled:         hardware,
+		finding.RecoveryShell:       hardware,
+		finding.SharedNode:          hardware,
+		finding.CardWithoutLPU:      hardware,
+		finding.Recovering:          "waiting is enough: TestHysteresis",
+		finding.NotInSpec:           "the log of serve has the reason, with its own remedy",
+		finding.UnreadableAttribute: looking,
+		finding.UnreadableClass:     looking,
+		finding.UnreadableFunction:  looking,
+		finding.OddPCIEntry:         looking,
+		finding.MountStalled:        looking,
+		finding.NoAnswer:            looking,
+		finding.RingOrder:           nothing,
+		finding.RingSeveral:         nothing,
+		finding.DeviceUnknown:       "what was asked for is to be corrected, not the node",
+		finding.ForeignSpec:         "the maker of the file has to correct it",
+		finding.CDISource:           nothing,
+		finding.KubeletSocket:       nothing,
+		finding.CRIFailed:           looking,
+		finding.CRISilent:           looking,
+		finding.SocketNoAnswer:      looking,
+		finding.SocketForeign:       looking,
+		finding.SocketDenied:        "another user has to ask",
+		finding.SocketRefused:       "the daemon is to be started, as for socket-missing",
+		finding.RestartChanges:      "repeats the remedy of what the config file would do after a restart, such as cdi-off",
+		finding.VersionUnknown:      "the program itself has to be asked",
+	}
+}
 
-// TestEveryRemedyIsClassified: each id of the table has a script that carries out its remedy, or a test elsewhere that does, or a
-// reason why there is none; and only one of them.
+// TestEveryRemedyIsClassified: each id of the table has a script or a test elsewhere that carries out its remedy, or else a reason why
+// no test can.
 func TestEveryRemedyIsClassified(t *testing.T) {
 	scripts, err := filepath.Glob(remedyScripts + "/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts in %s: %v", remedyScripts, err)
 	}
-	classes := map[finding.ID][]string{}
+	carried := map[finding.ID]string{}
 	for _, script := range scripts {
 		text := readText(t, script)
-		for _, m := range regexp.MustCompile(`(?m)^finds (\S+)`).FindAllStringSubmatch(text, -1) {
-			if id := finding.ID(m[1]); !slices.Contains(classes[id], script) {
-				classes[id] = append(classes[id], script)
-			}
+		found := regexp.MustCompile(`(?m)^finds (\S+)`).FindAllStringSubmatch(text, -1)
+		if len(found) != strings.Count(text, "\ngone\n") {
+			t.Errorf("%s: each finds needs a gone", script)
+		}
+		for _, m := range found {
+			carried[finding.ID(m[1])] = script
 		}
 	}
-	for id, where := range remediesElsewhere {
-		classes[id] = append(classes[id], where)
-		file, name, _ := strings.Cut(where, " ")
-		if !strings.Contains(readText(t, filepath.Join("../..", file)), name) {
-			t.Errorf("%s: there is no %s in %s", id, name, file)
+	for id, where := range remediesElsewhere() {
+		carried[id] = where
+		if file, text, _ := strings.Cut(where, " "); !strings.Contains(readText(t, filepath.Join("../..", file)), text) {
+			t.Errorf("%s: there is no %q in %s", id, text, file)
 		}
 	}
-	for id, why := range remediesInWords {
-		classes[id] = append(classes[id], why)
-	}
+	inWords := remediesInWords()
 	for _, group := range finding.Groups() {
 		for _, rule := range group.Rules {
-			if n := len(classes[rule.ID]); n != 1 {
-				t.Errorf("%s has %d classes, want one: %q", rule.ID, n, classes[rule.ID])
+			if (carried[rule.ID] == "") == (inWords[rule.ID] == "") {
+				t.Errorf("%s: add a script to %s, or a row to remediesElsewhere or remediesInWords: there is %q and %q",
+					rule.ID, remedyScripts, carried[rule.ID], inWords[rule.ID])
 			}
-			delete(classes, rule.ID)
+			delete(carried, rule.ID)
+			delete(inWords, rule.ID)
 		}
 	}
-	for id := range classes {
+	for id := range carried {
 		t.Errorf("%s is not in the table of findings", id)
+	}
+	for id := range inWords {
+		t.Errorf("%s is not in the table of findings", id)
+	}
+}
+
+// TestCommandsInRemedies: lpuctl has each of its commands that the table of findings names.
+func TestCommandsInRemedies(t *testing.T) {
+	root := newRootCommand(&app{})
+	named := 0
+	for _, group := range finding.Groups() {
+		for _, rule := range group.Rules {
+			for _, m := range regexp.MustCompile(`lpuctl ([a-z]+)( [a-z]+)?`).FindAllStringSubmatch(rule.Remedy, -1) {
+				named++
+				found, rest, err := root.Find(strings.Fields(m[1] + m[2]))
+				if err != nil || found == root || found.HasSubCommands() && len(rest) > 0 {
+					t.Errorf("%s: there is no lpuctl %s%s: %v", rule.ID, m[1], m[2], err)
+				}
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no remedy names a command")
 	}
 }
 

@@ -167,8 +167,13 @@ func unconnected(inv *discovery.Inventory, f *ring.Fabric, w Wish, choice ring.C
 		return &Refusal{"it is not known which LPUs are connected: there is no ring table",
 			"install one with lpuctl ring install FILE, or leave out --require-connected"}
 	}
-	return &Refusal{fmt.Sprintf("%d connected LPUs are not available: %s", w.Size, pieces(inv, f, choice)),
+	r := &Refusal{fmt.Sprintf("%d connected LPUs are not available: %s", w.Size, pieces(inv, f, choice)),
 		"free are " + Join(arcs(inv, f, w.Free)) + ": ask for fewer, or leave out --require-connected"}
+	if others := w.notFree(everyCard(inv)); len(others) > 0 {
+		more := refused(inv, "; not free are ", others)
+		r.Why, r.Remedy = r.Why+more.Why, r.Remedy+"; "+more.Remedy
+	}
+	return r
 }
 
 // reason says in one sentence why the decision is as it is.

@@ -141,6 +141,13 @@ func TestRefusalNamesReasons(t *testing.T) {
 			"ask for fewer; see lpuctl describe lpu1 lpu4; wait until lpu3 is no longer in use; see lpuctl describe lpu5; " +
 				"wait until lpu6 is no longer in use",
 		},
+		"connected": {
+			allocate.Wish{Size: 3, Free: allocate.Free(inv), Connected: true},
+			"3 connected LPUs are not available: no set is connected; the fewest pieces are 2: lpu2, lpu7 lpu0; not free are " +
+				"lpu1 lpu4 (no driver), lpu3 (in use by vllm(12)), lpu5 (absent), lpu6 (in use by sh(13) container abababababab)",
+			"free are lpu2, lpu7 lpu0: ask for fewer, or leave out --require-connected; see lpuctl describe lpu1 lpu4; " +
+				"wait until lpu3 is no longer in use; see lpuctl describe lpu5; wait until lpu6 is no longer in use",
+		},
 		"must": {
 			allocate.Wish{Size: 2, Free: allocate.Free(inv), Must: []int{0, 1}},
 			"LPUs that must be included are not free: lpu1 (no driver)", "see lpuctl describe lpu1",

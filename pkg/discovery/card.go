@@ -195,6 +195,19 @@ func (l *LPU) judgeBus(dir *host.Dir) {
 	}
 }
 
+// remake returns the commands by which the kernel makes a node again. A file that is not the node stays if it is not removed.
+func (l *LPU) remake(n *Node, id finding.ID) string {
+	if l.Driver == "" || id == finding.NodeForeign {
+		return ""
+	}
+	remove := ""
+	if id == finding.NodeMismatch {
+		remove = "rm " + n.Path + "; "
+	}
+	return fmt.Sprintf("in a container, hand the node in; else rebind the driver, which ends what uses the card: "+
+		"%[1]secho %[2]s > /%[3]s/%[4]s/unbind; echo %[2]s > /%[3]s/%[4]s/bind", remove, l.Address, pciDrivers, l.Driver)
+}
+
 // judgeDriver compares the driver with those of the model. If driver_override is set, the kernel binds no other driver than
 // the one it names (Documentation/ABI/testing/sysfs-bus-pci); without a value it reads "(null)".
 func (l *LPU) judgeDriver(dir *host.Dir, f function) {

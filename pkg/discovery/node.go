@@ -130,7 +130,7 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
 		if id, message := s.verify(lpu.Address, &n); id != "" {
-			lpu.reason(id, message, "")
+			lpu.reason(id, message, lpu.remake(&n, id))
 		} else {
 			kept = append(kept, n)
 		}

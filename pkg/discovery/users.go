@@ -70,7 +70,7 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		}
 	}
 	if closed > 0 {
-		hidden = append(hidden, fmt.Sprintf("the open files of %d processes", closed))
+		hidden = append(hidden, fmt.Sprintf("the open files of %d of %d processes", closed, len(all)))
 	}
 	if len(hidden) > 0 {
 		inv.hideUsers("cannot see " + strings.Join(hidden, ", or "))

@@ -72,7 +72,9 @@ func TestParseCgroup(t *testing.T) {
 
 // TestHiddenUsers: an LPU whose users may be hidden never looks free, and one that has a user keeps it.
 func TestHiddenUsers(t *testing.T) {
-	open := map[string]string{"proc/2/comm": "kthreadd\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/comm": "vllm\n", "proc/9/fd/1": "-> /dev/lpu1"}
+	open := map[string]string{
+		"proc/2/comm": "kthreadd\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/comm": "vllm\n", "proc/9/fd/1": "-> /dev/lpu1",
+	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, c := range map[string]struct {
@@ -83,10 +85,10 @@ func TestHiddenUsers(t *testing.T) {
 		users   int               // of lpu0
 	}{
 		"nothing":             {users: 1},
-		"another's process":   {closed: true, users: 1, message: "cannot see the open files of 1 processes"},
+		"another's process":   {closed: true, users: 1, message: "cannot see the open files of 1 of 3 processes"},
 		"a container, no /2":  {change: map[string]string{"proc/2/comm": ""}, users: 1, message: "cannot see some processes"},
 		"a container's /2":    {change: map[string]string{"proc/2/comm": "sh\n"}, users: 1, message: "cannot see some processes"},
-		"there is no time":    {ctx: canceled, message: "cannot see the open files of 3 processes"},
+		"there is no time":    {ctx: canceled, message: "cannot see the open files of 3 of 3 processes"},
 		"a root without proc": {change: map[string]string{"proc/2/comm": "", "proc/12/fd/3": "", "proc/12/comm": "", "proc/9/fd/1": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {

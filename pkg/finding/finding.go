@@ -29,7 +29,9 @@ type Finding struct {
 	File     string   `json:"file,omitempty"` // path of the file with the problem, if there is one
 	Line     int      `json:"line,omitempty"` // in File, from 1
 	Message  string   `json:"message"`
-	Remedy   string   `json:"remedy"`
+	// Remedy says what to do. Commands stand at its end, as they are typed: after a colon if there are words before them, with
+	// semicolons between them.
+	Remedy string `json:"remedy"`
 }
 
 // New returns a finding. The table gives its severity, and its remedy if remedy is empty.

@@ -27,7 +27,7 @@ import (
 //nolint:gochecknoglobals // a table
 var boots = []boot{
 	{name: "install", cards: slots, sick: -1},
-	{name: "eight", cards: slots, sick: -1, driver: 2},
+	{name: "eight", cards: slots, sick: -1, driver: 2, iommu: true},
 	{name: "sick", cards: slots, sick: 3, driver: 2},
 	{name: "late", cards: slots, sick: -1, driver: 90, kernelArgs: withoutRestart},
 	{name: "none", sick: -1, driver: 2, kernelArgs: withoutRestart},
@@ -39,6 +39,7 @@ type boot struct {
 	cards, sick int // sick: the number of a card, or -1
 	driver      int // seconds that the driver takes to load
 	kernelArgs  string
+	iommu       bool // vfio-pci binds to a card only if it is in an IOMMU group
 }
 
 // withoutRestart is for where there is no LPU: podman fails to start a container that wants one.
@@ -112,6 +113,10 @@ func (b boot) run(r *report, root, disk, payload string) error {
 	m, err := newMachine(b.cards, b.sick)
 	if err != nil {
 		return err
+	}
+	if b.iommu {
+		m.add("intel-iommu")
+		b.kernelArgs += " intel_iommu=on"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()

@@ -150,9 +150,43 @@ eight() {
 		[ "$(cat "$address/device")" != 0x505d ] || echo "${address##*/}" >$driver/bind
 	done
 	expect "and eight at once come back" within 60 is 8 in_spec
+	remedies
 	expect "no unit failed in all this" is "" failed
 	measure
 }
+
+# Carries out what findings about lpu0 say, word for word.
+remedies() {
+	local node
+	node=/dev/$(ls /sys/bus/pci/devices/$first/uio)
+	echo $first >$driver/unbind
+	expect "the remedy for no-driver works" mended no-driver
+	taken_by pci-stub
+	expect "the remedy for wrong-driver works" mended wrong-driver
+	taken_by vfio-pci
+	expect "the remedy for passed-through works" mended passed-through
+	rm "$node"
+	expect "the remedy for node-missing works" mended node-missing
+	rm "$node"
+	mknod "$node" c 1 3
+	expect "the remedy for node-mismatch works" mended node-mismatch
+	expect "and all eight are in the spec" within 60 is 8 in_spec
+	expect "podman hands the first one out" run_with lpu0
+}
+taken_by() { # DRIVER: gives it the first LPU
+	modprobe "$1"
+	echo "$1" >/sys/bus/pci/devices/$first/driver_override
+	echo $first >$driver/unbind
+	echo $first >"/sys/bus/pci/drivers/$1/bind"
+}
+mended() { # ID: does what the finding about lpu0 says, and looks whether it is gone
+	local remedy
+	remedy=$(described | grep -A 1 "\[$1\]" | sed -n 's/^ *remedy: //p')
+	[ -n "$remedy" ] || { described; return 1; }
+	sh -ec "${remedy##*: }" || return # words stand before the colon
+	not grep "\[[a-z-]*\]" <(described)
+}
+described() { lpuctl describe lpu0 2>/dev/null; }
 
 sick() {
 	booted 7
