@@ -248,7 +248,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{CommonNode, Error, "A node stands in the common edits of the file: every container with any of its devices gets it.", specRefresh},
 		{SpecConflict, Error, "Two files in one directory define the same device: runtimes hand out neither.",
 			"remove one of the two files"},
-		{DeviceMissing, Error, "An LPU has a device node, and no spec file defines it: no container can get it.", specRefresh},
+		{DeviceMissing, Error, "An LPU has a device node, and no spec file defines it, or defines one of its names only: a container that asks for it does not start.", specRefresh},
 		{DeviceUnknown, Error, "No spec file defines a device that was asked for.", "lpuctl cdi list shows every name"},
 		{DuplicateEnv, Warning, "A variable is set twice: the last silently wins.", "keep one of them"},
 		{DuplicateNode, Warning, "A node is there twice: the last silently wins.", "keep one of them"},
