@@ -154,6 +154,9 @@ func TestDirectoryThatNobodyReads(t *testing.T) {
 		if err != nil || !slices.Equal(idsOf(findings), c.want) {
 			t.Errorf("%v: %v %v", c.read, findings, err)
 		}
+		if findings, err := v.CheckDirs(bothDirs); err != nil || !slices.Equal(idsOf(findings), c.want) {
+			t.Errorf("the directories only, %v: %v %v", c.read, findings, err)
+		}
 	}
 }
 
