@@ -75,7 +75,7 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 		return nil, err
 	}
 	v.Kind = a.config.CDI.Kind
-	if own, err := a.locateSpec(); err == nil {
+	if own, err := a.locateSpec(); err == nil && len(args) == 0 {
 		v.Own = own.Path
 	}
 	if host {

@@ -42,10 +42,11 @@ func (v *Validator) DirsAsTyped(dirs ...string) (finding.List, error) {
 	return v.dirs(all)
 }
 
-// CheckDirs finds what keeps runtimes from reading directories under the root.
+// CheckDirs finds what keeps runtimes, or some users, from reading directories under the root.
 func (v *Validator) CheckDirs(dirs []string) (findings finding.List, err error) {
 	all, err := v.find(dirs)
 	v.checkDirs(&findings, all)
+	v.checkRead(&findings, all, nil)
 	return findings, err
 }
 

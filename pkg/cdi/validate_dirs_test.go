@@ -154,6 +154,9 @@ func TestDirectoryThatNobodyReads(t *testing.T) {
 		if err != nil || !slices.Equal(idsOf(findings), c.want) {
 			t.Errorf("%v: %v %v", c.read, findings, err)
 		}
+		if findings, err := v.CheckDirs(bothDirs); err != nil || !slices.Equal(idsOf(findings), c.want) {
+			t.Errorf("the directories only, %v: %v %v", c.read, findings, err)
+		}
 	}
 }
 
@@ -193,9 +196,10 @@ func TestOtherFiles(t *testing.T) {
 // TestForeignKind: another kind's maker mends its file, and not lpuctl.
 func TestForeignKind(t *testing.T) {
 	_, v := machine(t)
-	text := strings.Replace(gpu, `{}}`, `{"mounts": [{"hostPath": "/no/such", "containerPath": "/x"}]}}`, 1)
+	text := strings.NewReplacer("hyperaccel.ai/lpu", "example.com/gpu", `"env": ["A=B"]`,
+		`"mounts": [{"hostPath": "/no/such", "containerPath": "/x"}]`).Replace(good)
 	findings := v.File(put(t, filepath.Join(t.TempDir(), "gpu.yaml"), text))
-	if len(findings) != 1 || strings.Contains(findings[0].Remedy, "refresh") {
+	if len(findings) != 1 || findings[0].ID != finding.MountMissing || strings.Contains(findings[0].Remedy, "refresh") {
 		t.Errorf("%+v", findings)
 	}
 }

@@ -266,7 +266,21 @@ func TestPartialSpec(t *testing.T) {
 	if !slices.Equal(missing, []string{"lpu1", "lpu2"}) { // lpu2 cannot compute, and is in the spec all the same; lpu3 has no node
 		t.Errorf("missing %v of %v", missing, findings)
 	}
-	if err := os.Remove(own); err != nil {
+	_, v = refreshed(t)
+	change(t, v.Own, func(s *specs.Spec) { s.Devices = s.Devices[1:] })
+	findings, err = v.Dirs(bothDirs)
+	if err != nil || !slices.Equal(idsOf(findings), []string{"device-missing"}) || !strings.Contains(findings[0].Message, "defines lpu0") {
+		t.Errorf("one name of lpu0: %v %v", findings, err)
+	}
+	change(t, v.Own, func(s *specs.Spec) { // by hand, without names by address
+		s.Devices = slices.DeleteFunc(s.Devices, func(d specs.Device) bool { return strings.HasPrefix(d.Name, "pci-") })
+		s.Devices = append(s.Devices, specs.Device{Name: "lpu0", ContainerEdits: *device(s, "all")})
+		device(s, "lpu0").DeviceNodes = device(s, "lpu0").DeviceNodes[:1]
+	})
+	if findings, err = v.Dirs(bothDirs); err != nil || findings.HasErrors() {
+		t.Errorf("no names by address: %v %v", findings, err)
+	}
+	if err := os.Remove(v.Own); err != nil {
 		t.Fatal(err)
 	}
 	if findings, err := v.Dirs(bothDirs); err != nil || findings[0].ID != finding.NoSpec {

@@ -25,16 +25,16 @@ func (v *Validator) checkServed(findings *finding.List, dirs []string, served []
 	switch where := strings.Join(dirs, ", "); {
 	case len(served) > 0:
 		now.missing(findings, names, v.renewal(served))
+		*findings = append(*findings, FactoryImages(now.inv)...)
 	case len(now.list) == 0 && len(now.inv.LPUs) > 0:
 		findings.Add(finding.NoSpec, v.Kind, "no LPU has a device node, so that there is nothing to put into a spec",
 			"do what is said of each LPU, then lpuctl cdi refresh")
-	case len(now.list)+len(v.Devices) > 0:
+	case len(now.list) > 0, v.Inventory == nil && len(v.Devices) > 0:
 		findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
 	}
 	if len(now.list) == 0 {
 		*findings = append(*findings, leftOut(now.inv, now.Options)...)
 	}
-	*findings = append(*findings, FactoryImages(now.inv)...)
 }
 
 // namesIn are the devices that files define, sorted.
@@ -72,20 +72,33 @@ func (v *Validator) renewal(served []*document) string {
 	return "lpuctl cdi refresh"
 }
 
-// missing finds devices that no file defines: an LPU that no container can get is an error. names are those that files define.
+// missing finds devices that no file defines. An LPU is missing, which is an error, if it has no name, or lacks one of a family of
+// which others have theirs: somebody who writes a spec by hand may do without names by address. names are those that files define.
 func (d *devices) missing(findings *finding.List, names []string, renewal string) {
+	defined := func(name string) bool { return slices.Contains(names, name) }
+	cards := cardsWithNode(d.inv)
+	lpus := pick(d.inv, cards)
+	byName := slices.ContainsFunc(lpus, func(l discovery.LPU) bool { return defined(l.Name) })
+	byAddress := slices.ContainsFunc(lpus, func(l discovery.LPU) bool { return defined(AddressName(l.Address)) })
 	lacking := map[int]bool{} // LPUs by position
-	for _, card := range cardsWithNode(d.inv) {
-		l := d.inv.LPUs[card]
-		if !slices.Contains(names, l.Name) && !slices.Contains(names, AddressName(l.Address)) {
-			lacking[card] = true
-			message := fmt.Sprintf("it has a device node (%s), and no spec file defines it: no container can get it", l.Nodes[0].Path)
+	for i, l := range lpus {
+		name, address := defined(l.Name), defined(AddressName(l.Address))
+		var lacks []string
+		if !name && (byName || !address) {
+			lacks = append(lacks, l.Name)
+		}
+		if !address && (byAddress || !name) {
+			lacks = append(lacks, AddressName(l.Address))
+		}
+		if len(lacks) > 0 {
+			lacking[cards[i]] = true
+			message := fmt.Sprintf("it has the node %s, and no spec file defines %s", l.Nodes[0].Path, strings.Join(lacks, " or "))
 			findings.Add(finding.DeviceMissing, l.Name, message, renewal)
 		}
 	}
 	var more []string
 	for _, c := range d.list {
-		if !slices.Contains(names, c.name) && !slices.ContainsFunc(c.cards, func(card int) bool { return lacking[card] }) {
+		if !defined(c.name) && !slices.ContainsFunc(c.cards, func(card int) bool { return lacking[card] }) {
 			more = append(more, c.name)
 		}
 	}
@@ -119,6 +132,8 @@ func (d *devices) whyUnknown(name string, names []string) (message, remedy strin
 	}
 	if len(names) > 0 {
 		message += "; there are " + some(names)
+	} else if err != nil {
+		message += ": " + err.Error()
 	}
 	if near := nearest.Word(bare, names); near != "" && members == bare {
 		remedy = "did you mean " + near + "?"
@@ -147,7 +162,7 @@ func FactoryImages(inv *discovery.Inventory) (findings finding.List) {
 	for _, l := range pick(inv, cardsWithNode(inv)) {
 		for _, reason := range l.Reasons {
 			if reason.ID == finding.RecoveryShell {
-				findings.Add(finding.FactoryImage, l.Name, "it is in the spec: "+reason.Message, reason.Remedy)
+				findings.Add(finding.FactoryImage, l.Name, reason.Message+"; it is in the spec all the same", reason.Remedy)
 			}
 		}
 	}
