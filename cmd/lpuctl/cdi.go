@@ -66,6 +66,9 @@ type made struct {
 // makeSpec scans the node and makes its spec.
 func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (*made, error) {
 	inv, err := a.scanForSpec(cmd, &o)
+	if err == nil {
+		err = inv.Undecided()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // app is what all commands share: where to speak, and the global flags.
@@ -191,9 +193,32 @@ func (a *app) scanOptions(options discovery.Options) (discovery.Options, error) 
 	return options, err
 }
 
+// remembering adds to the options of a scan what is known of the LPUs from before: by serve, and by the names in the spec in place.
+func (a *app) remembering(options discovery.Options) (discovery.Options, error) {
+	file, err := a.locateSpec()
+	if err != nil {
+		return options, err
+	}
+	memory, err := node.RememberIn(a.root)
+	options.Seen = memory.Seen()
+	options.Known = func() (addresses []discovery.Address) {
+		data, _ := file.Read() // of a spec that cannot be read nothing is known
+		for _, d := range cdi.Devices(data) {
+			if address, err := cdi.ParseAddressName(d.Name); err == nil {
+				addresses = append(addresses, address)
+			}
+		}
+		return addresses
+	}
+	return options, err
+}
+
 // scan reads the config and then the machine.
 func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
 	options, err := a.scanOptions(options)
+	if err == nil {
+		options, err = a.remembering(options)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -188,16 +188,21 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		d.plugin.Node.Recall = server.Recall
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
-	d.watch.start(ctx, watchConfig{scan, interval}, d.watchLPUs)
+	remembering, err := d.app.remembering(scan)
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	d.watch.start(ctx, watchConfig{scan, interval}, func(ctx context.Context, c watchConfig) { d.watchLPUs(ctx, remembering, c.interval) })
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) { d.app.listen(ctx, c.address, server) })
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
-func (d *serveDaemon) watchLPUs(ctx context.Context, c watchConfig) {
-	watcher, ready := discovery.NewWatcher(string(d.app.root), c.scan, time.Now), false
+func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
+	watcher, ready := discovery.NewWatcher(string(d.app.root), options, time.Now), false
 	d.plugin.Renew() // it may have other models than the one before
-	watcher.Run(ctx, c.interval, func() {
+	watcher.Run(ctx, interval, func() {
 		if !d.plugin.Update(ctx, watcher.Scan) {
 			return
 		}

@@ -71,11 +71,8 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 
 // start starts serve, as after a kill: it knows what is on disk.
 func (w *world) start() {
-	a, options := w.app()
-	scan, err := a.scanOptions(discovery.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	options, scan := w.options()
+	var err error
 	clock := func() time.Time { return w.now }
 	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), discovery.NewWatcher(w.root, scan, clock), w.config}
 	s.plugin.Node.Now = clock
@@ -85,25 +82,28 @@ func (w *world) start() {
 	w.serve, w.renewed = s, true
 }
 
-// app is the program with its config, and the plugin's options by that.
-func (w *world) app() (*app, plugin.Options) {
+// options are those of the plugin and of its scans, by the config file in place.
+func (w *world) options() (plugin.Options, discovery.Options) {
 	a := &app{root: host.Root(w.root), out: io.Discard, err: io.Discard, log: slog.New(slog.DiscardHandler), env: noEnvironment}
 	file, err := a.locateSpec()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return a, plugin.Options{Strategy: plugin.CDI, Kind: a.config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff}
+	scan, err := a.scanOptions(discovery.Options{})
+	if err == nil {
+		scan, err = a.remembering(scan)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return plugin.Options{Strategy: plugin.CDI, Kind: a.config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff}, scan
 }
 
 func noEnvironment(string) (string, bool) { return "", false }
 
 // reload is SIGHUP.
 func (w *world) reload() {
-	a, options := w.app()
-	scan, err := a.scanOptions(discovery.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	options, scan := w.options()
 	w.serve.plugin.Reload(w.t.Context(), options)
 	if w.serve.config != w.config {
 		w.serve.watcher = discovery.NewWatcher(w.root, scan, func() time.Time { return w.now })

@@ -78,6 +78,15 @@ func AddressName(a discovery.Address) string {
 	return addressPrefix + strings.ReplaceAll(a.String(), ":", "-")
 }
 
+// ParseAddressName is the PCI address in a name that AddressName has made. Any other name is an error.
+func ParseAddressName(name string) (discovery.Address, error) {
+	a, err := discovery.ParseAddress(strings.Replace(strings.TrimPrefix(name, addressPrefix), "-", ":", 2))
+	if err == nil && AddressName(a) != name {
+		err = fmt.Errorf("%q is not the name of a device by PCI address", name)
+	}
+	return a, err
+}
+
 func annotations(l discovery.LPU) map[string]string {
 	const prefix = "lpuctl.hyperaccel.ai/"
 	a := map[string]string{prefix + "address": l.Address.String(), prefix + "model": l.Model}

@@ -1,7 +1,6 @@
 package cdi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -178,15 +177,30 @@ func TestAnotherFileWithOurNames(t *testing.T) {
 	if err := write(t, f, 2); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := f.Read()
+	// One file is: what it defines too stays if our file has it, and is not added if it has not. The rest is written.
 	other := put("ha-cdi.json", string(seedSpec(t)))
-	err := write(t, f, 3)
-	conflict, ok := errors.AsType[*Conflict](err)
-	if !ok || conflict.File != other || conflict.Devices[0] != "lpu0" {
-		t.Errorf("got %v", err)
+	for _, has := range []bool{true, false} {
+		err := write(t, f, 3)
+		conflict, ok := errors.AsType[*Conflict](err)
+		if !ok || conflict.File != other || !slices.Equal(conflict.Devices, []string{"lpu0"}) {
+			t.Errorf("got %v", err)
+		}
+		data, _ := f.Read()
+		devices := Devices(data)
+		if slices.ContainsFunc(devices, sameName("lpu0")) != has || !slices.ContainsFunc(devices, sameName("lpu2")) {
+			t.Errorf("had lpu0: %v, and now %s", has, data)
+		}
+		if _, err := remove(f); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if after, _ := f.Read(); !bytes.Equal(after, before) {
-		t.Error("the file changed though the write was refused")
+	// Nothing is left of a spec of this one device.
+	spec := mustSpec(t, node(1), Options{Devices: []string{"lpu0"}})
+	if err := held(f, func(h *Held) error { return h.Write(spec) }); err == nil {
+		t.Error("no conflict")
+	}
+	if data, err := f.Read(); data != nil || err != nil {
+		t.Errorf("there is %s, %v", data, err)
 	}
 }
 

@@ -177,7 +177,7 @@ func TestOtherFiles(t *testing.T) {
 	old := put(t, filepath.Join(v.Root, "etc/cdi/old.json"), strings.ReplaceAll(string(data), "renderD", "renderX"))
 	findings, err = v.Dirs(bothDirs)
 	i = slices.IndexFunc(findings, func(f finding.Finding) bool { return f.ID == finding.Shadowed })
-	if err != nil || i < 0 || findings[i].Remedy != "rm "+old+" if it is a leftover" {
+	if err != nil || i < 0 || findings[i].Remedy != "if it is a leftover: rm "+old {
 		t.Fatalf("%v %v", findings, err)
 	}
 	if slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.ID == finding.NodeWrong }) {

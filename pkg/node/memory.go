@@ -49,6 +49,16 @@ func (m Memory) health() map[string]bool {
 	return r.Healthy
 }
 
+// Seen are the LPUs that were here in this boot, as far as serve has seen them.
+func (m Memory) Seen() (seen []discovery.Address) {
+	for id := range m.health() {
+		if a, err := cdi.ParseAddressName(id); err == nil {
+			seen = append(seen, a)
+		}
+	}
+	return seen
+}
+
 func (m Memory) keepHealth(healthy map[string]bool) error {
 	data, err := json.MarshalIndent(healthRecord{discovery.APIVersion, "Health", host.Now().Boot, healthy}, "", "  ")
 	if err != nil {

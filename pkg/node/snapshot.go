@@ -127,6 +127,9 @@ func (n *Node) Renew() { n.upkeep.renew = true }
 func (n *Node) scan(ctx context.Context, scan Scan) (*discovery.Inventory, error) {
 	started := time.Now()
 	inv, err := scan(ctx)
+	if err == nil {
+		err = inv.Undecided() // what it says of the LPUs that it has may be wrong: their indices
+	}
 	if ctx.Err() == nil {
 		n.scanned(time.Since(started), err)
 	}

@@ -166,8 +166,11 @@ func TestInvariant2SpecThatCannotBeWritten(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"a file in place of the directory": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
 		"another file defines our devices": func(dir string) error {
-			return write(dir, "other.json", `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu", "devices": [
-				{"name": "lpu0", "containerEdits": {"env": ["A=B"]}}]}`)
+			text := "cdiVersion: 0.3.0\nkind: hyperaccel.ai/lpu\ndevices:\n"
+			for _, id := range orionIDs {
+				text += "- {name: " + id + ", containerEdits: {env: [A=B]}}\n"
+			}
+			return write(dir, "other.yaml", text)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
