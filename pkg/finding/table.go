@@ -130,7 +130,9 @@ const (
 	ConfigUnreadable ID = "config-unreadable"
 	CRIDisabled      ID = "cri-disabled"
 	CRIFailed        ID = "cri-failed"
+	CRINotJudged     ID = "cri-not-judged"
 	CRISilent        ID = "cri-silent"
+	CRIWouldFail     ID = "cri-would-fail"
 	KubeletSocket    ID = "kubelet-socket"
 	NoAnswer         ID = "no-answer"
 	RestartChanges   ID = "restart-changes"
@@ -301,8 +303,11 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{CRIDisabled, Error, "containerd's CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it.",
 			"remove it from disabled_plugins, and restart containerd"},
 		{CRIFailed, Error, "containerd's CRI did not start.", "see the log of containerd"},
+		{CRINotJudged, Warning, "Whether containerd's CRI starts with a setting cannot be told from its files.",
+			"start it and ask again: the running daemon knows"},
 		{CRISilent, Warning, "containerd's CRI does not answer, or does not tell its config.",
 			"ask again when it has started; else see its log"},
+		{CRIWouldFail, Error, "containerd's CRI does not start with a setting of its config.", "correct the setting, and restart containerd"},
 		{KubeletSocket, Note, "The kubelet uses a containerd at another socket than the usual one. That one is checked.",
 			"none is needed"},
 		{NoAnswer, Warning, "The runtime's files cannot be read in time.", "look for a file system that hangs (dmesg, mount)"},

@@ -167,6 +167,14 @@ func (r *Runtime) addCauses(d *daemon, v *verdict) {
 		}
 		r.addFinding(f)
 	}
+	for _, f := range v.unjudged {
+		if v.state == Unknown {
+			if d != nil && d.state == On {
+				f.Severity = finding.Note
+			}
+			r.addFinding(f)
+		}
+	}
 	if d == nil || d.state == On {
 		return
 	}

@@ -23,9 +23,9 @@ func (v *verdict) causes() (causes []*finding.Finding) {
 			"install containerd 1.7 or later")}
 	}
 	if s := v.disabled; s != nil {
-		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage,
-			fmt.Sprintf("in %s on line %d, remove %q from disabled_plugins; then %s", s.location.file, s.line, s.value, v.restart())))
+		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage, v.enablePlugin(s)))
 	}
+	causes = append(causes, v.broken...)
 	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.restart(), v.dropIn()))
 	at, message := v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text)
 	if v.enable != nil {
@@ -39,6 +39,12 @@ func (v *verdict) causes() (causes []*finding.Finding) {
 
 // criDisabledMessage says what a disabled CRI means.
 const criDisabledMessage = "its CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it"
+
+// enablePlugin says how to enable a disabled plugin.
+func (v *verdict) enablePlugin(s *setting) string {
+	return fmt.Sprintf("%sin %s on line %d, remove %q from disabled_plugins; then %s",
+		v.template(s.file), s.location.file, s.line, s.value, v.restart())
+}
 
 // edit says how to set a key so that this release dirsSince it: file, line and, where it is missing, the table.
 func (v *verdict) edit(current *setting, key, value string) string {
@@ -68,6 +74,15 @@ func (v *verdict) template(f *configFile) string {
 	}
 	return fmt.Sprintf("%s writes %s at every start, from the template %s in the same directory if there is one. "+
 		"Without a template, copy the file to that name. Make this edit in the template: ", v.distribution, v.at(), name)
+}
+
+// templateOf is template for the file of a location.
+func (v *verdict) templateOf(at location) string {
+	i := slices.IndexFunc(v.files, func(f *configFile) bool { return f.shown == at.file })
+	if i < 0 {
+		return ""
+	}
+	return v.template(v.files[i])
 }
 
 // dropIn says whether a drop-in file would do the same as the edit.

@@ -62,6 +62,8 @@ type verdict struct {
 	disabled         *setting  // where CRI is disabled; its value is the name
 	ignored          []setting // settings without effect
 	failure          *finding.Finding
+	broken           []*finding.Finding // why CRI does not start
+	unjudged         []*finding.Finding // why it is not known whether CRI starts
 }
 
 // setting is one place in a config that sets something of CRI's.
@@ -104,22 +106,18 @@ func (v *verdict) readSettings() {
 	v.dirs = bothDirs()
 	if s := v.enable; s != nil {
 		v.on = s.value != false
-		if _, isBool := s.value.(bool); !isBool {
-			v.failure = refused(s.location, fmt.Sprintf("%s must be true or false, not %#v", s.key, s.value), "")
-		}
 	}
 	if s := v.specDirs; s != nil {
-		var err error
-		if v.dirs, err = list(s.value); err != nil {
-			v.failure = refused(s.location, s.key+" "+err.Error(), "")
-		} else {
-			v.dirs = orDefault(v.release, v.dirs)
-		}
+		dirs, _ := list(s.value) // judgeCRI refuses what is no list
+		v.dirs = orDefault(v.release, dirs)
 	}
-	if v.disabled != nil && v.disabled.value == v.table { // then the table is not read
-		v.failure = nil
-	}
-	if v.state = Off; v.on && v.disabled == nil {
+	v.judgeCRI()
+	switch {
+	case !v.on, v.disabled != nil, len(v.broken) > 0:
+		v.state = Off
+	case len(v.unjudged) > 0:
+		v.state = Unknown
+	default:
 		v.state = On
 	}
 	v.ignored = slices.DeleteFunc(v.ignored, func(s setting) bool { // those that would change nothing
@@ -193,17 +191,11 @@ func (v *verdict) badName(f *configFile) location {
 	return location{}
 }
 
-// disabledCRI is where the config disables CRI, or a plugin that CRI needs. The value is the name of the plugin.
+// disabledCRI is where the config disables CRI, or a part of it.
 func (v *verdict) disabledCRI() *setting {
-	for _, f := range v.files {
-		for _, name := range f.Disabled {
-			off := name == tableV2 || name == tableV3 || name == "io.containerd.cri.v1.images" || name == tableV1 && f.Version < 2
-			if v.merging == byTable {
-				off = name == v.table
-			}
-			if off {
-				return &setting{location: f.at("disabled_plugins", name), value: name}
-			}
+	for _, plugin := range v.ownPlugins() {
+		if s := v.disabledAt(plugin); s != nil {
+			return s
 		}
 	}
 	return nil
@@ -292,6 +284,8 @@ func (v *verdict) origin() location {
 		return location{v.failure.File, v.failure.Line}
 	case v.disabled != nil:
 		return v.disabled.location
+	case len(v.broken) > 0:
+		return location{v.broken[0].File, v.broken[0].Line}
 	case v.enable != nil:
 		return v.enable.location
 	}
