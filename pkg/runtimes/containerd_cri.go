@@ -39,9 +39,10 @@ const neededPlugins = `
 - service.v1.images-service service.v1.introspection-service service.v1.namespaces-service service.v1.snapshots-service
 - service.v1.tasks-service warning.v1.deprecations
 -2.0 runtime.v1.linux runtime.v2.shim sandbox.controller.v1.local
-2.0- podsandbox.controller.v1.podsandbox sandbox.controller.v1.shim transfer.v1.local
+2.0- podsandbox.controller.v1.podsandbox sandbox.controller.v1.shim snapshotter.v1.overlayfs transfer.v1.local
 2.0-2.3 image-verifier.v1.bindir
 2.2- mount-manager.v1.bolt shim.v1.manager
+2.3- server.v1.grpc
 `
 
 // disabledNeed is where the config disables a plugin that CRI needs; nil if it disables none.
@@ -204,6 +205,10 @@ func (v *verdict) judgeCRI() {
 		v.fails(s.location, fmt.Sprintf("it needs the plugin %s, which is disabled here", s.value), v.enablePlugin(s))
 	}
 	tables := v.effectiveTables()
+	images, _ := tables[tableImages].(map[string]any)
+	if s := v.disabledAt("io.containerd.snapshotter.v1.overlayfs"); s != nil && images["snapshotter"] == nil && v.merging == byTable {
+		v.fails(s.location, "its snapshotter is overlayfs, which is disabled here", v.enablePlugin(s))
+	}
 	for _, k := range keysKnownTo(v.release) {
 		var trees []any
 		if k.plugin == "" {
@@ -227,6 +232,14 @@ func (v *verdict) judgeCRI() {
 	}
 	v.checkDefaultRuntime(tables)
 	v.checkProxies()
+	for _, f := range v.files {
+		for _, name := range f.Required {
+			if !slices.Contains(v.ownPlugins(), name) && name != tableV1 {
+				v.unjudged = append(v.unjudged, newFinding(finding.CRINotJudged, f.at("required_plugins", name),
+					"containerd does not start without the plugin "+name+", and files cannot tell whether that one starts", ""))
+			}
+		}
+	}
 }
 
 // checkType notes a value of the wrong type, with which containerd does not start.
@@ -459,20 +472,21 @@ func (v *verdict) checkDefaultRuntime(tables map[string]any) {
 	v.fails(at, why, fmt.Sprintf("in the table containerd of CRI, which %s begins, add default_runtime_name = %q; then %s", at, instead, v.restart()))
 }
 
-// proxies are the plugins that other programs provide, and their types.
-func (v *verdict) proxies(f func(file *configFile, name, kind string)) {
+// proxies calls f with the plugins that other programs provide, their types and their sockets.
+func (v *verdict) proxies(f func(file *configFile, name, kind, address string)) {
 	for _, file := range v.files {
-		each(file.tree, "proxy_plugins.*.type", func(at []string, value any) {
-			if kind, ok := value.(string); ok && len(at) == 3 {
-				f(file, at[1], kind)
-			}
+		each(file.tree, "proxy_plugins.*", func(at []string, value any) {
+			proxy, _ := value.(map[string]any)
+			kind, _ := lookup(proxy, "type").(string)
+			address, _ := lookup(proxy, "address").(string)
+			f(file, at[1], kind, address)
 		})
 	}
 }
 
 // checkProxies: containerd does not start with a proxy of a type that it does not know.
 func (v *verdict) checkProxies() {
-	v.proxies(func(f *configFile, name, kind string) {
+	v.proxies(func(f *configFile, name, kind, _ string) {
 		at := f.at("proxy_plugins", name, "type")
 		switch short := strings.TrimSuffix(strings.TrimPrefix(kind, "io.containerd."), ".v1"); {
 		case short == "content":
@@ -488,12 +502,16 @@ func (v *verdict) checkProxies() {
 
 // snapshotter judges the snapshotter of a name. Those that need more than any Linux has cannot be judged.
 func (v *verdict) snapshotter(name string) (why string, sure bool) {
-	proxied := false
-	v.proxies(func(_ *configFile, proxy, kind string) {
-		proxied = proxied || proxy == name && strings.Contains(kind, "snapshot")
+	socket := ""
+	v.proxies(func(_ *configFile, proxy, kind, address string) {
+		if proxy == name && strings.Contains(kind, "snapshot") {
+			socket = address
+		}
 	})
 	switch {
-	case proxied, name == "" && v.merging == byTable:
+	case socket != "" && !v.Exists(strings.TrimPrefix(socket, "unix://")):
+		return fmt.Sprintf("its program does not run: there is no socket %s", v.Shown(socket)), false
+	case socket != "", name == "" && v.merging == byTable:
 		return "", true
 	case v.disabledAt("io.containerd.snapshotter.v1."+name) != nil:
 		return fmt.Sprintf("the snapshotter %q is disabled", name), true
@@ -502,7 +520,7 @@ func (v *verdict) snapshotter(name string) (why string, sure bool) {
 	case listed("blockfile btrfs devmapper erofs zfs", name):
 		return fmt.Sprintf("the snapshotter %s works only where its file system or device is set up", name), false
 	}
-	return fmt.Sprintf("there is no snapshotter %q, and proxy_plugins has none of this name", name), true
+	return fmt.Sprintf("containerd has no snapshotter %q, and proxy_plugins has none of this name", name), v.distribution == "" // k3s has more
 }
 
 // baseSpec judges a file that containers are made from.
