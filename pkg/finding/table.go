@@ -127,6 +127,7 @@ const (
 	CDISource        ID = "cdi-source" // the one finding of each runtime that says who answered, and where that is written
 	CDIUnsupported   ID = "cdi-unsupported"
 	ConfigRefused    ID = "config-refused"
+	ConfigUnknown    ID = "config-unknown"
 	ConfigUnreadable ID = "config-unreadable"
 	CRIDisabled      ID = "cri-disabled"
 	CRIFailed        ID = "cri-failed"
@@ -299,6 +300,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{CDISource, Note, "Says who answered, and in which file it is written.", "none is needed"},
 		{CDIUnsupported, Error, "The release is too old to know CDI.", "install a newer release"},
 		{ConfigRefused, Error, "The runtime does not start with its config file.", "correct it"},
+		{ConfigUnknown, Warning, "It is not known which config file the runtime would read.", "start it and ask again, as root"},
 		{ConfigUnreadable, Warning, "A config file cannot be read.", "run as root; make it a readable file"},
 		{CRIDisabled, Error, "containerd's CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it.",
 			"remove it from disabled_plugins, and restart containerd"},

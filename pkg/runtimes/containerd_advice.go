@@ -17,6 +17,10 @@ func (v *verdict) causes() (causes []*finding.Finding) {
 	switch {
 	case v.failure != nil:
 		return []*finding.Finding{v.failure}
+	case v.disabled != nil && !v.wanted:
+		f := newFinding(finding.CRIDisabled, v.disabled.location, criDisabledMessage, "none is needed without Kubernetes; else "+v.enablePlugin(v.disabled))
+		f.Severity = finding.Note
+		return []*finding.Finding{f}
 	case v.state == Unsupported:
 		return []*finding.Finding{newFinding(finding.CDIUnsupported, location{},
 			fmt.Sprintf("containerd %s has no CDI: it starts containers without the device and gives no error", v.release.text),
@@ -63,17 +67,28 @@ func (v *verdict) edit(current *setting, key, value string) string {
 	return v.template(f) + where + set
 }
 
-// template says that the main file is written from a template, which is to be edited instead; "" for any other file.
+// template says that the main file is written by its distribution, and what is to be edited instead; "" for any other file.
 func (v *verdict) template(f *configFile) string {
-	if v.distribution == "" || f != v.files[0] {
+	if f != v.files[0] {
 		return ""
 	}
-	name := "config.toml.tmpl"
-	if v.version > 2 {
-		name = "config-v3.toml.tmpl"
+	format := map[string]string{
+		"k0s":      "k0s writes %s at every start while its first line says that k0s manages it. Make this edit in a file in /etc/k0s/containerd.d: ",
+		"microk8s": "MicroK8s writes %s at every start, from containerd-template.toml in the same directory. Make this edit there: ",
+		"talos":    "Talos writes %s. Make this edit with machine.files, in /etc/cri/conf.d/20-customization.part: ",
+	}[v.distribution]
+	if v.distribution == "k3s" || v.distribution == "rke2" {
+		name := "config.toml.tmpl"
+		if v.version > 2 {
+			name = "config-v3.toml.tmpl"
+		}
+		format = v.distribution + " writes %s at every start, from the template " + name + " in the same directory if there is one. " +
+			"Without a template, copy the file to that name. Make this edit in the template: "
 	}
-	return fmt.Sprintf("%s writes %s at every start, from the template %s in the same directory if there is one. "+
-		"Without a template, copy the file to that name. Make this edit in the template: ", v.distribution, v.at(), name)
+	if format == "" {
+		return ""
+	}
+	return fmt.Sprintf(format, v.at())
 }
 
 // templateOf is template for the file of a location.

@@ -60,6 +60,7 @@ type verdict struct {
 	table            string    // the table that this release reads CDI settings from
 	enable, specDirs *setting  // the effective ones; nil: the default
 	disabled         *setting  // where CRI is disabled; its value is the name
+	wanted           bool      // the kubelet uses this containerd, so that CRI must not be disabled
 	ignored          []setting // settings without effect
 	failure          *finding.Finding
 	broken           []*finding.Finding // why CRI does not start
@@ -89,7 +90,7 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 		v.failure = refused(c.at(), "the file is given as its config, and does not exist", "make the file")
 	}
 	if v.failure == nil && r.known() {
-		v.state, v.failure = Unsupported, v.refusal()
+		v.state, v.failure, v.disabled = Unsupported, v.refusal(), v.disabledCRI()
 		if v.failure == nil && v.supported {
 			v.readSettings()
 		}
@@ -102,7 +103,7 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 
 // readSettings finds the effective settings, and what they mean.
 func (v *verdict) readSettings() {
-	v.enable, v.specDirs, v.disabled = v.effective(keyEnable), v.effective(keyDirs), v.disabledCRI()
+	v.enable, v.specDirs = v.effective(keyEnable), v.effective(keyDirs)
 	v.dirs = bothDirs()
 	if s := v.enable; s != nil {
 		v.on = s.value != false

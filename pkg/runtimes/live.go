@@ -121,7 +121,7 @@ func parseStatus(text string) (State, []string) {
 
 // noAnswer says in words why there was no answer.
 func (inst installation) noAnswer(err error) *finding.Finding {
-	start := "systemctl start " + inst.unit
+	start := fmt.Sprintf(inst.service, "start")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return newFinding(finding.SocketMissing, location{}, "it does not run: its socket does not exist", start+", if it is meant to run")

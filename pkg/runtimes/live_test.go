@@ -156,6 +156,7 @@ func TestLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
+			writeFile(t, root, "var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
 			if test.file != "" {
 				writeFile(t, root, containerdConfig, test.file)
 			}

@@ -79,13 +79,14 @@ type probe struct {
 	check func(context.Context, *Runtime) bool
 }
 
-// Check returns what is installed of containerd, that of k3s or rke2, CRI-O, Docker, podman and nerdctl on the machine
+// Check returns what is installed of containerd, that of k3s, rke2, k0s or MicroK8s, CRI-O, Docker, podman and nerdctl on the machine
 // under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine{host.Root(root)}, o}
 	probes := []probe{
-		{"containerd", c.containerd}, {"k3s", c.rancher},
+		{"containerd", c.containerd}, {"k3s", c.distribution(k3s(), rke2())},
+		{"k0s", c.distribution(k0s())}, {"microk8s", c.distribution(microK8s())},
 		{"cri-o", c.read(crio())}, {"docker", c.docker}, {"podman", c.read(podman())}, {"nerdctl", c.read(nerdctl())},
 	}
 	found := make([][]Runtime, len(probes))

@@ -44,7 +44,7 @@ done
 exec %s "$@"
 `
 
-// newEngine installs a release, gives it the image and no config.
+// newEngine installs a release, gives it the image and no config. There is a kubelet that would use it.
 func newEngine(t *testing.T, release string) *engine {
 	t.Helper()
 	e := &engine{t: t, release: release, socket: socket}
@@ -65,6 +65,7 @@ func newEngine(t *testing.T, release string) *engine {
 			t.Fatal(err)
 		}
 	}
+	machine.Write(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
 	t.Setenv("PATH", wrappers+":/usr/bin:"+os.Getenv("PATH")) // a shim must be of its daemon's release
 	e.install()
 	e.configure(nil)
