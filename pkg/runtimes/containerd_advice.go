@@ -59,10 +59,15 @@ func (v *verdict) edit(current *setting, key, value string) string {
 	if current != nil {
 		return v.template(current.file) + fmt.Sprintf("in %s on line %d set %s", current.location.file, current.line, set)
 	}
-	f := cmp.Or(v.lastWith(v.table), v.files[0])
-	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, table)
-	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
-		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, table, line)
+	return v.add(cmp.Or(v.lastWith(v.table), v.files[0]), set, v.table)
+}
+
+// add says how to add a line to a table of a file, which may have to be begun.
+func (v *verdict) add(f *configFile, set, table string, below ...string) string {
+	head := header(table, below...)
+	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, head)
+	if line := f.lines[lineKey(append([]string{"plugins", table}, below...)...)]; line > 0 {
+		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, head, line)
 	}
 	return v.template(f) + where + set
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -468,8 +467,8 @@ func (v *verdict) checkDefaultRuntime(tables map[string]any) {
 		v.fails(at, why, v.set(at, path, instead))
 		return
 	}
-	at = v.locate(tableV3, path[:1])
-	v.fails(at, why, fmt.Sprintf("in the table containerd of CRI, which %s begins, add default_runtime_name = %q; then %s", at, instead, v.restart()))
+	v.fails(v.locate(tableV3, path[:1]), why,
+		v.add(cmp.Or(v.lastWith(v.table), v.files[0]), fmt.Sprintf("default_runtime_name = %q", instead), v.table, "containerd")+"; then "+v.restart())
 }
 
 // proxies calls f with the plugins that other programs provide, their types and their sockets.
@@ -557,11 +556,10 @@ func (v *verdict) keyPair(cert, key string) (why string, sure bool) {
 
 // directory judges a directory, which CRI makes if it is not there.
 func (v *verdict) directory(path string) (why string, sure bool) {
-	real, err := v.Resolve(path)
-	if err != nil || path == "" {
+	if path == "" {
 		return "", true
 	}
-	if info, err := os.Stat(real); err == nil && !info.IsDir() {
+	if info, err := statIn(v.machine, path); err == nil && !info.IsDir() {
 		return v.Shown(path) + " is not a directory", true
 	}
 	return "", true

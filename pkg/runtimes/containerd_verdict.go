@@ -73,6 +73,7 @@ type setting struct {
 	file       *configFile
 	table, key string
 	value      any
+	exact      bool   // the key is written in lower case
 	why        string // why it has no effect; "": it may have one
 	fix        string // what to do about that; "": nothing, because something else replaces it
 }
@@ -162,6 +163,7 @@ func (v *verdict) refusal() *finding.Finding {
 			before = f.Version
 		}
 		highest, wrong := v.maxVersion, f.Version < 0 || f.Version == v.version && v.version > v.maxVersion || old && before > v.maxVersion
+		wrong = wrong || v.merging == migrated && f.Version > v.maxVersion
 		if f.Version > root && !v.release.before("2.3") && v.release.before("2.3.5") {
 			highest, wrong = root, true
 		}
@@ -211,11 +213,16 @@ func (v *verdict) effective(key string) (chosen *setting) {
 			if value == nil {
 				continue
 			}
-			s := &setting{location: f.at("plugins", table, key), file: f, table: table, key: key, value: value}
+			_, exact := f.plugin(table)[key]
+			s := &setting{location: f.at("plugins", table, key), file: f, table: table, key: key, value: value, exact: exact}
 			s.why, s.fix = v.whyIgnored(s)
 			all = append(all, s)
 			// Merged by key, the new table is laid over the old one, whatever the order of the files.
-			if s.why == "" && (chosen == nil || v.merging != byKey || table == tableV3 || chosen.table != tableV3) {
+			better := chosen == nil || v.merging != byKey || table == tableV3 || chosen.table != tableV3
+			if chosen != nil && chosen.exact != exact { // both are read, the one in lower case last
+				better = exact
+			}
+			if s.why == "" && better {
 				chosen = s
 			}
 		}

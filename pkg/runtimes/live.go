@@ -57,6 +57,20 @@ func (inst installation) ask(ctx context.Context, socket string) (*daemon, *find
 	return inst.query(ctx, conn)
 }
 
+// askVersion asks a CRI for the version of its runtime; the answer is unknown if there is none.
+func askVersion(ctx context.Context, socket string) release {
+	if _, err := os.Stat(socket); err != nil {
+		return release{}
+	}
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return release{}
+	}
+	defer func() { _ = conn.Close() }()
+	answer, _ := cri.NewRuntimeServiceClient(conn).Version(ctx, &cri.VersionRequest{}) // nil after an error
+	return parseRelease(answer.GetRuntimeVersion())
+}
+
 // query asks for the version, the process and the config of CRI.
 func (inst installation) query(ctx context.Context, conn *grpc.ClientConn) (*daemon, *finding.Finding) {
 	version, err := versions.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})

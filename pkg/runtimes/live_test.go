@@ -63,7 +63,7 @@ type fakeCRI struct {
 }
 
 func (f fakeCRI) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{RuntimeName: "containerd"}, nil
+	return &cri.VersionResponse{RuntimeName: "containerd", RuntimeVersion: f.version}, nil
 }
 
 func (f fakeCRI) Status(ctx context.Context, r *cri.StatusRequest) (*cri.StatusResponse, error) {
