@@ -148,7 +148,11 @@ func (c *checker) distribution(candidates ...installation) func(context.Context,
 // checkContainerd asks the daemon for its state now, and reads from the files its state after a restart. explicit says
 // that an option or the kubelet names this containerd, so that it is reported even if it is not there.
 func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installation, socket string, explicit bool) bool {
-	d, silence := inst.ask(ctx, socket)
+	var d *daemon
+	var silence *finding.Finding
+	if !c.filesOnly {
+		d, silence = inst.ask(ctx, socket)
+	}
 	use := c.process(d)
 	p := c.find(inst.product)
 	next := use.next // the release that a restart would run

@@ -65,7 +65,7 @@ func nerdctl() tomlRuntime {
 func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 	return func(ctx context.Context, r *Runtime) bool {
 		p := c.find(k.product)
-		if socket, err := c.Resolve(k.socket); err == nil && k.socket != "" && !p.release.known() && p.differ == "" {
+		if socket, err := c.Resolve(k.socket); err == nil && k.socket != "" && !c.filesOnly && !p.release.known() && p.differ == "" {
 			p.release = askVersion(ctx, socket)
 		}
 		usual := bothDirs()

@@ -56,6 +56,7 @@ type Options struct {
 	ContainerdAddress string        // socket, as typed; "": the usual one below the root
 	ContainerdConfig  string        // config file, as typed; "": the one in use, or the usual one below the root
 	Timeout           time.Duration // for each runtime; 0: DefaultTimeout
+	filesOnly         bool          // no daemon is asked
 }
 
 // configMax and databaseMax are far more bytes than a config file or a package database has.
