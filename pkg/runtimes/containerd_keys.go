@@ -9,7 +9,7 @@ import (
 // knownKeys are the keys of containerd's config and their types, as read in its source from 1.7.0 to 2.4.2 and compared
 // with what `containerd config default` prints (test/e2e/containerd). A line in brackets begins a plugin's table, in the
 // names of version 3; [] is the file itself. Below it stand a type and keys that have it. * stands for any name, a|b for
-// either of two. A line that ends with -2.0 is of releases before 2.0, with 2.1- of 2.1 and later ones.
+// either of them. A line that ends with -2.0 is of releases before 2.0, with 2.1- of 2.1 and later ones.
 const knownKeys = `
 [io.containerd.cri.v1.runtime]
 bool   device_ownership_from_security_context disable_apparmor disable_hugetlb_controller disable_proc_mount enable_selinux
@@ -18,6 +18,7 @@ bool   restrict_oom_score_adj tolerate_missing_hugetlb_controller
 bool   disable_cgroup systemd_cgroup -2.0
 bool   enable_cdi -2.4
 bool   enable_criu 2.2-
+bool   enable_experimental_restore_via_create 2.2-2.4
 int    max_container_log_line_size selinux_category_range
 string unset_seccomp_profile
 duration drain_exec_sync_io_timeout
@@ -37,14 +38,17 @@ bool   containerd.runtimes.*.privileged_without_host_devices_all_devices_allowed
 bool   containerd.runtimes.*.cgroup_writable 2.1-
 bool   containerd.runtimes.*.disable_pause_image_pull 2.4-
 int    containerd.runtimes.*.cni_max_conf_num
-string containerd.runtimes.*.base_runtime_spec containerd.runtimes.*.cni_conf_dir containerd.runtimes.*.runtime_path
-string containerd.runtimes.*.runtime_type containerd.runtimes.*.snapshotter
-string containerd.runtimes.*.runtime_engine containerd.runtimes.*.runtime_root containerd.runtimes.*.sandbox_mode -2.0
-string containerd.runtimes.*.io_type containerd.runtimes.*.sandboxer 2.0-
-strings containerd.runtimes.*.container_annotations containerd.runtimes.*.pod_annotations
+string containerd.runtimes.*.base_runtime_spec|cni_conf_dir|runtime_path|runtime_type|snapshotter
+string containerd.runtimes.*.runtime_engine|runtime_root|sandbox_mode -2.0
+string containerd.runtimes.*.io_type|sandboxer 2.0-
+strings containerd.runtimes.*.container_annotations|pod_annotations
 table  containerd.runtimes.*.options
-string containerd.default_runtime|untrusted_workload_runtime.runtime_type -2.0
-string containerd.default_runtime|untrusted_workload_runtime.base_runtime_spec -2.0
+bool   containerd.default_runtime|untrusted_workload_runtime.privileged_without_host_devices -2.0
+bool   containerd.default_runtime|untrusted_workload_runtime.privileged_without_host_devices_all_devices_allowed -2.0
+int    containerd.default_runtime|untrusted_workload_runtime.cni_max_conf_num -2.0
+string containerd.default_runtime|untrusted_workload_runtime.base_runtime_spec|cni_conf_dir|runtime_engine|runtime_path -2.0
+string containerd.default_runtime|untrusted_workload_runtime.runtime_root|runtime_type|sandbox_mode|snapshotter -2.0
+strings containerd.default_runtime|untrusted_workload_runtime.container_annotations|pod_annotations -2.0
 table  containerd.default_runtime|untrusted_workload_runtime.options -2.0
 
 [io.containerd.cri.v1.images]
@@ -57,11 +61,9 @@ string snapshotter image_decryption.key_model registry.config_path
 string pinned_images.* runtime_platforms.*.platform runtime_platforms.*.snapshotter
 duration image_pull_progress_timeout
 strings registry.mirrors.*.endpoint registry.headers.*
-string registry.auths.*.username registry.auths.*.password registry.auths.*.auth registry.auths.*.identitytoken
-string registry.configs.*.auth.username registry.configs.*.auth.password registry.configs.*.auth.auth
-string registry.configs.*.auth.identitytoken
+string registry.auths.*.username|password|auth|identitytoken registry.configs.*.auth.username|password|auth|identitytoken
 bool   registry.configs.*.tls.insecure_skip_verify -2.0
-string registry.configs.*.tls.ca_file registry.configs.*.tls.cert_file registry.configs.*.tls.key_file -2.0
+string registry.configs.*.tls.ca_file|cert_file|key_file -2.0
 
 [io.containerd.grpc.v1.cri]
 bool   disable_tcp_service enable_tls_streaming

@@ -140,6 +140,36 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+// TestKeys: no key that a release prints has a type that lpuctl does not know. Options of runtimes are not judged.
+func TestKeys(t *testing.T) {
+	for _, release := range releases()[:3] {
+		t.Run(release, func(t *testing.T) {
+			e := newEngine(t, release)
+			lines := strings.Split(machine.Output(t, "containerd", "config", "default"), "\n")
+			e.configure(map[string]string{"config.toml": strings.Join(lines, "\n")})
+			if a := check(t); a.has("config-refused") || a.has("cri-would-fail") || a.has("cri-not-judged") {
+				t.Errorf("its own config: %+v", a.Findings)
+			}
+			table, n := "", 0
+			for i, line := range lines {
+				if strings.HasPrefix(strings.TrimSpace(line), "[") {
+					table = strings.TrimSpace(line)
+				}
+				key, _, isKey := strings.Cut(line, " = ")
+				if !isKey || strings.HasSuffix(table, ".options]") || strings.HasSuffix(table, ".unpack_config]]") {
+					continue
+				}
+				n++
+				e.configure(map[string]string{"config.toml": strings.Join(slices.Concat(lines[:i], []string{key + " = {}"}, lines[i+1:]), "\n")})
+				if a := check(t); !a.has("config-refused") {
+					t.Errorf("%s %s = {}: it is %s, of %+v", table, key, a.CDI, a.Findings)
+				}
+			}
+			t.Logf("%d keys", n)
+		})
+	}
+}
+
 // correct makes the edits that are printed, if all of what is wrong has one, and returns what a container gets then.
 func (s sample) correct(e *engine, truth string) string {
 	t := e.t
