@@ -228,37 +228,41 @@ func (r *Runtime) fromFiles(v *verdict) {
 
 // addCauses says why CDI is off, now or after a restart, and what to do about it. d is nil if no daemon answered.
 func (r *Runtime) addCauses(d *daemon, v *verdict) {
-	causes := v.causes()
+	causes, isOn := v.causes(), d != nil && d.state == On
 	for _, f := range causes {
-		if d != nil && d.state == On && f.Severity == finding.Error {
+		if isOn && f.Severity == finding.Error {
 			f = newFinding(finding.RestartChanges, location{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
 		}
 		r.addFinding(f)
 	}
-	for _, f := range v.unjudged {
-		if v.state == Unknown {
-			if d != nil && d.state == On {
+	if v.state == Unknown {
+		for _, f := range v.unjudged {
+			if isOn {
 				f.Severity = finding.Note
 			}
 			r.addFinding(f)
 		}
 	}
-	if d == nil || d.state == On {
-		return
+	if d != nil && !isOn {
+		r.addTrouble(d, v, len(causes) > 0)
 	}
+}
+
+// addTrouble says why CDI is not on in a running daemon, as far as its files do not explain it.
+func (r *Runtime) addTrouble(d *daemon, v *verdict, explained bool) {
 	switch f := d.trouble; {
 	case f != nil && v.disabled == nil:
 		if f.ID == finding.CRIDisabled && !v.wanted {
 			f.Severity = finding.Note
 		}
 		r.addFinding(f)
-		if f.ID == "cri-failed" && v.state == On { // its files do not say why, and so not whether it would again
+		if f.ID == finding.CRIFailed && v.state == On { // its files do not say why, and so not whether it would again
 			r.AfterRestart = Unknown
 		}
 	case v.state == On:
 		r.add(finding.RestartNeeded, v.origin(),
 			fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.restart())
-	case len(causes) == 0:
+	case !explained:
 		r.add(finding.ID("cdi-"+d.state), location{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not say why", d.state),
 			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how")
 	}

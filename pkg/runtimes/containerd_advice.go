@@ -18,7 +18,8 @@ func (v *verdict) causes() (causes []*finding.Finding) {
 	case v.failure != nil:
 		return []*finding.Finding{v.failure}
 	case v.disabled != nil && !v.wanted:
-		f := newFinding(finding.CRIDisabled, v.disabled.location, criDisabledMessage, "none is needed without Kubernetes; else "+v.enablePlugin(v.disabled))
+		remedy := "none is needed without Kubernetes; else " + v.enablePlugin(v.disabled)
+		f := newFinding(finding.CRIDisabled, v.disabled.location, criDisabledMessage, remedy)
 		f.Severity = finding.Note
 		return []*finding.Finding{f}
 	case v.state == Unsupported:
@@ -78,7 +79,8 @@ func (v *verdict) template(f *configFile) string {
 		return ""
 	}
 	format := map[string]string{
-		"k0s":      "k0s writes %s at every start while its first line says that k0s manages it. Make this edit in a file in /etc/k0s/containerd.d: ",
+		"k0s": "k0s writes %s at every start while its first line says that k0s manages it. " +
+			"Make this edit in a file in /etc/k0s/containerd.d: ",
 		"microk8s": "MicroK8s writes %s at every start, from containerd-template.toml in the same directory. Make this edit there: ",
 		"talos":    "Talos writes %s. Make this edit with machine.files, in /etc/cri/conf.d/20-customization.part: ",
 	}[v.distribution]

@@ -262,25 +262,21 @@ func follow(tree any, path, at []string, f func(at []string, value any)) {
 
 // fits tells whether a value has the type that a key has.
 func (k knownKey) fits(value any) bool {
-	ok := false
-	switch k.kind {
-	case "bool":
-		_, ok = value.(bool)
-	case "int":
-		_, ok = value.(int64)
-	case "float":
-		_, isInt := value.(int64)
-		_, ok = value.(float64)
-		ok = ok || isInt
-	case "table":
-		_, ok = value.(map[string]any)
-	case "strings":
-		items, isList := value.([]any)
-		ok = isList && !slices.ContainsFunc(items, func(item any) bool { _, isText := item.(string); return !isText })
-	default: // a duration is text as well
-		_, ok = value.(string)
+	switch v := value.(type) {
+	case bool:
+		return k.kind == "bool"
+	case int64:
+		return k.kind == "int" || k.kind == "float"
+	case float64:
+		return k.kind == "float"
+	case string:
+		return k.kind == "string" || k.kind == "duration"
+	case map[string]any:
+		return k.kind == "table"
+	case []any:
+		return k.kind == "strings" && !slices.ContainsFunc(v, func(item any) bool { _, isText := item.(string); return !isText })
 	}
-	return ok
+	return false
 }
 
 // isDuration tells whether a value is a duration as containerd writes them, such as 4h0m0s. Empty it is the default.

@@ -206,7 +206,7 @@ func TestHomes(t *testing.T) {
 	const unit = "usr/lib/systemd/system/containerd.service"
 	kubelite := map[string]string{
 		"proc/9/comm":                                    "kubelite\n",
-		"proc/9/cmdline":                                 "/snap/microk8s/9/kubelite\x00--kubelet-args-file=/var/snap/microk8s/current/args/kubelet\x00",
+		"proc/9/cmdline":                                 "kubelite\x00--kubelet-args-file=/var/snap/microk8s/current/args/kubelet\x00",
 		"var/snap/microk8s/current/args/kubelet":         "--v=1\n--container-runtime-endpoint=${SNAP_COMMON}/run/containerd.sock\n",
 		"var/snap/microk8s/current/args/containerd.toml": off,
 	}
@@ -217,7 +217,8 @@ func TestHomes(t *testing.T) {
 		says   string
 	}{
 		"unknown": {map[string]string{
-			"var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: unix:///run/own/containerd.sock\n", containerdConfig: on, "usr/bin/containerd": "",
+			"var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: unix:///run/own/containerd.sock\n",
+			containerdConfig:              on, "usr/bin/containerd": "",
 		}, nil, "containerd unknown unknown", "it is not known which file is its config"},
 		"k0s": {map[string]string{"etc/k0s/containerd.toml": off}, nil, "k0s off off", "in a file in /etc/k0s/containerd.d: "},
 		"k0s of the kubelet, gone": {map[string]string{
@@ -229,7 +230,8 @@ func TestHomes(t *testing.T) {
 		"MicroK8s, running": {kubelite, &fakeContainerd{version: "v1.7.35", config: answersOn, socket: microK8s().socket},
 			"microk8s on off", "then snap restart microk8s.daemon-containerd"},
 		"MicroK8s, kubelite": {kubelite, nil, "microk8s off off", "MicroK8s writes"},
-		"Talos":              {map[string]string{"etc/cri/containerd.toml": off, "bin/containerd": ""}, nil, "containerd unknown unknown", "ROOT/etc/cri/containerd.toml: no daemon was asked"},
+		"Talos": {map[string]string{"etc/cri/containerd.toml": off, "bin/containerd": ""}, nil,
+			"containerd unknown unknown", "ROOT/etc/cri/containerd.toml: no daemon was asked"},
 		"Flatcar": {map[string]string{
 			unit: "[Service]\nEnvironment=CONTAINERD_CONFIG=/usr/share/containerd/config.toml\n" +
 				"ExecStart=/usr/bin/containerd --config ${CONTAINERD_CONFIG}\n",
@@ -255,8 +257,8 @@ func TestHomes(t *testing.T) {
 			}
 			for _, inst := range []installation{k0s(), microK8s()} {
 				if strings.HasPrefix(test.want, inst.distribution+" o") { // its program cannot be made here: its version is that of a daemon
-					d := cmp.Or(test.daemon, &fakeContainerd{version: "v1.7.35", config: strings.Replace(answersOn, "true", "false", 1), socket: inst.socket})
-					d.serve(t, root)
+					answersOff := strings.Replace(answersOn, "true", "false", 1)
+					cmp.Or(test.daemon, &fakeContainerd{version: "v1.7.35", config: answersOff, socket: inst.socket}).serve(t, root)
 				}
 			}
 			all := Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"})

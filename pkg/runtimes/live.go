@@ -58,11 +58,12 @@ func (inst installation) ask(ctx context.Context, socket string) (*daemon, *find
 }
 
 // askVersion asks a CRI for the version of its runtime; the answer is unknown if there is none.
-func askVersion(ctx context.Context, socket string) release {
-	if _, err := os.Stat(socket); err != nil {
+func (m machine) askVersion(ctx context.Context, socket string) release {
+	real, err := m.Resolve(socket)
+	if err != nil || !m.Exists(socket) {
 		return release{}
 	}
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+real, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return release{}
 	}

@@ -65,36 +65,28 @@ func nerdctl() tomlRuntime {
 func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 	return func(ctx context.Context, r *Runtime) bool {
 		p := c.find(k.product)
-		if socket, err := c.Resolve(k.socket); err == nil && k.socket != "" && !c.filesOnly && !p.release.known() && p.differ == "" {
-			p.release = askVersion(ctx, socket)
+		if !p.release.known() && p.differ == "" && k.socket != "" && !c.filesOnly {
+			p.release = c.askVersion(ctx, k.socket)
 		}
-		usual := bothDirs()
-		if k.binary == "podman" && !p.release.before("5.5") && p.release.before("5.6") {
-			usual = usual[:1]
-		}
+		usual := k.usualDirs(p.release)
 		dirs, at, err := c.specDirs(k, usual)
 		if p.path == "" && at.file == "" {
 			return false
 		}
 		r.Version, r.MaxCDIVersion = p.release.text, cmp.Or(p.maxCDI, p.release.maxCDI(r.Name))
-		stated := at.line > 0 && err == nil && !p.release.before(k.dirsSince)
+		edit, stated := at, at.line > 0 && err == nil && !p.release.before(k.dirsSince)
 		if !stated {
-			dirs = usual
+			dirs, edit = usual, location{file: c.Shown(k.files[min(1, len(k.files)-1)])}
 		}
 		switch {
 		case !r.supports(p, k.since):
 		case err != nil:
 			r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
 		default:
-			r.CDI = On
-			r.SpecDirs = dirs
+			r.CDI, r.SpecDirs = On, dirs
 		}
-		edit := at
-		if !stated {
-			edit = location{file: c.Shown(k.files[min(1, len(k.files)-1)])}
-			if r.CDI != Unknown {
-				at = location{file: cmp.Or(at.file, c.Shown(p.path))}
-			}
+		if !stated && r.CDI != Unknown {
+			at = location{file: cmp.Or(at.file, c.Shown(p.path))}
 		}
 		r.setFileSource(stated, at)
 		if r.CDI == On {
@@ -103,6 +95,14 @@ func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 		}
 		return true
 	}
+}
+
+// usualDirs are the directories that a release reads if its files do not say.
+func (k tomlRuntime) usualDirs(r release) []string {
+	if k.binary == "podman" && !r.before("5.5") && r.before("5.6") {
+		return bothDirs()[:1]
+	}
+	return bothDirs()
 }
 
 // supports tells whether the release of a program is known and has CDI, and adds a finding if not.

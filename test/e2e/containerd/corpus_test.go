@@ -216,10 +216,10 @@ func (a answer) next() string {
 		return unknowable
 	case a.Source != "live":
 		return a.verdict()
-	case a.AfterRestart == "on" && !a.has("restart-changes") && !(a.CDI == "off" && a.has("spec-dir-not-read")):
-		return "yes"
 	case a.AfterRestart == "unknown":
 		return "unknown"
+	case a.AfterRestart == "off", a.has("restart-changes"), a.CDI == "off" && a.has("spec-dir-not-read"):
+		return "no"
 	}
-	return "no"
+	return "yes"
 }
