@@ -16,9 +16,9 @@ type kubelet struct {
 	by     string // the file that says so
 }
 
-// kubelet finds the kubelet, and the container runtime that it is configured to use (kubelet(1), KubeletConfiguration of
+// findKubelet finds the kubelet, and the container runtime that it is configured to use (kubelet(1), KubeletConfiguration of
 // kubelet.config.k8s.io/v1beta1).
-func (c *checker) kubelet() (k kubelet) {
+func (c *checker) findKubelet() (k kubelet) {
 	args, by, runs := c.kubeletArgs()
 	if k.socket = flagValue(args, "container-runtime-endpoint"); k.socket == "" {
 		by = cmp.Or(flagValue(args, "config"), "/var/lib/kubelet/config.yaml")

@@ -72,6 +72,7 @@ type machine struct{ host.Root }
 type checker struct {
 	machine
 	Options
+	kubelet func() kubelet // found when it is first asked for
 }
 
 // probe checks one runtime. The result of check is false if the runtime is not installed.
@@ -84,7 +85,8 @@ type probe struct {
 // under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	c := &checker{machine{host.Root(root)}, o}
+	c := &checker{machine: machine{host.Root(root)}, Options: o}
+	c.kubelet = sync.OnceValue(c.findKubelet)
 	probes := []probe{
 		{"containerd", c.containerd}, {"k3s", c.distribution(k3s(), rke2())},
 		{"k0s", c.distribution(k0s())}, {"microk8s", c.distribution(microK8s())},
