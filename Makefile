@@ -126,7 +126,7 @@ $(CONTAINERDS) $(CONTAINERD_MORE):
 
 .PHONY: e2e-containerd
 e2e-containerd: build ## tests of runtime check and of specs on real containerds (needs root and e2e-containerd-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl TOOLS=$(CACHE) go test -C test/e2e -json -count=1 -timeout 15m ./containerd | go run ./test/report
+	LPUCTL=$(CURDIR)/bin/lpuctl TOOLS=$(CACHE) go test -C test/e2e -json -count=1 -timeout $(if $(LPUCTL_LONG),0,15m) ./containerd | go run ./test/report
 
 .PHONY: e2e-containerd-tools
 e2e-containerd-tools: ## build what test/e2e/containerd runs: containerd in four releases, nerdctl (once, 10 minutes)

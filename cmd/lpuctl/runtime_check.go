@@ -24,8 +24,12 @@ edit that turns it on. It changes nothing and runs no other program. Ask as root
 socket, and then the files answer.
 
 The containerd is the one that the kubelet is told to use, by the flags of the one that runs, by
-/var/lib/kubelet/kubeadm-flags.env or by its config file; else the usual one. That of k3s or rke2 is looked
-at as well, by its own name.
+/var/lib/kubelet/kubeadm-flags.env or by its config file; else the usual one. Its config is the one that it
+runs with, or else that its systemd unit names. That of k3s, rke2, k0s or MicroK8s is looked at as well, by
+its own name. A containerd whose CRI is disabled needs none, if no kubelet uses it: Docker does without.
+
+"on" means that containerd's CRI starts with these files and has CDI on. Where files cannot tell, such as
+of a snapshotter that is another program, the answer is unknown, and cri-not-judged says why.
 
 The exit code is 3 if a runtime that is installed does not hand out LPUs, now or after a restart.`,
 		Example: `  sudo lpuctl runtime check
@@ -61,7 +65,7 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 // judgeRuntimes makes the exit code of what was found.
 func judgeRuntimes(all []runtimes.Runtime) error {
 	for _, r := range all {
-		if r.CDI == runtimes.Off || r.CDI == runtimes.Unsupported || r.Findings.HasErrors() {
+		if r.Findings.HasErrors() { // whatever is off has one, unless nobody needs it
 			return found()
 		}
 	}

@@ -138,10 +138,13 @@ const (
 	CDISource        ID = "cdi-source" // the one finding of each runtime that says who answered, and where that is written
 	CDIUnsupported   ID = "cdi-unsupported"
 	ConfigRefused    ID = "config-refused"
+	ConfigUnknown    ID = "config-unknown"
 	ConfigUnreadable ID = "config-unreadable"
 	CRIDisabled      ID = "cri-disabled"
 	CRIFailed        ID = "cri-failed"
+	CRINotJudged     ID = "cri-not-judged"
 	CRISilent        ID = "cri-silent"
+	CRIWouldFail     ID = "cri-would-fail"
 	KubeletSocket    ID = "kubelet-socket"
 	NoAnswer         ID = "no-answer"
 	RestartChanges   ID = "restart-changes"
@@ -152,6 +155,7 @@ const (
 	SocketMissing    ID = "socket-missing"
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
+	SpecDirUnread    ID = "spec-dir-unread"
 	SpecDirNotRead   ID = "spec-dir-not-read"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
@@ -334,12 +338,16 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{CDISource, Note, "Says who answered, and in which file it is written.", "none is needed"},
 		{CDIUnsupported, Error, "The release is too old to know CDI.", "install a newer release"},
 		{ConfigRefused, Error, "The runtime does not start with its config file.", "correct it"},
+		{ConfigUnknown, Warning, "It is not known which config file the runtime would read.", "start it and ask again, as root"},
 		{ConfigUnreadable, Warning, "A config file cannot be read.", "run as root; make it a readable file"},
 		{CRIDisabled, Error, "containerd's CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it.",
 			"remove it from disabled_plugins, and restart containerd"},
 		{CRIFailed, Error, "containerd's CRI did not start.", "see the log of containerd"},
+		{CRINotJudged, Warning, "Whether containerd's CRI starts with a setting cannot be told from its files.",
+			"start it and ask again: the running daemon knows"},
 		{CRISilent, Warning, "containerd's CRI does not answer, or does not tell its config.",
 			"ask again when it has started; else see its log"},
+		{CRIWouldFail, Error, "containerd's CRI does not start with a setting of its config.", "correct the setting, and restart containerd"},
 		{KubeletSocket, Note, "The kubelet uses a containerd at another socket than the usual one. That one is checked.",
 			"none is needed"},
 		{NoAnswer, Warning, "The runtime's files cannot be read in time.", "look for a file system that hangs (dmesg, mount)"},
@@ -354,6 +362,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SocketRefused, Warning, "The daemon does not run: nobody listens on its socket.", "start it"},
 		{SpecDirNotRead, Error, "The runtime does not read the directory that lpuctl writes to.",
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
+		{SpecDirUnread, Warning, "No container runtime of this machine reads the directory that specs are written to.",
+			"write to one that they read (--spec-dir), or add it to a runtime's config"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
 	}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -14,11 +15,12 @@ import (
 // installation says where one containerd has its socket and files, and how it is started.
 type installation struct {
 	product
-	socket string // on the machine
-	config string // likewise
-	unit   string // of systemd
-	log    string // how to read its log
-	// distribution is k3s or rke2, which writes the config from a template at every start; "" for any other containerd.
+	socket  string // on the machine
+	config  string // likewise; "": not known
+	flag    string // the config that its service names; such a file must exist
+	service string // the command that starts and restarts it, with %s for the verb
+	log     string // how to read its log
+	// distribution is what brings this containerd along and writes its config; "" for one that stands for itself.
 	distribution string
 }
 
@@ -33,7 +35,7 @@ func standardContainerd() installation {
 	return installation{
 		product: containerdProduct(),
 		socket:  containerdSocket, config: containerdConfig,
-		unit: "containerd", log: "journalctl -u containerd",
+		service: "systemctl %s containerd", log: "journalctl -u containerd",
 	}
 }
 
@@ -43,7 +45,7 @@ func rancherContainerd(name, unit, programs string) installation {
 	return installation{
 		product: containerdProduct(data + programs),
 		socket:  "/run/k3s/containerd/containerd.sock", config: data + "/agent/etc/containerd/config.toml",
-		unit: unit, log: data + "/agent/containerd/containerd.log", distribution: name,
+		service: "systemctl %s " + unit, log: data + "/agent/containerd/containerd.log", distribution: name,
 	}
 }
 
@@ -54,52 +56,114 @@ func rke2() installation {
 	return rancherContainerd("rke2", "rke2-server (on an agent rke2-agent)", "/bin/")
 }
 
-func (inst installation) restart() string { return "systemctl restart " + inst.unit }
+// k0s is the containerd of k0s (k0s, docs/runtime.md).
+func k0s() installation {
+	return installation{
+		product: containerdProduct("/var/lib/k0s/bin/"),
+		socket:  "/run/k0s/containerd.sock", config: "/etc/k0s/containerd.toml",
+		service: "systemctl %s k0sworker (on a controller k0scontroller)", log: "journalctl -u k0sworker", distribution: "k0s",
+	}
+}
+
+// microK8s is the containerd of MicroK8s (microk8s, microk8s-resources/default-args).
+func microK8s() installation {
+	return installation{
+		product: containerdProduct("/snap/microk8s/current/bin/"),
+		socket:  "/var/snap/microk8s/common/run/containerd.sock", config: "/var/snap/microk8s/current/args/containerd.toml",
+		service: "snap %s microk8s.daemon-containerd", log: "snap logs microk8s.daemon-containerd", distribution: "microk8s",
+	}
+}
+
+// talos is the containerd of Talos, which has the usual socket (talos, pkg/machinery/constants).
+func talos() installation {
+	return installation{
+		product: containerdProduct("/bin/", "/usr/bin/"),
+		socket:  containerdSocket, config: "/etc/cri/containerd.toml",
+		service: "talosctl service cri %s", log: "talosctl logs cri", distribution: "talos",
+	}
+}
+
+// distributions are those with a socket of their own. k3s and rke2 share one.
+func distributions() []installation { return []installation{k3s(), rke2(), k0s(), microK8s()} }
+
+func (inst installation) restart() string { return fmt.Sprintf(inst.service, "restart") }
 
 func containerdProduct(dirs ...string) product {
 	modules := []string{"github.com/containerd/containerd/v2", "github.com/containerd/containerd"}
 	return product{"containerd", dirs, modules, []string{"containerd.io", "containerd"}}
 }
 
+// standard is the containerd that stands for itself, as its service starts it, or that of Talos.
+func (c *checker) standard() installation {
+	inst := standardContainerd()
+	args := c.serviceArgs("containerd.service")
+	if len(args) == 0 {
+		if c.Exists(talos().config) {
+			return talos()
+		}
+		return inst
+	}
+	inst.socket = cmp.Or(flagValue(args, "a", "address"), inst.socket)
+	inst.flag = flagValue(args, "c", "config")
+	if strings.Contains(inst.flag, "$") {
+		inst.flag, inst.config = "", ""
+	}
+	if path.Base(args[0]) == inst.binary && c.Exists(args[0]) {
+		inst.dirs = []string{path.Dir(args[0]) + "/"}
+	}
+	return inst
+}
+
 // containerd checks the containerd that the kubelet is configured to use, or else the standard one.
 func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
-	inst := standardContainerd()
+	inst := c.standard()
 	if c.ContainerdAddress != "" {
 		inst.socket = strings.TrimPrefix(c.ContainerdAddress, "unix://")
 		return c.checkContainerd(ctx, r, inst, inst.socket, true)
 	}
-	socket, by := c.kubeletSocket()
-	explicit := path.Base(socket) == "containerd.sock" && !c.Same(socket, inst.socket) && !c.Same(socket, k3s().socket)
-	if explicit {
-		inst.socket = socket
-		r.add(finding.KubeletSocket, location{file: by}, "the kubelet uses the containerd at "+socket+", and that one is checked", "")
+	k := c.kubelet()
+	known := slices.ContainsFunc(append(distributions(), inst), func(i installation) bool { return c.Same(k.socket, i.socket) })
+	other := strings.HasSuffix(k.socket, "containerd.sock") && !known
+	if other { // nothing says where its files are
+		inst.socket, inst.config, inst.flag, inst.dirs = k.socket, "", "", []string{}
+		r.add(finding.KubeletSocket, location{file: k.by}, "the kubelet uses the containerd at "+k.socket+", and that one is checked", "")
 	}
 	socket, err := c.Resolve(inst.socket)
-	return err == nil && c.checkContainerd(ctx, r, inst, socket, explicit)
+	expected := k.uses(c, inst.socket) && (k.socket != "" || c.find(crio().product).path == "")
+	return err == nil && c.checkContainerd(ctx, r, inst, socket, other || expected)
 }
 
-// rancher checks the containerd of k3s or rke2, unless the options name another one. Both have the same socket.
-func (c *checker) rancher(ctx context.Context, r *Runtime) bool {
-	inst := k3s()
-	if !c.Exists(inst.config) && c.Exists(rke2().config) {
-		inst = rke2()
+// distribution returns the check of the containerd of some distributions that share a socket: of the first whose config
+// is there, or else of the first. Options that name another one take it off the list.
+func (c *checker) distribution(candidates ...installation) func(context.Context, *Runtime) bool {
+	return func(ctx context.Context, r *Runtime) bool {
+		inst := candidates[max(0, slices.IndexFunc(candidates, func(i installation) bool { return c.Exists(i.config) }))]
+		r.Name = inst.distribution
+		socket, err := c.Resolve(inst.socket)
+		return err == nil && c.ContainerdAddress == "" && c.ContainerdConfig == "" &&
+			c.checkContainerd(ctx, r, inst, socket, c.kubelet().uses(c, inst.socket))
 	}
-	r.Name = inst.distribution
-	socket, err := c.Resolve(inst.socket)
-	return err == nil && c.ContainerdAddress == "" && c.ContainerdConfig == "" && c.checkContainerd(ctx, r, inst, socket, false)
 }
 
 // checkContainerd asks the daemon for its state now, and reads from the files its state after a restart. explicit says
 // that an option or the kubelet names this containerd, so that it is reported even if it is not there.
 func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installation, socket string, explicit bool) bool {
-	d, silence := inst.ask(ctx, socket)
+	var d *daemon
+	var silence *finding.Finding
+	if !c.filesOnly {
+		d, silence = inst.ask(ctx, socket)
+	}
 	use := c.process(d)
 	p := c.find(inst.product)
 	next := use.next // the release that a restart would run
 	if !next.known() {
 		next = p.release
 	}
-	v := c.containerdVerdict(inst, use.config, next)
+	if use.seen { // containerd has a default for what its flags do not say
+		inst.config = cmp.Or(inst.config, containerdConfig)
+	}
+	v := c.containerdVerdict(inst, cmp.Or(use.config, inst.flag), next)
+	v.wanted = c.kubelet().uses(c, inst.socket)
 	if d == nil && p.path == "" && v.missing && !c.Exists(inst.socket) && !explicit {
 		return false
 	}
@@ -117,7 +181,7 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 		silence.File = socket
 		r.addFinding(silence)
 	}
-	if v.state == Unknown && !next.known() {
+	if v.state == Unknown && v.failure == nil && !next.known() {
 		r.add(finding.VersionUnknown, location{}, v.acrossReleases(p), "run this as root while containerd runs: the daemon gives its version")
 	}
 	return true
@@ -130,10 +194,14 @@ func (c *checker) containerdVerdict(inst installation, flag string, next release
 	if c.ContainerdConfig != "" {
 		m.Root, main = c.Locate(c.ContainerdConfig)
 	}
-	for _, other := range []installation{k3s(), rke2()} { // the socket was given, but the config is theirs
+	for _, other := range distributions() { // the socket was given, but the config is theirs
 		if main == other.config {
 			inst = other
 		}
+	}
+	if main == "" {
+		unknown := newFinding(finding.ConfigUnknown, location{}, "it is not known which file is its config", "start it and ask again, as root")
+		return (&config{machine: m, installation: inst, failure: unknown}).evaluate(next, false)
 	}
 	return m.loadConfig(inst, main, next).evaluate(next, explicit)
 }
@@ -160,26 +228,41 @@ func (r *Runtime) fromFiles(v *verdict) {
 
 // addCauses says why CDI is off, now or after a restart, and what to do about it. d is nil if no daemon answered.
 func (r *Runtime) addCauses(d *daemon, v *verdict) {
-	causes := v.causes()
+	causes, isOn := v.causes(), d != nil && d.state == On
 	for _, f := range causes {
-		if d != nil && d.state == On {
+		if isOn && f.Severity == finding.Error {
 			f = newFinding(finding.RestartChanges, location{f.File, f.Line}, "it works now, but would not after a restart: "+f.Message, f.Remedy)
 		}
 		r.addFinding(f)
 	}
-	if d == nil || d.state == On {
-		return
+	if v.state == Unknown {
+		for _, f := range v.unjudged {
+			if isOn {
+				f.Severity = finding.Note
+			}
+			r.addFinding(f)
+		}
 	}
+	if d != nil && !isOn {
+		r.addTrouble(d, v, len(causes) > 0)
+	}
+}
+
+// addTrouble says why CDI is not on in a running daemon, as far as its files do not explain it.
+func (r *Runtime) addTrouble(d *daemon, v *verdict, explained bool) {
 	switch f := d.trouble; {
 	case f != nil && v.disabled == nil:
+		if f.ID == finding.CRIDisabled && !v.wanted {
+			f.Severity = finding.Note
+		}
 		r.addFinding(f)
-		if f.ID == "cri-failed" && v.state == On { // its files do not say why, and so not whether it would again
+		if f.ID == finding.CRIFailed && v.state == On { // its files do not say why, and so not whether it would again
 			r.AfterRestart = Unknown
 		}
 	case v.state == On:
 		r.add(finding.RestartNeeded, v.origin(),
 			fmt.Sprintf("CDI is %s in the running daemon, and on by its files", d.state), v.restart())
-	case len(causes) == 0:
+	case !explained:
 		r.add(finding.ID("cdi-"+d.state), location{}, fmt.Sprintf("CDI is %s in the running daemon, and its files do not say why", d.state),
 			"set enable_cdi = true in CRI's table of its config; --containerd-config FILE says how")
 	}
@@ -209,6 +292,7 @@ func (c *checker) checkSpecDirs(r *Runtime, d *daemon, v *verdict) {
 
 // processInfo is what is known of the process of a running containerd.
 type processInfo struct {
+	seen   bool
 	config string  // file on the machine that it was explicit to read
 	maxCDI string  // of the program that runs
 	next   release // of the program that a restart would run
@@ -227,6 +311,7 @@ func (c *checker) process(d *daemon) (use processInfo) {
 	if err != nil || namespace != fmt.Sprintf("pid:[%d]", d.pidns) || !strings.Contains(path.Base(args[0]), "containerd") {
 		return use
 	}
+	use.seen = true
 	if config := flagValue(args, "c", "config"); config != "" {
 		cwd, err := os.Readlink(dir + "/cwd")
 		if err != nil && !path.IsAbs(config) {

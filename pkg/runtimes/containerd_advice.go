@@ -17,15 +17,20 @@ func (v *verdict) causes() (causes []*finding.Finding) {
 	switch {
 	case v.failure != nil:
 		return []*finding.Finding{v.failure}
+	case v.disabled != nil && !v.wanted:
+		remedy := "none is needed without Kubernetes; else " + v.enablePlugin(v.disabled)
+		f := newFinding(finding.CRIDisabled, v.disabled.location, criDisabledMessage, remedy)
+		f.Severity = finding.Note
+		return []*finding.Finding{f}
 	case v.state == Unsupported:
 		return []*finding.Finding{newFinding(finding.CDIUnsupported, location{},
 			fmt.Sprintf("containerd %s has no CDI: it starts containers without the device and gives no error", v.release.text),
 			"install containerd 1.7 or later")}
 	}
 	if s := v.disabled; s != nil {
-		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage,
-			fmt.Sprintf("in %s on line %d, remove %q from disabled_plugins; then %s", s.location.file, s.line, s.value, v.restart())))
+		causes = append(causes, newFinding(finding.CRIDisabled, s.location, criDisabledMessage, v.enablePlugin(s)))
 	}
+	causes = append(causes, v.broken...)
 	turnOn := strings.TrimSpace(fmt.Sprintf("%s\n    then %s. %s", v.edit(v.enable, keyEnable, "true"), v.restart(), v.dropIn()))
 	at, message := v.at(), fmt.Sprintf("CDI is off: containerd %s has it off unless its config turns it on", v.release.text)
 	if v.enable != nil {
@@ -40,6 +45,12 @@ func (v *verdict) causes() (causes []*finding.Finding) {
 // criDisabledMessage says what a disabled CRI means.
 const criDisabledMessage = "its CRI is disabled, so that Kubernetes cannot use it; Docker and nerdctl do not need it"
 
+// enablePlugin says how to enable a disabled plugin.
+func (v *verdict) enablePlugin(s *setting) string {
+	return fmt.Sprintf("%sin %s on line %d, remove %q from disabled_plugins; then %s",
+		v.template(s.file), s.location.file, s.line, s.value, v.restart())
+}
+
 // edit says how to set a key so that this release dirsSince it: file, line and, where it is missing, the table.
 func (v *verdict) edit(current *setting, key, value string) string {
 	table, set := header(v.table), key+" = "+value
@@ -49,25 +60,51 @@ func (v *verdict) edit(current *setting, key, value string) string {
 	if current != nil {
 		return v.template(current.file) + fmt.Sprintf("in %s on line %d set %s", current.location.file, current.line, set)
 	}
-	f := cmp.Or(v.lastWith(v.table), v.files[0])
-	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, table)
-	if line := f.lines[lineKey("plugins", v.table)]; line > 0 {
-		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, table, line)
+	return v.add(cmp.Or(v.lastWith(v.table), v.files[0]), set, v.table)
+}
+
+// add says how to add a line to a table of a file, which may have to be begun.
+func (v *verdict) add(f *configFile, set, table string, below ...string) string {
+	head := header(table, below...)
+	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, head)
+	if line := f.lines[lineKey(append([]string{"plugins", table}, below...)...)]; line > 0 {
+		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, head, line)
 	}
 	return v.template(f) + where + set
 }
 
-// template says that the main file is written from a template, which is to be edited instead; "" for any other file.
+// template says that the main file is written by its distribution, and what is to be edited instead; "" for any other file.
 func (v *verdict) template(f *configFile) string {
-	if v.distribution == "" || f != v.files[0] {
+	if f != v.files[0] {
 		return ""
 	}
-	name := "config.toml.tmpl"
-	if v.version > 2 {
-		name = "config-v3.toml.tmpl"
+	format := map[string]string{
+		"k0s": "k0s writes %s at every start while its first line says that k0s manages it. " +
+			"Make this edit in a file in /etc/k0s/containerd.d: ",
+		"microk8s": "MicroK8s writes %s at every start, from containerd-template.toml in the same directory. Make this edit there: ",
+		"talos":    "Talos writes %s. Make this edit with machine.files, in /etc/cri/conf.d/20-customization.part: ",
+	}[v.distribution]
+	if v.distribution == "k3s" || v.distribution == "rke2" {
+		name := "config.toml.tmpl"
+		if v.version > 2 {
+			name = "config-v3.toml.tmpl"
+		}
+		format = v.distribution + " writes %s at every start, from the template " + name + " in the same directory if there is one. " +
+			"Without a template, copy the file to that name. Make this edit in the template: "
 	}
-	return fmt.Sprintf("%s writes %s at every start, from the template %s in the same directory if there is one. "+
-		"Without a template, copy the file to that name. Make this edit in the template: ", v.distribution, v.at(), name)
+	if format == "" {
+		return ""
+	}
+	return fmt.Sprintf(format, v.at())
+}
+
+// templateOf is template for the file of a location.
+func (v *verdict) templateOf(at location) string {
+	i := slices.IndexFunc(v.files, func(f *configFile) bool { return f.shown == at.file })
+	if i < 0 {
+		return ""
+	}
+	return v.template(v.files[i])
 }
 
 // dropIn says whether a drop-in file would do the same as the edit.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -24,12 +25,12 @@ const (
 
 func tables() []string { return []string{tableV1, tableV2, tableV3} }
 
-// header is the line that a table of CRI's begins with.
-func header(table string) string {
-	if table == tableV1 {
-		return "[plugins.cri]"
+// header is the line that a table of CRI's begins with, or a table in it.
+func header(table string, below ...string) string {
+	if table != tableV1 {
+		table = strconv.Quote(table)
 	}
-	return fmt.Sprintf("[plugins.%q]", table)
+	return "[" + strings.Join(append([]string{"plugins", table}, below...), ".") + "]"
 }
 
 const (

@@ -11,11 +11,12 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// installContainerd makes a root on which a release of containerd is installed, and does not run.
+// installContainerd makes a root on which a release of containerd is installed, and does not run, and a kubelet that uses it.
 func installContainerd(t *testing.T, version string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	writeFile(t, root, "usr/bin/containerd", "")
+	writeFile(t, root, "var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
 	if version != "" {
 		writeFile(t, root, "var/lib/dpkg/status", "Package: containerd\nStatus: install ok installed\nVersion: "+version+"\n\n")
 	}

@@ -60,8 +60,11 @@ type verdict struct {
 	table            string    // the table that this release reads CDI settings from
 	enable, specDirs *setting  // the effective ones; nil: the default
 	disabled         *setting  // where CRI is disabled; its value is the name
+	wanted           bool      // the kubelet uses this containerd, so that CRI must not be disabled
 	ignored          []setting // settings without effect
 	failure          *finding.Finding
+	broken           []*finding.Finding // why CRI does not start
+	unjudged         []*finding.Finding // why it is not known whether CRI starts
 }
 
 // setting is one place in a config that sets something of CRI's.
@@ -70,6 +73,7 @@ type setting struct {
 	file       *configFile
 	table, key string
 	value      any
+	exact      bool   // the key is written in lower case
 	why        string // why it has no effect; "": it may have one
 	fix        string // what to do about that; "": nothing, because something else replaces it
 }
@@ -87,7 +91,7 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 		v.failure = refused(c.at(), "the file is given as its config, and does not exist", "make the file")
 	}
 	if v.failure == nil && r.known() {
-		v.state, v.failure = Unsupported, v.refusal()
+		v.state, v.failure, v.disabled = Unsupported, v.refusal(), v.disabledCRI()
 		if v.failure == nil && v.supported {
 			v.readSettings()
 		}
@@ -100,26 +104,22 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 
 // readSettings finds the effective settings, and what they mean.
 func (v *verdict) readSettings() {
-	v.enable, v.specDirs, v.disabled = v.effective(keyEnable), v.effective(keyDirs), v.disabledCRI()
+	v.enable, v.specDirs = v.effective(keyEnable), v.effective(keyDirs)
 	v.dirs = bothDirs()
 	if s := v.enable; s != nil {
 		v.on = s.value != false
-		if _, isBool := s.value.(bool); !isBool {
-			v.failure = refused(s.location, fmt.Sprintf("%s must be true or false, not %#v", s.key, s.value), "")
-		}
 	}
 	if s := v.specDirs; s != nil {
-		var err error
-		if v.dirs, err = list(s.value); err != nil {
-			v.failure = refused(s.location, s.key+" "+err.Error(), "")
-		} else {
-			v.dirs = orDefault(v.release, v.dirs)
-		}
+		dirs, _ := list(s.value) // judgeCRI refuses what is no list
+		v.dirs = orDefault(v.release, dirs)
 	}
-	if v.disabled != nil && v.disabled.value == v.table { // then the table is not read
-		v.failure = nil
-	}
-	if v.state = Off; v.on && v.disabled == nil {
+	v.judgeCRI()
+	switch {
+	case !v.on, v.disabled != nil, len(v.broken) > 0:
+		v.state = Off
+	case len(v.unjudged) > 0:
+		v.state = Unknown
+	default:
 		v.state = On
 	}
 	v.ignored = slices.DeleteFunc(v.ignored, func(s setting) bool { // those that would change nothing
@@ -163,6 +163,7 @@ func (v *verdict) refusal() *finding.Finding {
 			before = f.Version
 		}
 		highest, wrong := v.maxVersion, f.Version < 0 || f.Version == v.version && v.version > v.maxVersion || old && before > v.maxVersion
+		wrong = wrong || v.merging == migrated && f.Version > v.maxVersion
 		if f.Version > root && !v.release.before("2.3") && v.release.before("2.3.5") {
 			highest, wrong = root, true
 		}
@@ -193,17 +194,11 @@ func (v *verdict) badName(f *configFile) location {
 	return location{}
 }
 
-// disabledCRI is where the config disables CRI, or a plugin that CRI needs. The value is the name of the plugin.
+// disabledCRI is where the config disables CRI, or a part of it.
 func (v *verdict) disabledCRI() *setting {
-	for _, f := range v.files {
-		for _, name := range f.Disabled {
-			off := name == tableV2 || name == tableV3 || name == "io.containerd.cri.v1.images" || name == tableV1 && f.Version < 2
-			if v.merging == byTable {
-				off = name == v.table
-			}
-			if off {
-				return &setting{location: f.at("disabled_plugins", name), value: name}
-			}
+	for _, plugin := range v.ownPlugins() {
+		if s := v.disabledAt(plugin); s != nil {
+			return s
 		}
 	}
 	return nil
@@ -218,11 +213,16 @@ func (v *verdict) effective(key string) (chosen *setting) {
 			if value == nil {
 				continue
 			}
-			s := &setting{location: f.at("plugins", table, key), file: f, table: table, key: key, value: value}
+			_, exact := f.plugin(table)[key]
+			s := &setting{location: f.at("plugins", table, key), file: f, table: table, key: key, value: value, exact: exact}
 			s.why, s.fix = v.whyIgnored(s)
 			all = append(all, s)
 			// Merged by key, the new table is laid over the old one, whatever the order of the files.
-			if s.why == "" && (chosen == nil || v.merging != byKey || table == tableV3 || chosen.table != tableV3) {
+			better := chosen == nil || v.merging != byKey || table == tableV3 || chosen.table != tableV3
+			if chosen != nil && chosen.exact != exact { // both are read, the one in lower case last
+				better = exact
+			}
+			if s.why == "" && better {
 				chosen = s
 			}
 		}
@@ -292,6 +292,8 @@ func (v *verdict) origin() location {
 		return location{v.failure.File, v.failure.Line}
 	case v.disabled != nil:
 		return v.disabled.location
+	case len(v.broken) > 0:
+		return location{v.broken[0].File, v.broken[0].Line}
 	case v.enable != nil:
 		return v.enable.location
 	}

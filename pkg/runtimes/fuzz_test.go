@@ -58,6 +58,7 @@ func FuzzContainerdConfig(f *testing.F) {
 		}
 		for _, r := range releases {
 			v := (&config{installation: standardContainerd(), main: containerdConfig, files: []*configFile{file}}).evaluate(r, false)
+			v.wanted = true
 			runtime := newRuntime("containerd")
 			runtime.fromFiles(v)
 			runtime.addCauses(nil, v)

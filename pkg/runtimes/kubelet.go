@@ -9,38 +9,66 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeletSocket is the socket of the container runtime that the kubelet is configured to use (kubelet(1), KubeletConfiguration
-// of kubelet.config.k8s.io/v1beta1), and the file with that setting; "" without one.
-func (c *checker) kubeletSocket() (socket, by string) {
-	args, by := c.kubeletArgs()
-	if socket = flagValue(args, "container-runtime-endpoint"); socket == "" {
+// kubelet is what is known of the kubelet of a machine.
+type kubelet struct {
+	there  bool   // it runs, or is configured
+	socket string // of the container runtime that it is configured to use; "" if nothing says which
+	by     string // the file that says so
+}
+
+// findKubelet finds the kubelet, and the container runtime that it is configured to use (kubelet(1), KubeletConfiguration of
+// kubelet.config.k8s.io/v1beta1).
+func (c *checker) findKubelet() (k kubelet) {
+	args, by, runs := c.kubeletArgs()
+	if k.socket = flagValue(args, "container-runtime-endpoint"); k.socket == "" {
 		by = cmp.Or(flagValue(args, "config"), "/var/lib/kubelet/config.yaml")
 		var config struct {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}
 		data, _ := c.Read(by, configMax)
 		_ = yaml.Unmarshal(data, &config) // what cannot be read sets nothing
-		socket = config.Endpoint
+		k.socket = config.Endpoint
 	}
-	return strings.TrimPrefix(socket, "unix://"), c.Shown(by)
+	k.socket = strings.TrimPrefix(k.socket, "unix://")
+	k.there = runs || k.socket != "" || c.Exists(by)
+	k.by = c.Shown(by)
+	return k
+}
+
+// uses tells whether the kubelet uses the runtime behind a socket. Without a setting it uses containerd's usual one.
+func (k kubelet) uses(c *checker, socket string) bool {
+	return k.there && c.Same(cmp.Or(k.socket, containerdSocket), socket)
 }
 
 // kubeletArgs are the arguments of a running kubelet, or else those that kubeadm has it started with, and the file that
 // they are from.
-func (c *checker) kubeletArgs() (args []string, by string) {
+func (c *checker) kubeletArgs() (args []string, by string, runs bool) {
 	names, _ := c.Glob("/proc/[0-9]*/comm")
 	for _, name := range names { // comm can be read even of a process that hangs
-		if comm, _ := c.Read(name, configMax); string(comm) != "kubelet\n" {
+		comm, _ := c.Read(name, configMax)
+		if string(comm) != "kubelet\n" && string(comm) != "kubelite\n" {
 			continue
 		}
 		by = path.Join(path.Dir(name), "cmdline")
-		if cmdline, err := c.Read(by, configMax); err == nil {
-			return strings.Split(string(cmdline), "\x00"), by
+		cmdline, err := c.Read(by, configMax)
+		if err != nil {
+			continue
 		}
+		args = strings.Split(string(cmdline), "\x00")
+		if file := flagValue(args, "kubelet-args-file"); file != "" { // kubelite, of MicroK8s
+			data, _ := c.Read(file, configMax)
+			return strings.Fields(snapPaths(string(data))), file, true
+		}
+		return args, by, true
 	}
 	const file = "/var/lib/kubelet/kubeadm-flags.env"
 	data, _ := c.Read(file, configMax)
-	return strings.Fields(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))), file
+	return strings.Fields(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))), file, false
+}
+
+// snapPaths fills in the directories that a snap's arguments speak of (snapcraft, environment variables).
+func snapPaths(text string) string {
+	return strings.NewReplacer("${SNAP_COMMON}", "/var/snap/microk8s/common", "${SNAP_DATA}", "/var/snap/microk8s/current").Replace(text)
 }
 
 // flagValue is the value of the first of some flags that is given; "" without one.

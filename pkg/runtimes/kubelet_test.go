@@ -1,10 +1,14 @@
 package runtimes
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 const answersOn = `{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]}`
@@ -12,7 +16,7 @@ const answersOn = `{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]}`
 // Where the kubelet is told another containerd than the usual one, that is the one which counts.
 func TestKubeletSocket(t *testing.T) {
 	const flags, config = "var/lib/kubelet/kubeadm-flags.env", "var/lib/kubelet/config.yaml"
-	const own = "/run/k0s/containerd.sock"
+	const own = "/run/own/containerd.sock"
 	for name, test := range map[string]struct {
 		files map[string]string
 		by    string // the file that says so; "": the usual containerd is looked at
@@ -156,4 +160,122 @@ func TestRancherTyped(t *testing.T) {
 	if len(all) != 1 || all[0].Name != "containerd" {
 		t.Fatalf("found %+v", all)
 	}
+}
+
+// Docker's packages disable CRI, which nobody misses without a kubelet that uses this containerd.
+func TestNoKubelet(t *testing.T) {
+	const off, old = "disabled_plugins = [\"cri\"]\n", "1.6.20"
+	for name, test := range map[string]struct {
+		version, socket string // of the kubelet; "": there is none
+		runs            bool
+		want            finding.Severity
+	}{
+		"none":                   {"2.2.9", "", false, finding.Note},
+		"none, and it runs":      {"2.2.9", "", true, finding.Note},
+		"none, and no CDI":       {old, "", false, finding.Note},
+		"of Docker":              {"2.2.9", "/run/cri-dockerd.sock", false, finding.Note},
+		"of this one":            {"2.2.9", containerdSocket, false, finding.Error},
+		"of this one, it runs":   {"2.2.9", "/var/run/containerd/containerd.sock", true, finding.Error},
+		"of this one, by itself": {"2.2.9", " ", false, finding.Error},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			writeFile(t, root, "usr/bin/containerd", "")
+			writeFile(t, root, "var/lib/dpkg/status", "Package: containerd.io\nStatus: install ok installed\nVersion: "+test.version+"-1\n")
+			writeFile(t, root, containerdConfig, off)
+			if test.socket != "" {
+				writeFile(t, root, "var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: "+test.socket+"\n")
+			}
+			if test.runs {
+				(&fakeContainerd{version: "v" + test.version}).serve(t, root)
+			}
+			r := containerdOn(t, root, Options{})
+			i := slices.IndexFunc(r.Findings, func(f finding.Finding) bool { return f.ID == finding.CRIDisabled })
+			if i < 0 || r.Findings[i].Severity != test.want || r.Findings.HasErrors() != (test.want == finding.Error) {
+				t.Errorf("want %s\n%s", test.want, describe(root, r))
+			}
+		})
+	}
+}
+
+// A containerd that does not run is judged by its own files, and if those are not known by none.
+func TestHomes(t *testing.T) {
+	const on = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nenable_cdi = true\n"
+	off := strings.Replace(on, "true", "false", 1)
+	const unit = "usr/lib/systemd/system/containerd.service"
+	kubelite := map[string]string{
+		"proc/9/comm":                                    "kubelite\n",
+		"proc/9/cmdline":                                 "kubelite\x00--kubelet-args-file=/var/snap/microk8s/current/args/kubelet\x00",
+		"var/snap/microk8s/current/args/kubelet":         "--v=1\n--container-runtime-endpoint=${SNAP_COMMON}/run/containerd.sock\n",
+		"var/snap/microk8s/current/args/containerd.toml": off,
+	}
+	for name, test := range map[string]struct {
+		files  map[string]string
+		daemon *fakeContainerd
+		want   string // name, state, state after a restart
+		says   string
+	}{
+		"unknown": {map[string]string{
+			"var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: unix:///run/own/containerd.sock\n",
+			containerdConfig:              on, "usr/bin/containerd": "",
+		}, nil, "containerd unknown unknown", "it is not known which file is its config"},
+		"k0s": {map[string]string{"etc/k0s/containerd.toml": off}, nil, "k0s off off", "in a file in /etc/k0s/containerd.d: "},
+		"k0s of the kubelet, gone": {map[string]string{
+			"proc/9/comm": "kubelet\n", "proc/9/cmdline": "kubelet\x00--container-runtime-endpoint=unix:///run/k0s/containerd.sock\x00",
+		}, nil, "k0s unknown unknown", "it does not run"},
+		"k0s, running": {nil, &fakeContainerd{version: "v1.7.35", config: answersOn, socket: k0s().socket}, "k0s on off", "it works now"},
+		"MicroK8s": {map[string]string{"var/snap/microk8s/current/args/containerd.toml": off}, nil,
+			"microk8s off off", "from containerd-template.toml in the same directory. Make this edit there"},
+		"MicroK8s, running": {kubelite, &fakeContainerd{version: "v1.7.35", config: answersOn, socket: microK8s().socket},
+			"microk8s on off", "then snap restart microk8s.daemon-containerd"},
+		"MicroK8s, kubelite": {kubelite, nil, "microk8s off off", "MicroK8s writes"},
+		"Talos": {map[string]string{"etc/cri/containerd.toml": off, "bin/containerd": ""}, nil,
+			"containerd unknown unknown", "ROOT/etc/cri/containerd.toml: no daemon was asked"},
+		"Flatcar": {map[string]string{
+			unit: "[Service]\nEnvironment=CONTAINERD_CONFIG=/usr/share/containerd/config.toml\n" +
+				"ExecStart=/usr/bin/containerd --config ${CONTAINERD_CONFIG}\n",
+			"usr/share/containerd/config.toml": off, "usr/bin/containerd": "",
+		}, nil, "containerd off off", "in ROOT/usr/share/containerd/config.toml on line 3 set enable_cdi = true"},
+		"a drop-in of the unit": {map[string]string{
+			unit: "[Service]\nExecStart=/usr/bin/containerd\n",
+			"etc/systemd/system/containerd.service.d/10-own.conf": "[Service]\nExecStart=\nExecStart=/usr/bin/containerd \\\n  -c /srv/c.toml\n",
+			"srv/c.toml": off, "usr/bin/containerd": "",
+		}, nil, "containerd off off", "in ROOT/srv/c.toml on line 3 set enable_cdi = true"},
+		"a unit of unknown words": {map[string]string{
+			unit: "[Service]\nExecStart=/usr/bin/containerd --config $NOBODY_KNOWS\n", "usr/bin/containerd": "", containerdConfig: on,
+		}, nil, "containerd unknown unknown", "it is not known which file is its config"},
+		"a kubelet alone": {map[string]string{"proc/9/comm": "kubelet\n", "proc/9/cmdline": "kubelet\x00"}, nil,
+			"containerd unknown unknown", "it does not run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			writeFile(t, root, "var/lib/dpkg/status", "Package: containerd\nStatus: install ok installed\nVersion: 1.7.35\n")
+			for file, text := range test.files {
+				writeFile(t, root, file, text)
+			}
+			for _, inst := range []installation{k0s(), microK8s()} {
+				if strings.HasPrefix(test.want, inst.distribution+" o") { // its program cannot be made here: its version is that of a daemon
+					answersOff := strings.Replace(answersOn, "true", "false", 1)
+					cmp.Or(test.daemon, &fakeContainerd{version: "v1.7.35", config: answersOff, socket: inst.socket}).serve(t, root)
+				}
+			}
+			all := Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"})
+			if len(all) != 1 {
+				t.Fatalf("found %+v", all)
+			}
+			text := strings.ReplaceAll(fmt.Sprint(all[0].Findings)+describe(root, &all[0])+remedies(&all[0]), root, "ROOT")
+			if got := fmt.Sprintf("%s %s %s", all[0].Name, all[0].CDI, all[0].AfterRestart); got != test.want || !strings.Contains(text, test.says) {
+				t.Errorf("got %s, want %s, and %q\n%s", got, test.want, test.says, text)
+			}
+		})
+	}
+}
+
+func remedies(r *Runtime) (text string) {
+	for _, f := range r.Findings {
+		text += f.Remedy + "\n"
+	}
+	return text
 }

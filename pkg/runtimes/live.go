@@ -57,6 +57,21 @@ func (inst installation) ask(ctx context.Context, socket string) (*daemon, *find
 	return inst.query(ctx, conn)
 }
 
+// askVersion asks a CRI for the version of its runtime; the answer is unknown if there is none.
+func (m machine) askVersion(ctx context.Context, socket string) release {
+	real, err := m.Resolve(socket)
+	if err != nil || !m.Exists(socket) {
+		return release{}
+	}
+	conn, err := grpc.NewClient("unix:"+real, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return release{}
+	}
+	defer func() { _ = conn.Close() }()
+	answer, _ := cri.NewRuntimeServiceClient(conn).Version(ctx, &cri.VersionRequest{}) // nil after an error
+	return parseRelease(answer.GetRuntimeVersion())
+}
+
 // query asks for the version, the process and the config of CRI.
 func (inst installation) query(ctx context.Context, conn *grpc.ClientConn) (*daemon, *finding.Finding) {
 	version, err := versions.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})
@@ -121,7 +136,7 @@ func parseStatus(text string) (State, []string) {
 
 // noAnswer says in words why there was no answer.
 func (inst installation) noAnswer(err error) *finding.Finding {
-	start := "systemctl start " + inst.unit
+	start := fmt.Sprintf(inst.service, "start")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return newFinding(finding.SocketMissing, location{}, "it does not run: its socket does not exist", start+", if it is meant to run")

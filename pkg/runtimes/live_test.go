@@ -63,7 +63,7 @@ type fakeCRI struct {
 }
 
 func (f fakeCRI) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{RuntimeName: "containerd"}, nil
+	return &cri.VersionResponse{RuntimeName: "containerd", RuntimeVersion: f.version}, nil
 }
 
 func (f fakeCRI) Status(ctx context.Context, r *cri.StatusRequest) (*cri.StatusResponse, error) {
@@ -156,6 +156,7 @@ func TestLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
+			writeFile(t, root, "var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
 			if test.file != "" {
 				writeFile(t, root, containerdConfig, test.file)
 			}

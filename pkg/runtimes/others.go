@@ -1,15 +1,11 @@
 package runtimes
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -24,18 +20,20 @@ type tomlRuntime struct {
 	files     []string // patterns; a later file overrides an earlier one
 	table     []string // the table of cdi_spec_dirs
 	then      string   // what to do after a change
+	socket    string   // of its CRI, which tells its version; "": it has none
 }
 
 // bothDirs are the directories that the CDI library reads by default.
 func bothDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 
-// crio reads CRI-O's files (crio.conf(5), crio.conf.d(5)).
+// crio reads CRI-O's files (crio.conf(5), crio.conf.d(5)), those in directories below crio.conf.d too. Release 1.24 was the
+// first with CDI.
 func crio() tomlRuntime {
 	return tomlRuntime{
 		product: product{"crio", nil, []string{"github.com/cri-o/cri-o"}, []string{"cri-o"}},
-		since:   "1.23", dirsSince: "1.23",
+		since:   "1.24", dirsSince: "1.24",
 		files: []string{"/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*"}, table: []string{"crio", "runtime"},
-		then: "; then systemctl restart crio",
+		then: "; then systemctl restart crio", socket: "/var/run/crio/crio.sock",
 	}
 }
 
@@ -65,34 +63,30 @@ func nerdctl() tomlRuntime {
 
 // read returns the check of a runtime, which finds its state from its version and its files.
 func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
-	return func(_ context.Context, r *Runtime) bool {
+	return func(ctx context.Context, r *Runtime) bool {
 		p := c.find(k.product)
-		dirs, at, err := c.specDirs(k)
+		if !p.release.known() && p.differ == "" && k.socket != "" && !c.filesOnly {
+			p.release = c.askVersion(ctx, k.socket)
+		}
+		usual := k.usualDirs(p.release)
+		dirs, at, err := c.specDirs(k, usual)
 		if p.path == "" && at.file == "" {
 			return false
 		}
-		r.Version, r.MaxCDIVersion = p.release.text, p.maxCDI
-		stated := at.line > 0 && err == nil && !p.release.before(k.dirsSince)
+		r.Version, r.MaxCDIVersion = p.release.text, cmp.Or(p.maxCDI, p.release.maxCDI(r.Name))
+		edit, stated := at, at.line > 0 && err == nil && !p.release.before(k.dirsSince)
 		if !stated {
-			dirs = bothDirs()
-			if k.binary == "podman" && !p.release.before("5.5") && p.release.before("5.6") {
-				dirs = dirs[:1]
-			}
+			dirs, edit = usual, location{file: c.Shown(k.files[min(1, len(k.files)-1)])}
 		}
 		switch {
 		case !r.supports(p, k.since):
 		case err != nil:
 			r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
 		default:
-			r.CDI = On
-			r.SpecDirs = dirs
+			r.CDI, r.SpecDirs = On, dirs
 		}
-		edit := at
-		if !stated {
-			edit = location{file: c.Shown(k.files[min(1, len(k.files)-1)])}
-			if r.CDI != Unknown {
-				at = location{file: cmp.Or(at.file, c.Shown(p.path))}
-			}
+		if !stated && r.CDI != Unknown {
+			at = location{file: cmp.Or(at.file, c.Shown(p.path))}
 		}
 		r.setFileSource(stated, at)
 		if r.CDI == On {
@@ -101,6 +95,14 @@ func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 		}
 		return true
 	}
+}
+
+// usualDirs are the directories that a release reads if its files do not say.
+func (k tomlRuntime) usualDirs(r release) []string {
+	if k.binary == "podman" && !r.before("5.5") && r.before("5.6") {
+		return bothDirs()[:1]
+	}
+	return bothDirs()
 }
 
 // supports tells whether the release of a program is known and has CDI, and adds a finding if not.
@@ -118,9 +120,10 @@ func (r *Runtime) supports(p program, since string) bool {
 }
 
 // specDirs reads cdi_spec_dirs. If no file sets it, at is the first file that exists, without a line.
-func (c *checker) specDirs(k tomlRuntime) (dirs []string, at location, err error) {
+func (c *checker) specDirs(k tomlRuntime, usual []string) (dirs []string, at location, err error) {
+	dirs, appends := usual, false
 	for _, pattern := range k.files {
-		files, err := c.Glob(pattern)
+		files, err := c.configFiles(pattern, k.binary == "crio")
 		if err != nil {
 			return nil, location{file: c.Shown(pattern)}, err
 		}
@@ -138,113 +141,62 @@ func (c *checker) specDirs(k tomlRuntime) (dirs []string, at location, err error
 				continue
 			}
 			at = d.at(append(slices.Clone(k.table), keyDirs)...)
-			if dirs, err = list(table[keyDirs]); err != nil {
+			value := table[keyDirs]
+			if k.binary == "podman" {
+				value, appends = withoutAttributes(value, appends)
+			}
+			given, err := list(value)
+			if err != nil {
 				return nil, at, fmt.Errorf("%s %w", keyDirs, err)
+			}
+			if dirs = given; appends {
+				dirs = append(slices.Clone(usual), given...)
+				usual = dirs
 			}
 		}
 	}
 	return dirs, at, nil
 }
 
-// docker reads Docker's daemon.json (dockerd(8)). From 25.0 on features.cdi turns CDI on, from 28.2 on it is on without
-// (moby pull requests 47087 and 49963).
-func (c *checker) docker(_ context.Context, r *Runtime) bool {
-	const file = "/etc/docker/daemon.json"
-	modules := []string{"github.com/docker/docker", "github.com/moby/moby/v2"}
-	p := c.find(product{"dockerd", nil, modules, []string{"docker-ce", "docker.io"}})
-	if p.path == "" && !c.Exists(file) {
-		return false
+// withoutAttributes leaves the tables out of a list of podman's. One with append = true says that this list, and those in
+// later files, are added to what was there (containers.conf(5)).
+func withoutAttributes(value any, appends bool) (any, bool) {
+	items, isList := value.([]any)
+	if !isList {
+		return value, appends
 	}
-	r.Version, r.MaxCDIVersion = p.release.text, p.maxCDI
-	d, at, err := c.readDaemonJSON(file)
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
-	case err != nil:
-		r.CDI = Off
-		r.add(finding.ConfigRefused, at, "Docker does not start with this: "+host.Reason(err).Error(), "")
-	case r.supports(p, "25.0"):
-		at = r.dockerState(d, p.release)
-	}
-	r.setFileSource(at.line > 0 || err != nil, at)
-	if r.CDI == On {
-		c.requireSpecDir(r, r.SpecDirs, d.at("cdi-spec-dirs"),
-			fmt.Sprintf("in %s set \"cdi-spec-dirs\": %s; then systemctl restart docker", d.file, c.addSpecDir(r.SpecDirs)))
-	}
-	return true
-}
-
-// dockerState fills in what daemon.json means to a release that has CDI, and returns where that is decided.
-func (r *Runtime) dockerState(d *daemonJSON, docker release) location {
-	on, stated := d.Features["cdi"]
-	none := len(d.Dirs) == 1 && d.Dirs[0] == ""
-	if !none && (on || !stated && !docker.before("28.2")) {
-		r.CDI, r.SpecDirs = On, d.Dirs
-		if len(d.Dirs) == 0 {
-			r.SpecDirs = bothDirs()
+	kept := []any{}
+	for _, item := range items {
+		attributes, isTable := item.(map[string]any)
+		if on, isBool := attributes["append"].(bool); isTable && isBool && len(attributes) == 1 {
+			appends = on
+			continue
 		}
-		if !stated {
-			return location{file: d.file}
+		kept = append(kept, item)
+	}
+	return kept, appends
+}
+
+// configFiles are the files of a pattern, in order; those in directories below too if deep, and otherwise no directories.
+func (c *checker) configFiles(pattern string, deep bool) (files []string, err error) {
+	matches, err := c.Glob(pattern)
+	for _, name := range matches {
+		info, statErr := statIn(c.machine, name)
+		switch {
+		case statErr != nil || !info.IsDir() || !strings.Contains(pattern, "*"):
+			files = append(files, name)
+		case deep:
+			below, belowErr := c.configFiles(name+"/*", true)
+			files, err = append(files, below...), cmp.Or(err, belowErr)
 		}
-		return d.at("features", "cdi")
 	}
-	at, why := d.at("features"), "before 28.2 it is off, unless features.cdi is true"
-	fix := `add, or write if there is no such file: {"features": {"cdi": true}}`
-	switch {
-	case none:
-		at, why, fix = d.at("cdi-spec-dirs"), "cdi-spec-dirs names no directory", "remove cdi-spec-dirs"
-	case stated:
-		at, why, fix = d.at("features", "cdi"), "features.cdi is false", `set "cdi": true`
-	case at.line > 0:
-		fix = `add to features: "cdi": true`
-	}
-	r.CDI = Off
-	r.add(finding.CDIOff, at, "CDI is off: "+why, "in "+at.String()+" "+fix+"; then systemctl restart docker")
-	return at
+	return files, err
 }
 
-// daemonJSON is the part of Docker's config that concerns CDI.
-type daemonJSON struct {
-	Features map[string]bool `json:"features"`
-	Dirs     []string        `json:"cdi-spec-dirs"`
-
-	file string // its path, for messages
-	data []byte
-}
-
-// readDaemonJSON reads Docker's config, which may be missing or empty. After an error, at is where it is.
-func (c *checker) readDaemonJSON(path string) (d *daemonJSON, at location, err error) {
-	d = &daemonJSON{file: c.Shown(path)}
-	at = location{file: d.file}
-	switch d.data, err = c.Read(path, configMax); {
-	case err != nil && !c.Exists(path):
-		return d, at, nil
-	case err == nil && len(bytes.TrimSpace(d.data)) > 0:
-		err = json.Unmarshal(d.data, d)
+func statIn(m machine, path string) (os.FileInfo, error) {
+	real, err := m.Resolve(path)
+	if err != nil {
+		return nil, err
 	}
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		at = d.lineOf(int(e.Offset))
-	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		at = d.lineOf(int(e.Offset))
-		err = fmt.Errorf("%s cannot be of type %s", cmp.Or(e.Field, "the document"), e.Value)
-	}
-	return d, at, err
-}
-
-func (d *daemonJSON) lineOf(offset int) location {
-	return location{d.file, 1 + bytes.Count(d.data[:offset], []byte("\n"))}
-}
-
-// at is the location of the last of some nested keys; the file as a whole if it is not there.
-func (d *daemonJSON) at(keys ...string) location {
-	offset := 0
-	for _, key := range keys {
-		i := bytes.Index(d.data[offset:], []byte(strconv.Quote(key)))
-		if i < 0 {
-			return location{file: d.file}
-		}
-		offset += i
-	}
-	return d.lineOf(offset)
+	return os.Stat(real)
 }

@@ -5,11 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestOthers(t *testing.T) {
 	engine := "[engine]\ncdi_spec_dirs = [\"/etc/cdi\"]\n"
-	const daemon, conf = "etc/docker/daemon.json", "etc/containers/containers.conf"
+	const daemon, conf, unit = "etc/docker/daemon.json", "etc/containers/containers.conf", "lib/systemd/system/docker.service"
 	for name, test := range map[string]struct {
 		runtime, binary, pkg, version string
 		files                         map[string]string
@@ -42,6 +45,56 @@ func TestOthers(t *testing.T) {
 			"off files []", []string{"cdi-off:2"}},
 		"docker, empty": {"docker", "dockerd", "docker-ce", "28.2.2",
 			map[string]string{daemon: "\n"}, "on default [/etc/cdi /var/run/cdi]", nil},
+		"docker, unknown key": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{daemon: "{\n\"debug\": true,\n\"cdi-dirs\": [\"/etc/cdi\"]}"}, "off files []", []string{"config-refused:3"}},
+		"docker, keys in a table": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{daemon: `{"proxies": {"http-proxy": "http://p"}, "log-opts": {"max-size": "1m"}, "registry-mirrors": []}`},
+			"on default [/etc/cdi /var/run/cdi]", nil},
+		"docker, unknown key in a table": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{daemon: "{\"proxies\": {\n\"http\": \"http://p\"}}"}, "off files []", []string{"config-refused:2"}},
+		"docker, byte order mark": {"docker", "dockerd", "docker-ce", "27.0.0",
+			map[string]string{daemon: "\ufeff{\"features\": {\"cdi\": true}}"}, "on files [/etc/cdi /var/run/cdi]", nil},
+		"docker, UTF-16": {"docker", "dockerd", "docker-ce", "27.0.0",
+			map[string]string{daemon: "\xff\xfe{\x00}\x00"}, "unknown files []", []string{"config-unreadable:0"}},
+		"docker, flag of the unit": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{unit: "[Service]\nExecStart=/usr/bin/dockerd -H fd:// --cdi-spec-dir=/x --cdi-spec-dir /y\n"},
+			"on default [/x /y]", []string{"spec-dir-not-read:0"}},
+		"docker, flag of a drop-in": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{
+				unit: "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+				"etc/systemd/system/docker.service.d/own.conf": "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --feature cdi=false\n",
+			}, "off files []", []string{"cdi-off:0"}},
+		"docker, another file": {"docker", "dockerd", "docker-ce", "27.3.1",
+			map[string]string{
+				unit:         "[Service]\nEnvironment=\"OPTIONS=--config-file /srv/d.json\"\nExecStart=/usr/bin/dockerd $OPTIONS\n",
+				"srv/d.json": `{"features": {"cdi": true}}`,
+			}, "on files [/etc/cdi /var/run/cdi]", nil},
+		"docker, running": {"docker", "dockerd", "docker-ce", "27.3.1",
+			map[string]string{
+				unit:          "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+				"proc/9/comm": "dockerd\n", "proc/9/cmdline": "dockerd\x00--feature\x00cdi=true\x00",
+			}, "on files [/etc/cdi /var/run/cdi]", nil},
+		"docker, in both places": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{
+				unit:   "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+				daemon: "{\n\"hosts\": [\"fd://\"]}",
+			}, "off files []", []string{"config-refused:2"}},
+		"podman 5.6, appends": {"podman", "podman", "podman", "5.6.0",
+			map[string]string{conf: "[engine]\ncdi_spec_dirs = [\"/x\", {append = true}]\n"}, "on files [/etc/cdi /var/run/cdi /x]", nil},
+		"podman 5.5, appends twice": {"podman", "podman", "podman", "5.5.0",
+			map[string]string{
+				conf:                "[engine]\ncdi_spec_dirs = [{append = true}, \"/x\"]\n",
+				conf + ".d/10.conf": "[engine]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
+			}, "on files [/etc/cdi /x /var/run/cdi]", nil},
+		"podman, another attribute": {"podman", "podman", "podman", "5.6.0",
+			map[string]string{conf: "[engine]\ncdi_spec_dirs = [\"/x\", {prepend = true}]\n"}, "unknown files []", []string{"config-unreadable:2"}},
+		"cri-o, a directory below": {"cri-o", "crio", "cri-o", "1.31.0",
+			map[string]string{
+				"etc/crio/crio.conf.d/10-x":        "[crio.runtime]\ncdi_spec_dirs = [\"/x\"]\n",
+				"etc/crio/crio.conf.d/20-y/z.conf": "[crio.runtime]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
+			}, "on files [/var/run/cdi]", nil},
+		"cri-o 1.24": {"cri-o", "crio", "cri-o", "1.24.0", nil, "on default [/etc/cdi /var/run/cdi]", nil},
+		"cri-o 1.23": {"cri-o", "crio", "cri-o", "1.23.0", nil, "unsupported default []", []string{"cdi-unsupported:0"}},
 		"podman 4.3": {"podman", "podman", "podman", "4.3.1+ds1-8+deb12u1+b3",
 			map[string]string{"usr/share/containers/containers.conf": "[engine]\n"}, "on default [/etc/cdi /var/run/cdi]", nil},
 		"podman 4.0": {"podman", "podman", "podman", "4.0.3", nil, "unsupported default []", []string{"cdi-unsupported:0"}},
@@ -97,5 +150,20 @@ func TestOthers(t *testing.T) {
 				t.Errorf("found %v, want %v\n%s", finds, test.finds, describe(root, r))
 			}
 		})
+	}
+}
+
+// CRI-O's socket tells the version of one that no package brought, and the table what that one loads.
+func TestAskedVersion(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, root, "usr/bin/crio", "")
+	s := grpc.NewServer()
+	cri.RegisterRuntimeServiceServer(s, fakeCRI{fakeContainerd: &fakeContainerd{version: "1.31.2"}})
+	l := listen(t, root+"/var/run/crio/crio.sock")
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	all := Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"})
+	if len(all) != 1 || all[0].CDI != On || all[0].Version != "1.31.2" || all[0].MaxCDIVersion != "0.8.0" {
+		t.Errorf("found %+v", all)
 	}
 }

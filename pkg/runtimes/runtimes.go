@@ -56,6 +56,7 @@ type Options struct {
 	ContainerdAddress string        // socket, as typed; "": the usual one below the root
 	ContainerdConfig  string        // config file, as typed; "": the one in use, or the usual one below the root
 	Timeout           time.Duration // for each runtime; 0: DefaultTimeout
+	filesOnly         bool          // no daemon is asked
 }
 
 // configMax and databaseMax are far more bytes than a config file or a package database has.
@@ -71,6 +72,7 @@ type machine struct{ host.Root }
 type checker struct {
 	machine
 	Options
+	kubelet func() kubelet // found when it is first asked for
 }
 
 // probe checks one runtime. The result of check is false if the runtime is not installed.
@@ -79,13 +81,15 @@ type probe struct {
 	check func(context.Context, *Runtime) bool
 }
 
-// Check returns what is installed of containerd, that of k3s or rke2, CRI-O, Docker, podman and nerdctl on the machine
+// Check returns what is installed of containerd, that of k3s, rke2, k0s or MicroK8s, CRI-O, Docker, podman and nerdctl on the machine
 // under root. One that does not answer in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	c := &checker{machine{host.Root(root)}, o}
+	c := &checker{machine: machine{host.Root(root)}, Options: o}
+	c.kubelet = sync.OnceValue(c.findKubelet)
 	probes := []probe{
-		{"containerd", c.containerd}, {"k3s", c.rancher},
+		{"containerd", c.containerd}, {"k3s", c.distribution(k3s(), rke2())},
+		{"k0s", c.distribution(k0s())}, {"microk8s", c.distribution(microK8s())},
 		{"cri-o", c.read(crio())}, {"docker", c.docker}, {"podman", c.read(podman())}, {"nerdctl", c.read(nerdctl())},
 	}
 	found := make([][]Runtime, len(probes))

@@ -132,6 +132,11 @@ func TestMaxCDI(t *testing.T) {
 		"containerd=1.6.20": "", "containerd=1.7.5": "0.5.0", "containerd=v1.7.35": "0.8.0", "containerd=1.7.35-k3s1": "0.8.0",
 		"containerd=2.4.2": "1.1.0", "podman=4.3.1": "0.5.0",
 		"docker=28.2": "1.0.0", "cri-o=1.28.4": "0.6.0", "podman=4.0": "",
+		"containerd=2.0.4": "0.8.0", "containerd=2.0.5": "1.0.0", "containerd=2.2.0": "1.0.0",
+		"docker=24.0.9": "", "docker=25.0.16": "0.6.0", "docker=25.0.17": "0.8.0", "docker=26.0.2": "0.6.0", "docker=26.1.5": "0.7.0",
+		"docker=27.3.1": "0.7.0", "docker=27.5.1": "0.8.0", "docker=28.0.4": "0.8.0", "docker=29.1.0": "1.0.0", "docker=29.2.0": "1.1.0",
+		"cri-o=1.23.5": "", "cri-o=1.24.6": "0.3.0", "cri-o=1.27.0": "0.5.0", "cri-o=1.31.0": "0.8.0", "cri-o=1.34.0": "1.0.0",
+		"podman=4.1.1": "0.4.0", "podman=4.9.4": "0.6.0", "podman=5.1.2": "0.7.0", "podman=5.4.2": "0.8.0", "podman=5.5.0": "1.0.0",
 	} {
 		consumer, version, _ := strings.Cut(target, "=")
 		if got, err := MaxCDI(consumer, version); got != want || err != nil {

@@ -136,13 +136,15 @@ func lookup(t map[string]any, key string) any {
 	if v, ok := t[key]; ok {
 		return v
 	}
-	for _, k := range slices.Sorted(maps.Keys(t)) {
+	for _, k := range sortedNames(t) {
 		if strings.EqualFold(k, key) {
 			return t[k]
 		}
 	}
 	return nil
 }
+
+func sortedNames(t map[string]any) []string { return slices.Sorted(maps.Keys(t)) }
 
 // list reads an array of strings. That it is something else is an error.
 func list(v any) ([]string, error) {

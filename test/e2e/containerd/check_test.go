@@ -308,7 +308,7 @@ func edit(t *testing.T, remedy string) bool {
 		`^in (\S+) on line (\d+) set ((\S+) = .*)$`: func(lines, m []string) []string {
 			from := number(m[2]) - 1
 			text := strings.Join(lines[from:], "\n") // a list may go on for some lines
-			if old := regexp.MustCompile(`(?i)\b` + m[4] + `\s*=\s*(true|false|\[[^]]*\])`).FindString(text); old != "" {
+			if old := regexp.MustCompile(`(?i)\b` + m[4] + `\s*=\s*(true|false|\d+|"[^"]*"|'[^']*'|\[[^]]*\])`).FindString(text); old != "" {
 				text = strings.Replace(text, old, m[3], 1)
 			}
 			return append(lines[:from], strings.Split(text, "\n")...)

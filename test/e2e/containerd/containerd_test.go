@@ -22,6 +22,9 @@ import (
 
 const socket = "/run/containerd/containerd.sock"
 
+// nvidiaRuntime is what configs of GPU toolkits name as the default runtime. Here it is runc.
+const nvidiaRuntime = "/usr/bin/nvidia-container-runtime"
+
 // engine is one release of containerd, installed as the machine's own, with a root and a state of its own.
 type engine struct {
 	t       *testing.T
@@ -30,16 +33,18 @@ type engine struct {
 	daemon  *machine.Daemon
 }
 
-// runcWrapper leaves out what some machines forbid: a lower OOM score than one's own.
+// runcWrapper leaves out what some machines lack or forbid: systemd, and a lower OOM score than one's own.
 const runcWrapper = `#!/bin/sh
 for arg; do
+  shift
   case $before in --bundle|-b) sed -i "s/\"oomScoreAdj\":-[0-9]*/\"oomScoreAdj\":$(cat /proc/self/oom_score_adj)/" "$arg/config.json";; esac
   before=$arg
+  [ "$arg" = --systemd-cgroup ] || set -- "$@" "$arg"
 done
 exec %s "$@"
 `
 
-// newEngine installs a release, gives it the image and no config.
+// newEngine installs a release, gives it the image and no config. There is a kubelet that would use it.
 func newEngine(t *testing.T, release string) *engine {
 	t.Helper()
 	e := &engine{t: t, release: release, socket: socket}
@@ -54,10 +59,13 @@ func newEngine(t *testing.T, release string) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine.Write(t, wrappers+"/runc", fmt.Sprintf(runcWrapper, runc))
-	if err := os.Chmod(wrappers+"/runc", 0o755); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{wrappers + "/runc", nvidiaRuntime} {
+		machine.Write(t, path, fmt.Sprintf(runcWrapper, runc))
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
+	machine.Write(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
 	t.Setenv("PATH", wrappers+":/usr/bin:"+os.Getenv("PATH")) // a shim must be of its daemon's release
 	e.install()
 	e.configure(nil)

@@ -71,13 +71,14 @@ func runInNamespaces() (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// neutral leaves out of an environment what would change the answers of the programs that the tests run.
+// neutral leaves out of an environment what would change the answers of the programs that the tests run. LPUCTL_LONG is
+// for the tests themselves.
 func neutral(environment []string) []string {
 	kept := []string{"LC_ALL=C", "CONTAINERS_CONF=/dev/null"}
 	for _, variable := range environment {
 		name, _, _ := strings.Cut(variable, "=")
 		group, _, ofGroup := strings.Cut(name, "_")
-		if !ofGroup || !slices.Contains([]string{"LPUCTL", "CONTAINER", "CONTAINERD", "CONTAINERS", "LC"}, group) {
+		if !ofGroup || name == "LPUCTL_LONG" || !slices.Contains([]string{"LPUCTL", "CONTAINER", "CONTAINERD", "CONTAINERS", "LC"}, group) {
 			kept = append(kept, variable)
 		}
 	}
