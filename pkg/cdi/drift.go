@@ -13,10 +13,9 @@ import (
 // Drift is how the devices of a spec in place differ from those of a spec made now, each list sorted as the spec is. What is
 // compared is what a container really gets: the edits of the whole spec and those of the device.
 type Drift struct {
-	// Wrong are devices with a node that is not one of their LPUs', or not the whole list of these. A container could get another
-	// card with them.
+	// Wrong are devices with a node that is not one of their LPUs'. A container could get another card with them.
 	Wrong []string
-	// Missing are devices that the spec in place does not have.
+	// Missing are devices that the spec in place does not have, or has without some of their nodes.
 	Missing []string
 	// Other are devices of which something else differs, such as a mount or a variable, and devices that a spec made now does not
 	// have, but whose nodes are those of LPUs.
@@ -67,9 +66,11 @@ func compare(inv *discovery.Inventory, have, want *specs.Spec) (d Drift) {
 			continue
 		}
 		has, wants := effective(have, i), effective(want, wanted)
-		switch {
-		case !sameNodes(has, wants, inv):
+		switch only, all := givenNodes(has, wants, inv); {
+		case !only:
 			d.Wrong = append(d.Wrong, w.Name)
+		case !all:
+			d.Missing = append(d.Missing, w.Name)
 		case !slices.Equal(texts(has), texts(wants)):
 			d.Other = append(d.Other, w.Name)
 		}
@@ -100,9 +101,9 @@ func texts(all []given) (sorted []string) {
 	return sorted
 }
 
-// sameNodes tells whether a container gets the same device nodes. The device numbers of a node need not be in a spec; if they are,
-// they must be those of the LPU's node.
-func sameNodes(has, wants []given, inv *discovery.Inventory) bool {
+// givenNodes tells whether a container gets only device nodes that it should get, and whether it gets all of them. The device numbers
+// of a node need not be in a spec; if they are, they must be those of the LPU's node.
+func givenNodes(has, wants []given, inv *discovery.Inventory) (only, all bool) {
 	nodes := 0
 	for _, h := range has {
 		if h.node == nil {
@@ -110,7 +111,7 @@ func sameNodes(has, wants []given, inv *discovery.Inventory) bool {
 		}
 		nodes++
 		if w := byKey(wants, h.key); w == nil || hostPath(w.node) != hostPath(h.node) || !numbersFit(h.node, inv) {
-			return false
+			return false, false
 		}
 	}
 	for _, w := range wants {
@@ -118,7 +119,7 @@ func sameNodes(has, wants []given, inv *discovery.Inventory) bool {
 			nodes--
 		}
 	}
-	return nodes == 0
+	return true, nodes == 0
 }
 
 func numbersFit(n *specs.DeviceNode, inv *discovery.Inventory) bool {

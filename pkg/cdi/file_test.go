@@ -384,7 +384,7 @@ func TestDrift(t *testing.T) {
 		{"half of all", func(s *specs.Spec) {
 			e := &device(s, "all").ContainerEdits
 			e.DeviceNodes = e.DeviceNodes[:1]
-		}, Drift{Wrong: []string{"all"}}},
+		}, Drift{Missing: []string{"all"}}},
 		{"another mount", func(s *specs.Spec) {
 			device(s, "lpu2").ContainerEdits.Mounts = []*specs.Mount{{HostPath: "/a", ContainerPath: "/b"}}
 		}, Drift{Other: []string{"lpu2"}}},

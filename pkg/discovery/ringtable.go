@@ -36,9 +36,7 @@ const ringTableMax = 1 << 20
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
-		installed, _ := s.tree.Resolve(InstalledRingTable) // "" if that fails, and no file has this name
-		hyperdex, _ := s.tree.Resolve(hyperdexRingTable)
-		paths = []string{installed, hyperdex}
+		paths = []string{s.real(InstalledRingTable), s.real(hyperdexRingTable)}
 	}
 	for _, p := range paths {
 		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return readTable(p) })
@@ -67,6 +65,15 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		return table
 	}
 	return nil
+}
+
+// real is the path on this machine of one of the root. Where links form a loop it stays as it is, so that reading it fails.
+func (s *scan) real(p string) string {
+	real, err := s.tree.Resolve(p)
+	if err != nil {
+		return s.tree.Shown(p)
+	}
+	return real
 }
 
 // unsafeError is the reason why a file cannot be trusted.
@@ -176,7 +183,7 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) bool {
 func (s *scan) lastRing(ctx context.Context, lpus []function) *ring.Table {
 	table := s.LastRing
 	if table == nil {
-		path, _ := s.tree.Resolve(LastRingTable) // "" if that fails, and no file has this name
+		path := s.real(LastRingTable)
 		data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return readTable(path) })
 		if err != nil {
 			return nil

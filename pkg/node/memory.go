@@ -133,8 +133,9 @@ func (n *Node) remember(s *Snapshot) {
 	if !maps.Equal(healthy, n.kept) {
 		if keepErr := n.Memory.keepHealth(healthy); keepErr != nil {
 			err = keepErr
+		} else {
+			n.kept = healthy
 		}
-		n.kept = healthy
 	}
 	text := ""
 	if err != nil {

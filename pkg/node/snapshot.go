@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,16 +96,18 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	before := n.latest.Load()
 	check := n.checkSpec(spec, inv, before.spec)
 	if n.due(check) {
-		corrected, after, err := n.putSpec(ctx, spec, func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) })
+		corrected, after, err := n.putSpec(ctx, spec, before.spec, func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) })
 		if corrected != nil {
 			inv, check = corrected, after
 		}
-		check.err = cmp.Or(err, check.err)
+		if err != nil {
+			check.err, check.numbers = err, before.spec.numbers
+		}
 	}
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it
 		return nil
 	}
-	n.upkeep.renew = n.upkeep.renew && (check.err != nil || n.due(check))
+	n.upkeep.renew = n.upkeep.renew && (check.err != nil || check.drift.Any())
 	n.logSpec(check, before.spec)
 	n.logProblems(inv, before.Inventory)
 	s := &Snapshot{ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, spec: check}

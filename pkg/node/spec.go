@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,9 +26,10 @@ type Spec struct {
 
 // specCheck is the result of a look at the CDI spec on disk.
 type specCheck struct {
-	want       string   // the spec that should be there
-	files      []string // the state of each spec file in its directory; nil: look again the next time
-	unresolved []string // names of LPUs that no runtime resolves to their nodes; they must not be handed out
+	want       string            // the spec that should be there
+	numbers    map[string]string // of the device nodes, by path
+	files      []string          // the file, and the state of each spec file in its directory; nil: look again the next time
+	unresolved []string          // names of LPUs that no runtime resolves to their nodes; they must not be handed out
 	drift      cdi.Drift
 	err        error // why the spec is not as it should be
 }
@@ -51,12 +53,13 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		return specCheck{}
 	}
 	want, err := wanted(inv, spec.Options)
-	check := specCheck{files: specFiles(spec.File)}
+	check := specCheck{files: specFiles(spec.File), numbers: numbers(inv)}
 	if want != nil {
 		text, _ := cdi.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
 		check.want = string(text)
 	}
-	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want {
+	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want &&
+		maps.Equal(check.numbers, before.numbers) {
 		return before
 	}
 	var driftErr, conflictErr error
@@ -64,6 +67,7 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		want, conflictErr = spec.File.Writable(want)
 	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
+	check.drift.Wrong = append(check.drift.Wrong, renumbered(inv, check.numbers, before.numbers)...)
 	bad := slices.Concat(check.drift.Wrong, check.drift.Missing)
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
@@ -77,6 +81,28 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	return check
 }
 
+// numbers are the device numbers of all nodes of LPUs, by path.
+func numbers(inv *discovery.Inventory) map[string]string {
+	all := map[string]string{}
+	for _, l := range inv.LPUs {
+		for _, n := range l.Nodes {
+			all[n.Path] = fmt.Sprint(n.Major, ":", n.Minor)
+		}
+	}
+	return all
+}
+
+// renumbered are names of LPUs with a node that had other numbers before. The spec does not say the numbers, but runtimes remember
+// them until it is written again.
+func renumbered(inv *discovery.Inventory, now, before map[string]string) (names []string) {
+	for _, l := range inv.LPUs {
+		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return before[n.Path] != "" && before[n.Path] != now[n.Path] }) {
+			names = append(names, cdi.AddressName(l.Address))
+		}
+	}
+	return names
+}
+
 // wanted is the spec of an inventory; nil if no LPU has a node.
 func wanted(inv *discovery.Inventory, o cdi.Options) (*specs.Spec, error) {
 	spec, _, err := cdi.Spec(inv, o)
@@ -86,16 +112,25 @@ func wanted(inv *discovery.Inventory, o cdi.Options) (*specs.Spec, error) {
 	return spec, err
 }
 
-// specFiles is the state of each file in the directory of the spec: an edit of any of them can change what names mean.
+// tick is more than the time between two ticks of the clock of any file system on a disk or in memory. Two changes within a tick
+// may leave the same time.
+const tick = 50 * time.Millisecond
+
+// specFiles is the state of each file in the directory of the spec: an edit of any of them can change what names mean. It is nil if
+// one has changed just now, because it may change again without a trace.
 func specFiles(file cdi.File) []string {
 	entries, err := os.ReadDir(filepath.Dir(file.Path))
-	states := []string{fmt.Sprint(err)}
+	states := []string{file.Path, fmt.Sprint(err)}
 	for _, e := range entries {
 		var st unix.Stat_t
 		name := filepath.Join(filepath.Dir(file.Path), e.Name())
-		if filepath.Ext(name) != ".lock" && unix.Lstat(name, &st) == nil {
-			states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
+		if filepath.Ext(name) == ".lock" || unix.Stat(name, &st) != nil { // of a link, what it leads to
+			continue
 		}
+		if time.Since(time.Unix(st.Ctim.Unix())) < tick {
+			return nil
+		}
+		states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
 	}
 	return states
 }
@@ -115,7 +150,7 @@ func (n *Node) due(check specCheck) bool {
 
 // putSpec corrects the spec under its lock, of what the machine is then, and returns that inventory. The boot unit owns the file, so
 // it is left alone if it is right by then.
-func (n *Node) putSpec(ctx context.Context, spec Spec, scan Scan) (*discovery.Inventory, specCheck, error) {
+func (n *Node) putSpec(ctx context.Context, spec Spec, before specCheck, scan Scan) (*discovery.Inventory, specCheck, error) {
 	held, err := spec.File.Hold(ctx)
 	if err != nil {
 		return nil, specCheck{}, err
@@ -125,7 +160,7 @@ func (n *Node) putSpec(ctx context.Context, spec Spec, scan Scan) (*discovery.In
 	if err != nil {
 		return nil, specCheck{}, err
 	}
-	check := n.checkSpec(spec, inv, specCheck{})
+	check := n.checkSpec(spec, inv, specCheck{numbers: before.numbers})
 	if !n.due(check) {
 		return inv, check, nil
 	}

@@ -57,6 +57,9 @@ func (s *state) lpus(ids []string) (cards []int, unknown []string) {
 // make it again. It ignores available ids that it does not know, as long as there are enough others.
 func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
 	s, answer := p.state.Load(), &api.PreferredAllocationResponse{}
+	if err := p.fresh(s); err != nil {
+		return nil, err
+	}
 	for _, c := range r.ContainerRequests {
 		ids, err := p.prefer(ctx, s, c)
 		if err != nil {
@@ -170,8 +173,8 @@ func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
 	if len(cards) != len(ids) {
 		return nil, status.Errorf(codes.InvalidArgument, "a device stands twice in %s", strings.Join(ids, ", "))
 	}
-	if err := s.node.Fresh(p.Node.Now(), node.MaxAge); err != nil {
-		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
+	if err := p.fresh(s); err != nil {
+		return nil, err
 	}
 	for _, card := range cards {
 		if err := s.refuse(card); err != nil {
@@ -179,6 +182,14 @@ func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
 		}
 	}
 	return cards, nil
+}
+
+// fresh returns an error if the machine was read too long ago to hand out anything.
+func (p *Plugin) fresh(s *state) error {
+	if err := s.node.Fresh(p.Node.Now(), node.MaxAge); err != nil {
+		return status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
+	}
+	return nil
 }
 
 // refuse returns an error if the LPU at this position of the inventory cannot be handed out at this moment.

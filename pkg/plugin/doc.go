@@ -27,7 +27,9 @@
 //  7. When it ends, its socket is removed and the spec stays; a reload keeps the stream
 //     (TestInvariant7EndLeavesTheSpec, TestInvariant7EndAtAnyMoment, TestInvariant7ReloadKeepsTheStream).
 //  8. Two instances may overlap: no state is kept of what was handed out, and where the kubelet cannot tell instances
-//     apart the new one waits for the end of the old one (TestInvariant8Upgrade).
+//     apart the new one waits for the end of the old one. The list that counts is that of the one that stays, and one that
+//     starts asks the other for what it cannot know (TestInvariant8Upgrade,
+//     TestInvariant8TheLastListIsThatOfTheOneThatStays, TestInvariant8Recall).
 //
 // The list of devices, made in package node:
 //
@@ -40,15 +42,19 @@
 //  12. No LPU is a valid state: it registers an empty list and writes no spec (TestInvariant12NoLPUs).
 //  13. Health has hysteresis in both directions and recovers by itself; the log says why an LPU is unhealthy
 //     (TestInvariant13HealthComesBackAndIsExplained, and TestHysteresis in package discovery).
-//  14. Nothing is healthy, preferred or handed out before the first scan; unknown health keeps the last value
-//     (TestInvariant14NothingBeforeTheFirstLook).
+//  14. Nothing is healthy, preferred or handed out before the first scan; unknown health keeps the last value, that of another
+//     instance at the start, or the first list waits (TestInvariant14NothingBeforeTheFirstLook,
+//     TestInvariant14TheFirstListIsHeldBack, TestInvariant14OfTwoInstances).
 //
 // The calls, in calls.go:
 //
 //  15. A preferred allocation has exactly as many devices as were asked for, all of them available, with all that must
-//     be included, and is the same for the same input; ids that it does not know do no harm (TestInvariant15Preferred).
+//     be included, and is the same for the same input; ids that it does not know do no harm, and Allocate would refuse none of
+//     them (TestInvariant15Preferred, TestInvariant15NothingPreferredIsRefused,
+//     TestInvariant15NothingIsPreferredOfAnOldSnapshot).
 //  16. Allocate checks existence, health and the age of the snapshot again, hands out all devices or none, in ring
-//     order, and answers the same when it is asked again (TestInvariant16Allocate).
+//     order, and answers the same when it is asked again; it refuses unconnected LPUs where they have to be connected
+//     (TestInvariant16Allocate, TestInvariant16Unconnected).
 //  17. PreStartContainer may be called any number of times and resets no LPU (TestInvariant17PreStart).
 //  18. No call waits for the machine, the disk or a lock that is held meanwhile
 //     (TestInvariant18NoCallWaitsForTheMachine, TestManyClients).
