@@ -1,0 +1,136 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+)
+
+// kill kills the container of a pod, as when its program crashes. The kubelet starts it again and does not ask the plugin.
+func (b *bed) kill(pod string) {
+	b.t.Helper()
+	client := cri.NewRuntimeServiceClient(machine.Dial(b.t, containerd))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	list, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: map[string]string{"io.kubernetes.pod.name": pod + "-" + nodeName},
+	}})
+	if err != nil || len(list.Containers) != 1 {
+		b.t.Fatalf("the containers of %s: %v %v", pod, list.GetContainers(), err)
+	}
+	if _, err := client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: list.Containers[0].Id}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// do fails the test if a change of the machine fails.
+func (b *bed) do(changes ...error) {
+	b.t.Helper()
+	if err := errors.Join(changes...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// setOffline says for the driver of a card whether it holds the card offline, as it does while the card is reset.
+func (b *bed) setOffline(lpu int, offline string) {
+	b.t.Helper()
+	machine.Write(b.t, filepath.Join(nodeRoot, b.node.Card(lpu).Dir, "dev_offline"), offline+"\n")
+}
+
+// TestLostLPU: a card that is gone shows in the state of the pod that has it. When the pod's container is started again meanwhile it
+// gets no node at all, and not that of another card either, which has the name now. When the card is back so is the pod.
+func TestLostLPU(t *testing.T) {
+	b := newBed(t)
+	b.serve()
+	b.waitAllocatable(8)
+	got := b.check(t, b.run("pod", 2), 2, true)
+	lost, free := got[0], 7
+	waitHealth := func(want string) {
+		t.Helper()
+		machine.Eventually(t, 30*time.Second, "the card is "+want, func() error {
+			p, err := b.pod("pod")
+			if health := p.health(); err == nil && (health[b.id(lost)] != want || health[b.id(got[1])] != "Healthy") {
+				err = fmt.Errorf("%v", health)
+			}
+			return err
+		})
+	}
+	waitHealth("Healthy")
+	b.do(b.node.Unplug(lost), b.node.SwapNodes(lost, free))
+	b.waitAllocatable(7)
+	waitHealth("Unhealthy")
+	b.kill("pod")
+	machine.Eventually(t, 30*time.Second, "the container is refused", func() error {
+		p, err := b.pod("pod")
+		if err != nil {
+			return err
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if strings.Contains(c.State.Waiting.Message, "unresolvable CDI devices "+resource+"="+b.id(lost)) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", p.Status)
+	})
+	b.do(b.node.Replug(lost))
+	b.check(t, b.inspectAgain("pod-"+nodeName, 1), 2, true)
+	b.waitAllocatable(8)
+	waitHealth("Healthy")
+}
+
+// TestSwappedNodes: when the nodes of two cards are exchanged under pods that run, each pod has its own card when its container is
+// started again.
+func TestSwappedNodes(t *testing.T) {
+	b := newBed(t)
+	b.serve()
+	b.waitAllocatable(8)
+	x, y := b.check(t, b.run("x", 1), 1, true)[0], b.check(t, b.run("y", 1), 1, true)[0]
+	for restarts, swap := range []func() error{
+		func() error { return b.node.SwapNodes(x, y) },
+		func() error { // the names stay
+			ofX, ofY := b.node.Card(x).Numbers, b.node.Card(y).Numbers
+			return errors.Join(b.node.Renumber(x, simulate.Numbers{Major: 240}), b.node.Renumber(y, ofX), b.node.Renumber(x, ofY))
+		},
+	} {
+		b.do(swap())
+		b.waitScans()
+		for pod, want := range map[string]int{"x": x, "y": y} {
+			b.kill(pod)
+			if got := b.check(t, b.inspectAgain(pod+"-"+nodeName, restarts+1), 1, true); got[0] != want {
+				t.Errorf("%s has LPU %d, want %d", pod, got[0], want)
+			}
+		}
+	}
+}
+
+// TestGrace: while a card is being reset, which it need not survive, it is still listed as healthy, but pods get others.
+func TestGrace(t *testing.T) {
+	b := newBed(t)
+	b.serve()
+	b.waitAllocatable(8)
+	reset := b.check(t, b.run("first", 1), 1, true)[0] // the one that would be preferred
+	b.remove("first")
+	b.setOffline(reset, "1")
+	b.waitScans()
+	for i := range 6 {
+		b.put(fmt.Sprintf("pod%d", i), 1)
+	}
+	for i := range 6 {
+		if got := b.check(t, b.inspect(fmt.Sprintf("pod%d-%s", i, nodeName)), 1, true); got[0] == reset {
+			t.Errorf("pod%d has LPU %d, which is being reset", i, reset)
+		}
+	}
+	if n, err := b.allocatable(); n != 8 || err != nil {
+		t.Errorf("%d LPUs are allocatable: %v", n, err)
+	}
+}
