@@ -41,8 +41,29 @@ const (
 
 // upkeep is what a node remembers of the spec between two snapshots.
 type upkeep struct {
-	writes []time.Time // the latest, at most maxWrites
-	renew  bool        // correct differences too that are only reported otherwise
+	writes  []time.Time               // the latest, at most maxWrites
+	renew   bool                      // correct differences too that are only reported otherwise
+	file    string                    // the state of the spec file
+	numbers map[string]discovery.Node // the nodes, by path, as they were when the file was first seen in this state
+}
+
+// renumbered returns the names of LPUs whose nodes have other device numbers than when the spec file was first seen in its present
+// state. A runtime remembers the numbers of a node with the spec, and makes nodes of them, until the file is another one.
+func (u *upkeep) renumbered(file cdi.File, inv *discovery.Inventory) (names []string) {
+	if state := fileState(file.Path); u.numbers == nil || state != u.file {
+		u.file, u.numbers = state, map[string]discovery.Node{}
+	}
+	for _, l := range inv.LPUs {
+		for _, n := range l.Nodes {
+			was, seen := u.numbers[n.Path]
+			if !seen {
+				u.numbers[n.Path] = n
+			} else if name := cdi.AddressName(l.Address); (was.Major != n.Major || was.Minor != n.Minor) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // checkSpec looks at the spec on disk, unless nothing has changed since it looked the last time.
@@ -56,11 +77,13 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		text, _ := cdi.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
 		check.want = string(text)
 	}
-	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want {
+	renumbered := n.upkeep.renumbered(spec.File, inv)
+	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want && len(renumbered) == 0 {
 		return before
 	}
 	var driftErr, conflictErr error
 	check.drift, driftErr = spec.File.Drift(inv, want)
+	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
 	bad := slices.Concat(check.drift.Wrong, check.drift.Missing)
 	if want != nil {
 		conflictErr = spec.File.Conflict(want)
@@ -91,13 +114,20 @@ func specFiles(file cdi.File) []string {
 	entries, err := os.ReadDir(filepath.Dir(file.Path))
 	states := []string{fmt.Sprint(err)}
 	for _, e := range entries {
-		var st unix.Stat_t
-		name := filepath.Join(filepath.Dir(file.Path), e.Name())
-		if filepath.Ext(name) != ".lock" && unix.Lstat(name, &st) == nil {
-			states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
+		if name := filepath.Join(filepath.Dir(file.Path), e.Name()); filepath.Ext(name) != ".lock" {
+			states = append(states, fileState(name))
 		}
 	}
 	return states
+}
+
+// fileState is a text that changes when what a file says changes, or its mode; "" if there is none.
+func fileState(name string) string {
+	var st unix.Stat_t
+	if unix.Lstat(name, &st) != nil {
+		return ""
+	}
+	return fmt.Sprint(name, st.Ino, st.Ctim)
 }
 
 // due tells whether a spec that was looked at is to be written now.
