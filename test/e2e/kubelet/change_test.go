@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
@@ -133,4 +136,101 @@ func TestGrace(t *testing.T) {
 	if n, err := b.allocatable(); n != 8 || err != nil {
 		t.Errorf("%d LPUs are allocatable: %v", n, err)
 	}
+}
+
+// list are the ids of the LPUs that a plugin offers as healthy, sorted, if it is the only one.
+func (b *bed) list() (ids []string, err error) {
+	sockets, _ := filepath.Glob("/var/lib/kubelet/device-plugins/lpuctl-*.sock") // fails on a bad pattern only
+	if len(sockets) != 1 {
+		return nil, fmt.Errorf("there are the sockets %v", sockets)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	stream, err := deviceplugin.NewDevicePluginClient(machine.Dial(b.t, sockets[0])).ListAndWatch(ctx, &deviceplugin.Empty{})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := stream.Recv()
+	for _, d := range answer.GetDevices() {
+		if d.Health == deviceplugin.Healthy {
+			ids = append(ids, d.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, err
+}
+
+// TestTwoInstances: of two instances either may end, and the kubelet then has the list of the other. A card that is being reset when
+// the new one starts is as healthy for it as it was for the old one.
+func TestTwoInstances(t *testing.T) {
+	const sick, gone, reset = 1, 3, 5
+	b := newBed(t)
+	for _, c := range []struct {
+		name    string
+		args    []string
+		newEnds bool
+	}{
+		{"the old one ends", nil, false},
+		{"the new one ends while it stands by", nil, true},
+		{"the old one ends, with overlap", []string{"--overlap"}, false},
+		{"the new one ends, with overlap", []string{"--overlap"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.t = t
+			var all []string
+			for i := range b.node.LPUs() {
+				all = append(all, b.id(i))
+			}
+			ends := b.serve(c.args...)
+			b.waitAllocatable(8)
+			b.setOffline(reset, "1")
+			b.waitScans()
+			stays := b.serve(c.args...)
+			if c.newEnds {
+				ends, stays = stays, ends
+			}
+			if c.args == nil {
+				machine.Eventually(t, 20*time.Second, "the new one stands by", func() error {
+					said := ends.Said(3000) + stays.Said(3000)
+					if !strings.Contains(said, "another instance serves") {
+						return errors.New(said)
+					}
+					return nil
+				})
+			} else {
+				waitRegistered(t, ends)
+				waitRegistered(t, stays)
+				b.disagree(ends, sick, gone)
+				all = slices.Delete(all, gone, gone+1)
+			}
+			ends.Stop(unix.SIGTERM)
+			machine.Eventually(t, 20*time.Second, "the kubelet has the list of the other", func() error {
+				kubelet, err := b.healthy()
+				plugin, listErr := b.list()
+				if !slices.Equal(kubelet, all) || !slices.Equal(plugin, all) {
+					return errors.Join(err, listErr, fmt.Errorf("the kubelet has %v, the plugin %v, want %v", kubelet, plugin, all))
+				}
+				return nil
+			})
+			stays.Stop(unix.SIGTERM)
+			b.setOffline(reset, "0")
+			if c.args != nil {
+				b.do(b.node.Replug(gone))
+			}
+		})
+	}
+}
+
+// disagree makes the list that the kubelet has last of two instances that of the one that is about to end, and another one than that
+// of the other, to which a card is healthy again already.
+func (b *bed) disagree(ends *machine.Daemon, sick, gone int) {
+	b.t.Helper()
+	b.do(b.node.Unbind(sick))
+	b.waitAllocatable(7)
+	b.do(unix.Kill(ends.PID(), unix.SIGSTOP), b.node.Bind(sick))
+	b.waitAllocatable(8)
+	b.do(b.node.Unplug(gone))
+	b.waitAllocatable(7)
+	b.do(unix.Kill(ends.PID(), unix.SIGCONT))
+	b.waitAllocatable(6)
 }

@@ -124,6 +124,28 @@ func TestRequireConnected(t *testing.T) {
 	b.check(t, b.run("connected", 3), 3, true)
 }
 
+// TestRequireConnectedUnasked: where a policy of the Topology Manager leaves the kubelet no choice of LPUs it does not ask which are
+// preferred.
+func TestRequireConnectedUnasked(t *testing.T) {
+	b := prepare(t, os.Getenv("CONTAINERD"), containerd2)
+	b.flags = []string{"--topology-manager-policy", "best-effort"}
+	b.startKubelet()
+	b.serve("--require-connected", "--numa", "on")
+	holder := b.fill()
+	b.remove(holder[1], holder[3]) // of one NUMA node
+	preferred := func() int {
+		return b.metric("http://127.0.0.1:9477/metrics", `lpuctl_kubelet_calls_total{method="GetPreferredAllocation",code="OK"}`)
+	}
+	before := preferred()
+	b.put("two", 2)
+	p := b.waitPhase("two", "Failed")
+	if !strings.Contains(p.Status.Message, "they are not connected to each other") || preferred() != before {
+		t.Errorf("the kubelet asked %d times, the pod is %+v", preferred()-before, p.Status)
+	}
+	b.remove(holder[2])
+	b.check(t, b.run("connected", 2), 2, true)
+}
+
 func TestKubeletRestarts(t *testing.T) {
 	b := newBed(t)
 	plugin := b.serve()
