@@ -176,6 +176,7 @@ func TestTwoInstances(t *testing.T) {
 		{"the new one ends, with overlap", []string{"--overlap"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			defer func(outer *testing.T) { b.t = outer }(b.t)
 			b.t = t
 			var all []string
 			for i := range b.node.LPUs() {
