@@ -139,6 +139,64 @@ func TestDeviceIsUnhealthyWithoutItsName(t *testing.T) {
 	}
 }
 
+// TestNewNumbersNeedANewFile: a runtime remembers the numbers of nodes until the spec file is another one, so serve replaces the file
+// when they change, though it does not say them, and only then.
+func TestNewNumbersNeedANewFile(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	m, err := simulate.Node{Profile: "lpu", LPUs: 8}.Start(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := cdi.Locate(root, cdi.DefaultSpecDir, cdi.DefaultKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
+	watcher := discovery.NewWatcher(root, discovery.Options{}, n.Now)
+	ofX, ofY := m.Card(2).Numbers, m.Card(5).Numbers
+	for _, step := range []struct {
+		what   string
+		change func() error
+		writes int
+	}{
+		{"at the start", nil, 1},
+		{"nothing changes", nil, 0},
+		{"two cards exchange their numbers", func() error {
+			return errors.Join(m.Renumber(2, simulate.Numbers{Major: 240}), m.Renumber(5, ofX), m.Renumber(2, ofY))
+		}, 1},
+		{"nothing changes again", nil, 0},
+		{"a refresh has replaced the file", func() error {
+			held, err := file.Hold(t.Context())
+			if err != nil {
+				return err
+			}
+			defer held.Release()
+			inv, err := watcher.Scan(t.Context())
+			if err != nil {
+				return err
+			}
+			spec, _, err := cdi.Spec(inv, cdi.Options{})
+			return errors.Join(err, m.Renumber(5, simulate.Numbers{Major: 240}), held.Write(spec))
+		}, 0},
+	} {
+		log.Reset()
+		if step.change != nil {
+			if err := step.change(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if s := n.Update(t.Context(), node.Spec{File: file}, watcher.Scan); s == nil || health(s) != "HHHHHHHH" {
+				t.Errorf("%s: %s", step.what, &log)
+			}
+		}
+		if got := strings.Count(log.String(), "wrote the CDI spec"); got != step.writes {
+			t.Errorf("%s: %d writes, want %d: %s", step.what, got, step.writes, &log)
+		}
+	}
+}
+
 func TestScannedLogsAnErrorOnce(t *testing.T) {
 	var log bytes.Buffer
 	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))

@@ -96,12 +96,12 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	before := n.latest.Load()
 	check := n.checkSpec(spec, inv, before.spec)
 	if n.due(check) {
-		corrected, after, err := n.putSpec(ctx, spec, before.spec, func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) })
+		corrected, after, err := n.putSpec(ctx, spec, func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) })
 		if corrected != nil {
 			inv, check = corrected, after
 		}
 		if err != nil {
-			check.err, check.numbers = err, before.spec.numbers
+			check.err = err
 		}
 	}
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,10 +25,9 @@ type Spec struct {
 
 // specCheck is the result of a look at the CDI spec on disk.
 type specCheck struct {
-	want       string            // the spec that should be there
-	numbers    map[string]string // of the device nodes, by path
-	files      []string          // the file, and the state of each spec file in its directory; nil: look again the next time
-	unresolved []string          // names of LPUs that no runtime resolves to their nodes; they must not be handed out
+	want       string   // the spec that should be there
+	files      []string // the file, and the state of each spec file in its directory; nil: look again the next time
+	unresolved []string // names of LPUs that no runtime resolves to their nodes; they must not be handed out
 	drift      cdi.Drift
 	err        error // why the spec is not as it should be
 }
@@ -43,8 +41,29 @@ const (
 
 // upkeep is what a node remembers of the spec between two snapshots.
 type upkeep struct {
-	writes []time.Time // the latest, at most maxWrites
-	renew  bool        // correct differences too that are only reported otherwise
+	writes  []time.Time               // the latest, at most maxWrites
+	renew   bool                      // correct differences too that are only reported otherwise
+	file    string                    // the state of the spec file
+	numbers map[string]discovery.Node // the nodes, by path, as they were when the file was first seen in this state
+}
+
+// renumbered returns the names of LPUs whose nodes have other device numbers than when the spec file was first seen in its present
+// state. A runtime remembers the numbers of a node with the spec, and makes nodes of them, until the file is another one.
+func (u *upkeep) renumbered(file cdi.File, inv *discovery.Inventory) (names []string) {
+	if state := fileState(file.Path); u.numbers == nil || state != u.file {
+		u.file, u.numbers = state, map[string]discovery.Node{}
+	}
+	for _, l := range inv.LPUs {
+		for _, n := range l.Nodes {
+			was, seen := u.numbers[n.Path]
+			if !seen {
+				u.numbers[n.Path] = n
+			} else if name := cdi.AddressName(l.Address); (was.Major != n.Major || was.Minor != n.Minor) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // checkSpec looks at the spec on disk, unless nothing has changed since it looked the last time.
@@ -53,13 +72,13 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		return specCheck{}
 	}
 	want, err := wanted(inv, spec.Options)
-	check := specCheck{files: specFiles(spec.File), numbers: numbers(inv)}
+	check := specCheck{files: specFiles(spec.File)}
 	if want != nil {
 		text, _ := cdi.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
 		check.want = string(text)
 	}
-	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want &&
-		maps.Equal(check.numbers, before.numbers) {
+	renumbered := n.upkeep.renumbered(spec.File, inv)
+	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want && len(renumbered) == 0 {
 		return before
 	}
 	var driftErr, conflictErr error
@@ -67,7 +86,7 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		want, conflictErr = spec.File.Writable(want)
 	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
-	check.drift.Wrong = append(check.drift.Wrong, renumbered(inv, check.numbers, before.numbers)...)
+	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
 	bad := slices.Concat(check.drift.Wrong, check.drift.Missing)
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
@@ -79,28 +98,6 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	}
 	check.err = cmp.Or(err, conflictErr, driftErr)
 	return check
-}
-
-// numbers are the device numbers of all nodes of LPUs, by path.
-func numbers(inv *discovery.Inventory) map[string]string {
-	all := map[string]string{}
-	for _, l := range inv.LPUs {
-		for _, n := range l.Nodes {
-			all[n.Path] = fmt.Sprint(n.Major, ":", n.Minor)
-		}
-	}
-	return all
-}
-
-// renumbered are names of LPUs with a node that had other numbers before. The spec does not say the numbers, but runtimes remember
-// them until it is written again.
-func renumbered(inv *discovery.Inventory, now, before map[string]string) (names []string) {
-	for _, l := range inv.LPUs {
-		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return before[n.Path] != "" && before[n.Path] != now[n.Path] }) {
-			names = append(names, cdi.AddressName(l.Address))
-		}
-	}
-	return names
 }
 
 // wanted is the spec of an inventory; nil if no LPU has a node.
@@ -135,6 +132,15 @@ func specFiles(file cdi.File) []string {
 	return states
 }
 
+// fileState is a text that changes when what a file says changes, or its mode; "" if there is none.
+func fileState(name string) string {
+	var st unix.Stat_t
+	if unix.Lstat(name, &st) != nil {
+		return ""
+	}
+	return fmt.Sprint(name, st.Ino, st.Ctim)
+}
+
 // due tells whether a spec that was looked at is to be written now.
 func (n *Node) due(check specCheck) bool {
 	d := check.drift
@@ -150,7 +156,7 @@ func (n *Node) due(check specCheck) bool {
 
 // putSpec corrects the spec under its lock, of what the machine is then, and returns that inventory. The boot unit owns the file, so
 // it is left alone if it is right by then.
-func (n *Node) putSpec(ctx context.Context, spec Spec, before specCheck, scan Scan) (*discovery.Inventory, specCheck, error) {
+func (n *Node) putSpec(ctx context.Context, spec Spec, scan Scan) (*discovery.Inventory, specCheck, error) {
 	held, err := spec.File.Hold(ctx)
 	if err != nil {
 		return nil, specCheck{}, err
@@ -160,7 +166,7 @@ func (n *Node) putSpec(ctx context.Context, spec Spec, before specCheck, scan Sc
 	if err != nil {
 		return nil, specCheck{}, err
 	}
-	check := n.checkSpec(spec, inv, specCheck{numbers: before.numbers})
+	check := n.checkSpec(spec, inv, specCheck{})
 	if !n.due(check) {
 		return inv, check, nil
 	}

@@ -18,7 +18,7 @@
 //     TestInvariant2SpecThatCannotBeWritten, TestInvariant2Reload, TestInvariant2Cancelled,
 //     TestInvariant2SpecIsWrittenOnlyWhereNeeded).
 //  3. Each registration has a socket of a new name; our sockets that nobody serves any more are removed
-//     (TestInvariant3RestartsOfTheKubelet, TestInvariant3DeadSocketsAreRemoved).
+//     (TestInvariant3RestartsOfTheKubelet, TestInvariant3DeadSocketsAreRemoved, TestInvariant3NewSocketsAreNotTakenForDead).
 //  4. At most one registration is under way or alive (TestInvariant4OneRegistrationAtATime).
 //  5. It registers again when kubelet.sock is another file, when its own socket is gone, when the stream ends and when
 //     none is opened; inotify is not the only way to notice (TestInvariant5SignsOfARestart).

@@ -227,8 +227,14 @@ func (s *Server) listen() (*socket, error) {
 	if len(sock.path) > pathMax {
 		return nil, fmt.Errorf("%s: too long for the path of a socket (%d bytes, at most %d)", sock.path, len(sock.path), pathMax)
 	}
-	listener, err := net.Listen("unix", sock.path)
+	// It gets its name when it accepts connections: another instance removes a socket of ours that refuses them.
+	nameless := strings.TrimSuffix(sock.path, ".sock") + ".new"
+	listener, err := net.Listen("unix", nameless)
 	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(nameless, sock.path); err != nil {
+		_ = listener.Close()
 		return nil, err
 	}
 	sock.server = grpc.NewServer(grpc.StreamInterceptor(sock.countStreams), grpc.UnaryInterceptor(s.Plugin.countCalls))

@@ -419,6 +419,34 @@ func TestInvariant3DeadSocketsAreRemoved(t *testing.T) {
 	}
 }
 
+// TestInvariant3NewSocketsAreNotTakenForDead: another instance, which looks at all sockets all the time, finds none that does not
+// accept connections yet.
+func TestInvariant3NewSocketsAreNotTakenForDead(t *testing.T) {
+	s := &Server{Plugin: orion(t).plugin, Dir: t.TempDir()}
+	ctx, cancel := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() {
+		for ctx.Err() == nil {
+			s.siblings("")
+		}
+	})
+	for range 1000 {
+		sock, err := s.listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(sock.path); err != nil {
+			t.Error(err)
+		}
+		sock.stop()
+	}
+	cancel()
+	other.Wait()
+	if left, _ := os.ReadDir(s.Dir); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
 func TestInvariant10SendsOnlyWhatChanged(t *testing.T) {
 	r, k := orion(t), newKubelet(t, rules137)
 	k.start()

@@ -2,12 +2,12 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -33,14 +34,7 @@ type bed struct {
 	kubelet *machine.Daemon
 	flags   []string // of the kubelet, beyond those in start
 	api     podresources.PodResourcesListerClient
-	lpus    []lpu
-}
-
-// lpu is what `lpuctl list` says of an LPU.
-type lpu struct {
-	Index   int
-	Address string
-	Nodes   []struct{ Path string }
+	node    *simulate.Machine
 }
 
 // containerd2 and containerd1 are a configuration for each of the two releases of containerd. Some machines forbid to lower the OOM score;
@@ -82,12 +76,10 @@ func prepare(t *testing.T, binaries, config string) *bed {
 	for _, dir := range []string{"/run", "/var/lib", "/var/log", "/opt"} {
 		machine.Mount(t, "tmpfs", dir, "tmpfs", 0, "")
 	}
-	machine.Lpuctl(t, "--quiet", "simulate", nodeRoot, "--numbers", machine.Numbers(t, 8))
-	var inventory struct{ LPUs []lpu }
-	if err := json.Unmarshal([]byte(machine.Lpuctl(t, "--root", nodeRoot, "list", "-o", "json")), &inventory); err != nil {
+	var err error
+	if b.node, err = (simulate.Node{Profile: "orion", Numbers: machine.DeviceNumbers(t, 8)}).Start(nodeRoot); err != nil {
 		t.Fatal(err)
 	}
-	b.lpus = inventory.LPUs
 	// The kubelet's directory is the same inside and outside of the simulated root; the rest is seen where runtimes look.
 	for from, to := range map[string]string{
 		nodeRoot + "/opt":         "/opt",
@@ -154,6 +146,7 @@ oomScoreAdj: 0
 makeIPTablesUtilChains: false
 localStorageCapacityIsolation: false
 evictionHard: {imagefs.available: 0%, memory.available: 0%, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.inodesFree: 0%}
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 fileCheckFrequency: 1s
 syncFrequency: 1s
 nodeStatusUpdateFrequency: 1s
@@ -197,30 +190,55 @@ func get(url string) ([]byte, error) {
 	return data, err
 }
 
-// allocatable is the number of healthy LPUs that the kubelet knows of.
-func (b *bed) allocatable() (int, error) {
+// healthy are the ids of the healthy LPUs that the kubelet knows of, sorted.
+func (b *bed) healthy() (ids []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	r, err := b.api.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{}, grpc.WaitForReady(true))
-	n := 0
 	for _, d := range r.GetDevices() {
 		if d.ResourceName == resource {
-			n += len(d.DeviceIds)
+			ids = append(ids, d.DeviceIds...)
 		}
 	}
-	return n, err
+	slices.Sort(ids)
+	return ids, err
+}
+
+// allocatable is the number of healthy LPUs that the kubelet knows of.
+func (b *bed) allocatable() (int, error) {
+	ids, err := b.healthy()
+	return len(ids), err
 }
 
 // registrations is how many plugins have registered with this kubelet.
-func (b *bed) registrations() (n int) {
-	metrics, err := get("http://127.0.0.1:10255/metrics")
+func (b *bed) registrations() int {
+	return b.metric("http://127.0.0.1:10255/metrics", `kubelet_device_plugin_registration_total{resource_name="`+resource+`"}`)
+}
+
+// metric is the value of a metric; 0 if there is none of that name and those labels.
+func (b *bed) metric(url, name string) (n int) {
+	b.t.Helper()
+	metrics, err := get(url)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if _, value, found := strings.Cut(string(metrics), `kubelet_device_plugin_registration_total{resource_name="`+resource+`"} `); found {
+	if _, value, found := strings.Cut(string(metrics), "\n"+name+" "); found {
 		_, _ = fmt.Sscan(value, &n)
 	}
 	return n
+}
+
+// waitScans waits until the plugin has read the whole machine anew.
+func (b *bed) waitScans() {
+	b.t.Helper()
+	scans := func() int { return b.metric("http://127.0.0.1:9477/metrics", "lpuctl_scan_duration_seconds_count") }
+	before := scans()
+	machine.Eventually(b.t, 20*time.Second, "the machine is read", func() error {
+		if n := scans() - before; n < 2 { // the first of these may have begun before
+			return fmt.Errorf("%d times", n)
+		}
+		return nil
+	})
 }
 
 // waitAllocatable waits for that number, and returns how long that took.

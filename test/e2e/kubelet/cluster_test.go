@@ -121,7 +121,7 @@ func TestCluster(t *testing.T) {
 	}
 	want := map[string]string{}
 	for _, i := range got {
-		want["pci-"+strings.ReplaceAll(b.lpus[i].Address, ":", "-")] = "Healthy"
+		want[b.id(i)] = "Healthy"
 	}
 	if toJSON(t, p.health()) != toJSON(t, want) {
 		t.Errorf("the pod's LPUs are %v, want %v", p.health(), want)

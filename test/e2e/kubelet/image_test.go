@@ -50,6 +50,9 @@ func TestImage(t *testing.T) {
 			t.Errorf("no %q in the metrics: %s %v", line, out, err)
 		}
 	}
+	if _, err := os.Stat("/var/lib/lpuctl/health.json"); err != nil {
+		t.Error(err)
+	}
 	if p := b.waitPhase("lpuctl", "Running"); p.Status.Reason != "" {
 		t.Errorf("%+v", p.Status)
 	}

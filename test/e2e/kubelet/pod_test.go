@@ -15,10 +15,9 @@ import (
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
-// inspect prints what a container has got of LPUs, and then waits. The node that it makes itself shows that the
-// device cgroup is on.
+// inspect prints what a container has got of LPUs, and then waits.
 const inspect = `env | sort | while read v; do case $v in LPU_*|NUM_LPU*) echo "env $v";; esac; done
-for n in /dev/dri/*; do [ -e $n ] || continue; echo "node $n"; (exec 3<>$n) 2>/dev/null && echo "opens $n"; done
+for n in /dev/dri/*; do [ -e $n ] || continue; echo "node $n $(stat -c %t:%T $n)"; (exec 3<>$n) 2>/dev/null && echo "opens $n"; done
 echo end; trap exit TERM; sleep 1000000 & wait`
 
 // podManifest is a pod of one container that asks for n LPUs.
@@ -73,6 +72,9 @@ type pod struct {
 	Status   struct {
 		Phase, Reason, Message string
 		ContainerStatuses      []struct {
+			State struct {
+				Waiting struct{ Reason, Message string }
+			}
 			AllocatedResourcesStatus []struct {
 				Name      string
 				Resources []struct{ ResourceID, Health string }
@@ -126,8 +128,9 @@ func (p pod) health() map[string]string {
 
 // container is what inspect printed.
 type container struct {
-	env          map[string]string
-	nodes, opens []string
+	env   map[string]string
+	nodes []string // with their numbers: "/dev/dri/renderD128 a:e5"
+	opens []string
 }
 
 // run starts a pod of n LPUs and returns what its container has.
@@ -138,11 +141,14 @@ func (b *bed) run(name string, n int) container {
 }
 
 // inspect reads what the container of a pod printed.
-func (b *bed) inspect(pod string) container {
+func (b *bed) inspect(pod string) container { return b.inspectAgain(pod, 0) }
+
+// inspectAgain reads what the container of a pod printed that was started after so many restarts.
+func (b *bed) inspectAgain(pod string, restarts int) container {
 	b.t.Helper()
 	c := container{env: map[string]string{}}
 	machine.Eventually(b.t, 30*time.Second, pod+" has run", func() error {
-		logs, _ := filepath.Glob("/var/log/pods/default_" + pod + "_*/main/*.log")
+		logs, _ := filepath.Glob(fmt.Sprintf("/var/log/pods/default_%s_*/main/%d.log", pod, restarts))
 		if len(logs) == 0 {
 			return fmt.Errorf("it has no log: %+v", b.state(pod))
 		}
@@ -160,7 +166,7 @@ func (b *bed) inspect(pod string) container {
 				name, value, _ := strings.Cut(fields[4], "=")
 				c.env[name] = value
 			case "node":
-				c.nodes = append(c.nodes, fields[4])
+				c.nodes = append(c.nodes, fields[4]+" "+fields[5])
 			case "opens":
 				c.opens = append(c.opens, fields[4])
 			}
@@ -178,22 +184,30 @@ func (b *bed) state(name string) any {
 	return p.Status
 }
 
-// check checks that a container has n LPUs, and all of them, and returns which.
+// id is the name under which the kubelet knows an LPU.
+func (b *bed) id(lpu int) string {
+	return "pci-" + strings.ReplaceAll(b.node.Card(lpu).Address.String(), ":", "-")
+}
+
+// check checks that a container has n LPUs, with the nodes that these have now, and nothing else, and returns which.
 func (b *bed) check(t *testing.T, c container, n int, connected bool) []int {
 	t.Helper()
 	var indices, order []int
 	for part := range strings.SplitSeq(c.env["LPU_VISIBLE_DEVICES"], ",") {
-		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(b.lpus) {
+		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < b.node.LPUs() {
 			indices = append(indices, i)
 		}
 	}
 	sorted := slices.Sorted(slices.Values(indices))
-	var nodes []string
+	var nodes, opens []string
 	for _, i := range indices {
-		nodes = append(nodes, b.lpus[i].Nodes[0].Path)
+		card := b.node.Card(i)
+		nodes = append(nodes, fmt.Sprintf("%s %x:%x", card.Node, card.Numbers.Major, card.Numbers.Minor))
+		opens = append(opens, card.Node)
 		order = append(order, slices.Index(sorted, i))
 	}
 	slices.Sort(nodes)
+	slices.Sort(opens)
 	want := map[string]string{
 		"LPU_RING_ORDER":  strings.Trim(strings.ReplaceAll(fmt.Sprint(order), " ", ","), "[]"),
 		"LPU_CONNECTED":   strconv.FormatBool(connected),
@@ -204,7 +218,7 @@ func (b *bed) check(t *testing.T, c container, n int, connected bool) []int {
 			t.Errorf("%s is %q, want %q: %v", name, c.env[name], value, c.env)
 		}
 	}
-	if len(indices) != n || !slices.Equal(c.nodes, nodes) || !slices.Equal(c.opens, nodes) {
+	if len(indices) != n || !slices.Equal(c.nodes, nodes) || !slices.Equal(c.opens, opens) {
 		t.Errorf("LPUs %v of %d, nodes %v that open %v, want %v", indices, n, c.nodes, c.opens, nodes)
 	}
 	return indices

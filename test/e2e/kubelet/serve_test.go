@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,17 @@ import (
 func (b *bed) serve(args ...string) *machine.Daemon {
 	b.t.Helper()
 	return machine.Start(b.t, append([]string{machine.Binary(b.t), "serve", "--root", nodeRoot}, args...)...)
+}
+
+// waitRegistered waits until the kubelet watches the list of a plugin. From then on another one may end.
+func waitRegistered(t *testing.T, plugin *machine.Daemon) {
+	t.Helper()
+	machine.Eventually(t, 20*time.Second, "the plugin is registered", func() error {
+		if said := plugin.Said(3000); !strings.Contains(said, "msg=registered") {
+			return errors.New(said)
+		}
+		return nil
+	})
 }
 
 func TestPods(t *testing.T) {
@@ -112,6 +124,28 @@ func TestRequireConnected(t *testing.T) {
 	b.check(t, b.run("connected", 3), 3, true)
 }
 
+// TestRequireConnectedUnasked: where a policy of the Topology Manager leaves the kubelet no choice of LPUs it does not ask which are
+// preferred.
+func TestRequireConnectedUnasked(t *testing.T) {
+	b := prepare(t, os.Getenv("CONTAINERD"), containerd2)
+	b.flags = []string{"--topology-manager-policy", "best-effort"}
+	b.startKubelet()
+	b.serve("--require-connected", "--numa", "on")
+	holder := b.fill()
+	b.remove(holder[1], holder[3]) // of one NUMA node
+	preferred := func() int {
+		return b.metric("http://127.0.0.1:9477/metrics", `lpuctl_kubelet_calls_total{method="GetPreferredAllocation",code="OK"}`)
+	}
+	before := preferred()
+	b.put("two", 2)
+	p := b.waitPhase("two", "Failed")
+	if !strings.Contains(p.Status.Message, "they are not connected to each other") || preferred() != before {
+		t.Errorf("the kubelet asked %d times, the pod is %+v", preferred()-before, p.Status)
+	}
+	b.remove(holder[2])
+	b.check(t, b.run("connected", 2), 2, true)
+}
+
 func TestKubeletRestarts(t *testing.T) {
 	b := newBed(t)
 	plugin := b.serve()
@@ -170,15 +204,9 @@ func TestUpgrade(t *testing.T) {
 	}()
 	for i := range 5 {
 		next := b.serve("--overlap")
-		machine.Eventually(t, 10*time.Second, "the new plugin registers", func() error {
-			if n := b.registrations(); n < i+2 {
-				return fmt.Errorf("%d registrations", n)
-			}
-			return nil
-		})
+		waitRegistered(t, next)
 		pod := fmt.Sprintf("pod%d", i)
 		b.put(pod, 1) // under load
-		time.Sleep(300 * time.Millisecond)
 		old.Stop(unix.SIGTERM)
 		b.check(t, b.inspect(pod+"-"+nodeName), 1, true)
 		old = next
@@ -187,37 +215,6 @@ func TestUpgrade(t *testing.T) {
 	if seen := <-result; len(seen) < 50 || slices.Min(seen) != 8 {
 		t.Errorf("as seen %d times, at one moment only %d LPUs were allocatable", len(seen), slices.Min(seen))
 	}
-}
-
-// TestLostLPU: a card that is gone shows in the state of the pod that has it, and is whole again when it is back.
-func TestLostLPU(t *testing.T) {
-	b := newBed(t)
-	b.serve()
-	b.waitAllocatable(8)
-	got := b.check(t, b.run("pod", 2), 2, true)
-	address := b.lpus[got[0]].Address
-	card, away := filepath.Join(nodeRoot, "sys/bus/pci/devices", address), filepath.Join(nodeRoot, "away")
-	id := func(i int) string { return "pci-" + strings.ReplaceAll(b.lpus[i].Address, ":", "-") }
-	wait := func(want string) {
-		machine.Eventually(t, 30*time.Second, "the card is "+want, func() error {
-			p, err := b.pod("pod")
-			if health := p.health(); err == nil && (health[id(got[0])] != want || health[id(got[1])] != "Healthy") {
-				err = fmt.Errorf("%v", health)
-			}
-			return err
-		})
-	}
-	wait("Healthy")
-	if err := os.Rename(card, away); err != nil {
-		t.Fatal(err)
-	}
-	b.waitAllocatable(7)
-	wait("Unhealthy")
-	if err := os.Rename(away, card); err != nil {
-		t.Fatal(err)
-	}
-	b.waitAllocatable(8)
-	wait("Healthy")
 }
 
 // TestReload: SIGHUP takes a new configuration in while the kubelet notices nothing; one with faults changes nothing.
