@@ -155,7 +155,6 @@ const (
 	SocketMissing    ID = "socket-missing"
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
-	SpecDirUnread    ID = "spec-dir-unread"
 	SpecDirNotRead   ID = "spec-dir-not-read"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
@@ -362,8 +361,6 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SocketRefused, Warning, "The daemon does not run: nobody listens on its socket.", "start it"},
 		{SpecDirNotRead, Error, "The runtime does not read the directory that lpuctl writes to.",
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
-		{SpecDirUnread, Warning, "No container runtime of this machine reads the directory that specs are written to.",
-			"write to one that they read (--spec-dir), or add it to a runtime's config"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
 	}},

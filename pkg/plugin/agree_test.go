@@ -224,7 +224,7 @@ func TestInvariant14TheFirstListIsHeldBack(t *testing.T) {
 	may := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
 		defer cancel()
-		return server.waitForOthers(ctx, nil)
+		return server.waitForOthers(ctx, dirWatch{})
 	}
 	sick := changed(r.inventory(), func(lpus []discovery.LPU) { lpus[2].Health = discovery.HealthUnknown })
 	for seconds := range 6 {
