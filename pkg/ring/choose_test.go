@@ -161,8 +161,10 @@ func (s server) pair(r Ring, at int) []int {
 func (s server) behind(r Ring, number int, free map[int]bool, start int) int {
 	arcs, ringOf := s.arcs(free)
 	for i, arc := range arcs {
-		around := len(arc) == len(r.Cards) && s.cable(r, arc[len(arc)-1])
-		if ringOf[i] == number && !around && 2*len(arc) >= len(r.Cards) && arc[0] != start && slices.Contains(arc, start) {
+		if ringOf[i] != number || 2*len(arc) < len(r.Cards) || len(arc) == len(r.Cards) && s.cable(r, arc[len(arc)-1]) {
+			continue // of another ring, short, or all around
+		}
+		if arc[0] != start && slices.Contains(arc, start) {
 			return 1
 		}
 	}
