@@ -201,8 +201,9 @@ func (r *reader) chain(p piece) {
 	if !r.byIndex() && r.Count == 0 {
 		unless = "if the ring has no more cards, "
 	}
-	r.add(finding.RingChain, location{}, p.last+", "+p.first, "a chain of %d cards, not a ring: %sthe cable %s is missing", p.size, unless, cable).
-		Remedy = "check the cable between " + p.last + " and " + p.first
+	f := r.add(finding.RingChain, location{}, p.last+", "+p.first,
+		"a chain of %d cards, not a ring: %sthe cable %s is missing", p.size, unless, cable)
+	f.Remedy = "check the cable between " + p.last + " and " + p.first
 }
 
 // chains reports several pieces. Which cables they lack is not known: it depends on how they were put together.

@@ -237,7 +237,8 @@ func TestIDs(t *testing.T) {
 		"lpu0": IDName, "lpu63": IDName, "lpu": "", "lpu01": "", "lpu00": "", "LPU0": "", "lpu-1": "", "yes": "", "card": "",
 		"0000:b1:00.1": IDAddress, "0000:B1:1f.7": IDAddress, "0000:b1:00": IDAddress, "10000:b1:00": IDAddress,
 		"ffffffff:b1:00": IDAddress, "100000000:b1:00": "",
-		"0000:b1:20": "", "0000:b1:00.8": "", "0000:b1:00.": "", "00000:b1:00": "", "b1:00.1": IDAddress, "43:00": IDAddress, "43:00.1": IDAddress, "43:00.8": "", "0000:b1": "", "0000:b1:00:1": "",
+		"0000:b1:20": "", "0000:b1:00.8": "", "0000:b1:00.": "", "00000:b1:00": "", "0000:b1": "", "0000:b1:00:1": "",
+		"b1:00.1": IDAddress, "43:00": IDAddress, "43:00.1": IDAddress, "43:00.8": "",
 		`"12"`: IDSerial, "XFL1A2B3": IDSerial, `"a b"`: "", `""`: "", `"` + strings.Repeat("x", 65) + `"`: "", `"\u00e9"`: "", "2024-01-01": "",
 	} {
 		table, findings := Parse("table", []byte("apiVersion: "+apiVersion+"\nkind: RingTable\nrings:\n- ["+text+"]\n"))

@@ -398,7 +398,8 @@ func (r *report) loads() {
 		case kubelet, "first by index", furiosa, nvidia, lpuctl:
 			l := line{name: p.name}
 			for load := .3; load < 1.25; load += .15 {
-				l.points = append(l.points, point{load, over(r.runs(cell{mix: small(), n: 8, load: load, lives: exponential()}, p, false), outcome.connectedShare).mean})
+				o := r.runs(cell{mix: small(), n: 8, load: load, lives: exponential()}, p, false)
+				l.points = append(l.points, point{load, over(o, outcome.connectedShare).mean})
 			}
 			lines = append(lines, l)
 		}
