@@ -55,7 +55,8 @@ func Refuse(path string) error {
 // ErrTooLarge is the reason why [Read] does not read a whole file.
 var ErrTooLarge = errors.New("larger than such a file can be")
 
-// Read reads a regular file of at most limit bytes; of a larger one it returns the first limit+1 bytes with the error. It never waits: a FIFO is an error. Errors are *fs.PathError.
+// Read reads a regular file of at most limit bytes; of a larger one it returns the first limit+1 bytes with the error. It never
+// waits: a FIFO is an error. Errors are *fs.PathError.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -98,10 +98,10 @@ func (s server) key(free map[int]bool, chosen []int) []int {
 		return key
 	}
 	ring := s.rings[ringOf[0]]
-	return append(key, s.arcKey(ring, ringOf[0], free, left, arcs[0])...)
+	return append(key, s.arcKey(ring, ringOf[0], free, arcs[0])...)
 }
 
-func (s server) arcKey(ring Ring, number int, free, left map[int]bool, arc []int) []int {
+func (s server) arcKey(ring Ring, number int, free map[int]bool, arc []int) []int {
 	room := 0
 	for _, c := range ring.Cards {
 		if free[c] {

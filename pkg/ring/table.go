@@ -237,7 +237,7 @@ func (r *reader) object(f field, known []string, required ...string) map[string]
 		}
 	}
 	for _, name := range required {
-		if found[name].node == nil && !(known == nil && r.misspelt(found, name)) {
+		if found[name].node == nil && (known != nil || !r.misspelt(found, name)) {
 			r.add(finding.RingKey, f.at, "", "%q is missing here", name).Remedy = fmt.Sprintf("add %q", name)
 		}
 	}
