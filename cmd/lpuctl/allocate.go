@@ -189,16 +189,12 @@ func (a *app) writeCandidates(r *allocation) error {
 	}
 	var rows [][]string
 	for _, c := range r.Explanation.Candidates {
-		broken := 0
-		for _, n := range c.Broken {
-			broken += n
-		}
 		rows = append(rows, []string{
-			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), yesNo(c.Wraps), strconv.Itoa(c.Pairs), strconv.Itoa(broken),
-			strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
+			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), strconv.Itoa(c.Pairs), strconv.Itoa(c.Broken),
+			yesNo(c.Wraps), strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
 		})
 	}
-	columns := []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "WRAPS", "PAIRS", "BROKEN-BLOCKS", "NUMA", "SWITCHES", "WHY-NOT"}
+	columns := []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "PAIRS", "BROKEN-PAIRS", "WRAPS", "NUMA", "SWITCHES", "WHY-NOT"}
 	err := a.writeTable(columns, rows)
 	fmt.Fprintln(a.out)
 	return err

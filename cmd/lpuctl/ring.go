@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
@@ -39,7 +41,7 @@ type boundTable struct {
 // readTable reads a table that was named on the command line.
 func readTable(path string) (*boundTable, error) {
 	data, err := readSmallFile(path)
-	if err != nil {
+	if err != nil && !errors.Is(err, wholefile.ErrTooLarge) { // Parse reports that it is too large
 		return nil, err
 	}
 	table, findings := ring.Parse(path, data)

@@ -13,7 +13,7 @@ func newRingShowCommand(a *app) *cobra.Command {
 		Use:   "show [FILE]",
 		Short: "Print the rings of this node's table, or of FILE held against this node",
 		Long: `show prints the rings of this node's table, or of FILE held against this node, each in the order of its
-cables: closed, or open where one cable is missing. An LPU without cables is alone.
+cables: closed, or open where a cable is missing. An LPU without cables is alone.
 The exit code is 3 if the table cannot be used.`,
 		Example: `  lpuctl ring show
   lpuctl ring show table.json`,

@@ -74,7 +74,11 @@ func Refuse(path string) error {
 	return nil
 }
 
-// Read reads a regular file of at most limit bytes. It never waits: a FIFO is an error. Errors are *fs.PathError.
+// ErrTooLarge is the reason why [Read] does not read a whole file.
+var ErrTooLarge = errors.New("larger than such a file can be")
+
+// Read reads a regular file of at most limit bytes; of a larger one it returns the first limit+1 bytes with the error. It never
+// waits: a FIFO is an error. Errors are *fs.PathError.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -91,7 +95,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), limit)+bytes.MinRead))
 	n, err := data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && n > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than such a file can be (%d bytes)", limit)}
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w (%d bytes)", ErrTooLarge, limit)}
 	}
 	return data.Bytes(), err
 }

@@ -231,7 +231,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"bring the card up, or write the table again without it"},
 		{RingAllZero, Error, "Every value is 0: the tool that wrote the table did not complete.",
 			"check that every card is up and every QSFP cable is in, and run hyperdex-net again"},
-		{RingChain, Warning, "A ring lacks one cable. Sets of neighbours work meanwhile.", "check the cable that is named"},
+		{RingChain, Warning, "A ring lacks cables. Sets of neighbours work meanwhile.", "check the cables that are named"},
 		{RingConflict, Error, "Two cards claim one port, or one card has two ids.", ringCorrect},
 		{RingCount, Error, "The table lists another number of cards than it says, or than the node has.",
 			"bring up every card and run hyperdex-net again, or key the table by PCI address"},

@@ -148,29 +148,90 @@ func theFirst(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// piece is cards in a row that are not known to be a whole ring: a chain, two cards with one cable, or a card without cables.
+// No cable leads to the left of its first card and to the right of its last one.
+type piece struct {
+	size        int
+	first, last string
+}
+
 // warn reports what is notable about the rings of a table without errors.
 func (r *reader) warn() {
 	single := max(len(r.IDs), r.positions()) == 1 // there is no other card to be cabled to
 	var sizes []string
+	var pieces []piece
+	chains := 0
 	for _, ring := range newCabling(len(r.IDs), r.Links).Rings {
-		size, first := len(ring.Cards), ring.Cards[0]
+		size, links := len(ring.Cards), len(ring.Links)
+		p := piece{size, r.name(ring.Cards[0]), r.name(ring.Cards[0])}
 		if size > 1 {
 			sizes = append(sizes, strconv.Itoa(size))
+			p.first, p.last = r.name(ring.Links[0][0]), r.name(ring.Links[links-1][1])
 		} else if !single {
-			r.isolated(r.name(first), r.IDs[first].at())
+			r.isolated(p.first, r.IDs[ring.Cards[0]].at())
+		}
+		if links < size {
+			pieces = append(pieces, p)
 		}
 		if !ring.Closed {
-			first, last := r.name(ring.Links[0][0]), r.name(ring.Links[size-2][1])
-			r.add(finding.RingChain, location{}, last+", "+first, "a chain of %d cards, not a ring: the cable %s-%s is missing", size, last, first).
-				Remedy = "check the cable between " + last + " and " + first
+			chains++
 		}
-	}
-	if len(sizes) > 1 {
-		r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
 	}
 	if r.byIndex() && !single {
 		for _, card := range r.unmentioned(r.positions()) {
 			r.isolated(card, location{})
+			pieces = append(pieces, piece{1, card, card})
 		}
 	}
+	switch {
+	case chains > 0 && len(pieces) == 1:
+		r.chain(pieces[0])
+	case chains > 0:
+		r.chains(pieces)
+	}
+	if len(sizes) > 1 && (chains == 0 || len(pieces) == 1) {
+		r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
+	}
+}
+
+// chain reports the one piece that is not a whole ring: it lacks the cable from its last card to its first. A table by
+// address may leave out other cards of the same ring, which have no cables; a table by index lists all cards of the node.
+func (r *reader) chain(p piece) {
+	cable, unless := p.last+"-"+p.first, ""
+	if !r.byIndex() && r.Count == 0 {
+		unless = "if the ring has no more cards, "
+	}
+	f := r.add(finding.RingChain, location{}, p.last+", "+p.first,
+		"a chain of %d cards, not a ring: %sthe cable %s is missing", p.size, unless, cable)
+	f.Remedy = "check the cable between " + p.last + " and " + p.first
+}
+
+// chains reports several pieces. Which cables they lack is not known: it depends on how they were put together.
+func (r *reader) chains(pieces []piece) {
+	var sizes, ends []string
+	for _, p := range pieces {
+		sizes = append(sizes, strconv.Itoa(p.size))
+		ends = append(ends, p.first)
+		if p.size > 1 {
+			ends = append(ends, p.last)
+		}
+	}
+	names := theFirst(ends)
+	f := r.add(finding.RingChain, location{}, names, "%d chains (%s cards), not a ring: %s have a port without a cable%s",
+		len(pieces), theFirst(sizes), names, r.oneRing(pieces))
+	f.Remedy = "check the cables of " + names + "; then run hyperdex-net again"
+}
+
+// oneRing says with which cables two pieces are one ring. More than two pieces can be put together in too many ways.
+func (r *reader) oneRing(pieces []piece) string {
+	if len(pieces) != 2 {
+		return ""
+	}
+	a, b := pieces[0], pieces[1]
+	way := func(x, y string) string { return a.last + "-" + x + " and " + y + "-" + a.first }
+	text := "; they are one ring with " + way(b.first, b.last)
+	if !r.directed() && a.size > 1 && b.size > 1 { // else left and right leave one way
+		text += ", or with " + way(b.last, b.first)
+	}
+	return text
 }

@@ -20,11 +20,14 @@ type Choice struct {
 //
 //   - the arcs that stay free, longest first, are longer;
 //   - it is on the ring with the fewest free cards;
-//   - the indices rise or fall all along it: its ring order equals address order or its reverse;
 //   - it has cards of fewer aligned pairs of the ring: positions 0 and 1, 2 and 3, and so on;
-//   - it breaks fewer whole free aligned blocks, the largest first: 2^j cards from a multiple of 2^j;
+//   - it breaks fewer of the aligned pairs that are wholly free;
+//   - the indices rise or fall all along it: its ring order equals address order or its reverse;
+//   - it starts where its free arc starts, if that is at least half as long as the ring;
 //   - it has cards on fewer NUMA nodes; behind fewer PCIe switches;
 //   - it starts at a lower position, on an earlier ring.
+//
+// Where cables do not work, the positions of pairs are counted from the start of each chain that is left.
 //
 // If there is no such arc, the set has as few pieces as there can be. It grows step by step from the cards in must:
 // first the shortest gaps between its pieces are filled as far as the cards that are still needed allow, then its
@@ -107,7 +110,7 @@ type arc struct {
 	cards       uint64    // positions on its loop
 	left        arcCounts // the arcs that stay free: larger is better
 	wraps       int       // 1: Wraps; 0: not
-	broken      int       // Broken as [loop.blocks] counts: fewer is better
+	behind      int       // 1: Behind; 0: not
 }
 
 // bestArc is the best arc of the size asked for that has all cards in must, of equals the first. It has no cards if there is
@@ -129,6 +132,7 @@ func (s *search) arcs(yield func(arc) bool) {
 	}
 	for i := range s.loops {
 		l, free := &s.loops[i], s.free[i]
+		whole, behind := l.wholePairs(free), l.behind(free)
 		for starts := l.arcStarts(free, s.size); starts != 0; starts &= starts - 1 {
 			start := bits.TrailingZeros64(starts)
 			cards := l.arc(start, s.size)
@@ -139,10 +143,11 @@ func (s *search) arcs(yield func(arc) bool) {
 				loop: i, start: start, cards: cards,
 				left:   s.without(i, cards),
 				wraps:  l.wraps(start, s.size),
-				broken: l.blocks(free) - l.blocks(free&^cards),
+				behind: int(behind >> start & 1),
 				Candidate: Candidate{
 					RingFree:  bits.OnesCount64(free),
-					Pairs:     bits.OnesCount64((cards | cards>>1) & multiples(1)), // an even bit for each pair that has one of the two
+					Pairs:     bits.OnesCount64(l.pairs(cards)),
+					Broken:    bits.OnesCount64(l.pairs(cards) & whole),
 					NUMANodes: spread(l.numaNodes, cards), Switches: spread(l.switches, cards),
 				},
 			}
@@ -173,9 +178,10 @@ type Criterion string
 const (
 	ByFreeArcs Criterion = "longer arcs stay free"
 	ByRoom     Criterion = "it is on the ring with the fewest free LPUs"
-	ByWrap     Criterion = "its ring order equals address order or its reverse"
 	ByPairs    Criterion = "it splits fewer aligned pairs"
-	ByBlocks   Criterion = "it breaks fewer aligned blocks"
+	ByBroken   Criterion = "it breaks fewer free pairs"
+	ByWrap     Criterion = "its ring order equals address order or its reverse"
+	ByEnd      Criterion = "it is at the start of a long free arc"
 	ByNUMA     Criterion = "it is on fewer NUMA nodes"
 	BySwitch   Criterion = "it is behind fewer PCIe switches"
 	ByStart    Criterion = "it starts at the lower position"
@@ -190,9 +196,10 @@ func compare(a, b *arc) (int, Criterion) {
 	}{
 		{slices.Compare(b.left[:], a.left[:]), ByFreeArcs},
 		{a.RingFree - b.RingFree, ByRoom},
-		{a.wraps - b.wraps, ByWrap},
 		{a.Pairs - b.Pairs, ByPairs},
-		{a.broken - b.broken, ByBlocks},
+		{a.Broken - b.Broken, ByBroken},
+		{a.wraps - b.wraps, ByWrap},
+		{a.behind - b.behind, ByEnd},
 		{a.NUMANodes - b.NUMANodes, ByNUMA},
 		{a.Switches - b.Switches, BySwitch},
 	} {

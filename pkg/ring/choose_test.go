@@ -98,10 +98,10 @@ func (s server) key(free map[int]bool, chosen []int) []int {
 		return key
 	}
 	ring := s.rings[ringOf[0]]
-	return append(key, s.arcKey(ring, ringOf[0], free, left, arcs[0])...)
+	return append(key, s.arcKey(ring, ringOf[0], free, arcs[0])...)
 }
 
-func (s server) arcKey(ring Ring, number int, free, left map[int]bool, arc []int) []int {
+func (s server) arcKey(ring Ring, number int, free map[int]bool, arc []int) []int {
 	room := 0
 	for _, c := range ring.Cards {
 		if free[c] {
@@ -113,20 +113,21 @@ func (s server) arcKey(ring Ring, number int, free, left map[int]bool, arc []int
 	for _, at := range arc {
 		cards = append(cards, ring.Cards[at])
 	}
+	pairs, broken := map[int]bool{}, 0
+	for _, at := range arc {
+		pair := s.pair(ring, at)
+		if !pairs[pair[0]] && len(pair) == 2 && free[ring.Cards[pair[0]]] && free[ring.Cards[pair[1]]] {
+			broken++
+		}
+		pairs[pair[0]] = true
+	}
 	descending := slices.Clone(cards)
 	slices.Reverse(descending)
 	wraps := 1
 	if slices.IsSorted(cards) || slices.IsSorted(descending) {
 		wraps = 0
 	}
-	pairs := map[int]bool{}
-	for _, at := range arc {
-		pairs[at/2] = true
-	}
-	key = append(key, wraps, len(pairs))
-	for size := 64; size >= 2; size /= 2 {
-		key = append(key, s.blocks(ring, size, free)-s.blocks(ring, size, left))
-	}
+	key = append(key, len(pairs), broken, wraps, s.behind(ring, number, free, arc[0]))
 	nodes, switches := map[int]bool{}, map[int]bool{}
 	for _, c := range cards {
 		nodes[s.places[c].NUMANode], switches[s.places[c].Switch] = true, true
@@ -134,18 +135,40 @@ func (s server) arcKey(ring Ring, number int, free, left map[int]bool, arc []int
 	return append(key, len(nodes), len(switches), number, arc[0])
 }
 
-func (s server) blocks(r Ring, size int, set map[int]bool) int {
-	count := 0
-	for base := 0; base+size <= len(r.Cards); base += size {
-		whole := true
-		for i := base; i < base+size; i++ {
-			whole = whole && set[r.Cards[i]] && (i == base+size-1 || s.cable(r, i))
-		}
-		if whole {
-			count++
+// pair is the positions of the pair that a position is in, counted from the gap before it, or from 0 on a ring without a
+// gap: one where nothing follows.
+func (s server) pair(r Ring, at int) []int {
+	n, first := len(r.Cards), at
+	for range n {
+		if first = (first + n - 1) % n; !s.cable(r, first) {
+			break
 		}
 	}
-	return count
+	first = (first + 1) % n
+	if !slices.ContainsFunc(upTo(n), func(i int) bool { return !s.cable(r, i) }) {
+		first = 0
+	}
+	if (at-first+n)%n%2 == 1 {
+		at = (at + n - 1) % n
+	}
+	if next := (at + 1) % n; s.cable(r, at) && next != first {
+		return []int{at, next}
+	}
+	return []int{at}
+}
+
+// behind is 1 if an arc does not start where its free arc starts, and that is at least half as long as the ring.
+func (s server) behind(r Ring, number int, free map[int]bool, start int) int {
+	arcs, ringOf := s.arcs(free)
+	for i, arc := range arcs {
+		if ringOf[i] != number || 2*len(arc) < len(r.Cards) || len(arc) == len(r.Cards) && s.cable(r, arc[len(arc)-1]) {
+			continue // of another ring, short, or all around
+		}
+		if arc[0] != start && slices.Contains(arc, start) {
+			return 1
+		}
+	}
+	return 0
 }
 
 func cardsOf(mask uint64) []int {

@@ -30,7 +30,7 @@ var flowMapping = lazy.Regexp(`^{\s*[A-Za-z]`)
 // a word without quotes follows.
 func (r *report) document(data []byte) *yaml.Node {
 	if len(data) > maxSize {
-		r.add(finding.RingTooLarge, location{}, "", "the file has %d bytes: a ring table has at most %d", len(data), maxSize)
+		r.add(finding.RingTooLarge, location{}, "", "the file has more than %d bytes, which no ring table has", maxSize)
 		return nil
 	}
 	// Each value but the first has one of these before it. Counting them limits the tree before it is made.

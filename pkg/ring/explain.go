@@ -1,18 +1,16 @@
 package ring
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // Candidate is an arc that [Fabric.Choose] weighed.
 type Candidate struct {
 	Cards     []int     `json:"-"`                // in the order of the ring
 	FreeAfter []int     `json:"freeAfter"`        // lengths of the arcs that stay free, longest first
 	RingFree  int       `json:"ringFree"`         // free cards on its ring, before
-	Wraps     bool      `json:"wraps"`            // its ring order is neither the order of PCI addresses nor the reverse
 	Pairs     int       `json:"pairs"`            // aligned pairs of the ring it has cards of
-	Broken    []int     `json:"broken"`           // whole free aligned blocks it takes cards of: of 2 cards, 4, 8 and so on
+	Broken    int       `json:"broken"`           // of these, those that were wholly free
+	Wraps     bool      `json:"wraps"`            // its ring order is neither the order of PCI addresses nor the reverse
+	Behind    bool      `json:"behind"`           // it starts behind the start of a free arc that is at least half as long as the ring
 	NUMANodes int       `json:"numaNodes"`        // it has cards on
 	Switches  int       `json:"switches"`         // it has cards behind
 	LostBy    Criterion `json:"lostBy,omitempty"` // what makes the best one better; "" for the best itself
@@ -32,12 +30,10 @@ func (f *Fabric) Explain(free, must []int, k int) []Candidate {
 	candidates := make([]Candidate, len(arcs))
 	for i, a := range arcs {
 		l, c := &s.loops[a.loop], a.Candidate
-		c.Cards, c.FreeAfter, c.Wraps = l.append(nil, a.start, k), []int{}, a.wraps > 0
+		c.Cards, c.FreeAfter = l.append(nil, a.start, k), []int{}
+		c.Wraps, c.Behind = a.wraps > 0, a.behind > 0
 		for i, count := range a.left {
 			c.FreeAfter = append(c.FreeAfter, slices.Repeat([]int{loopMax - i}, int(count))...)
-		}
-		for j := range bits.Len(uint(len(l.cards))) - 1 {
-			c.Broken = append(c.Broken, a.broken>>(8*j)&0xff)
 		}
 		if i > 0 {
 			_, c.LostBy = compare(&arcs[0], &a)

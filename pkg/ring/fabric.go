@@ -72,6 +72,7 @@ func (f *Fabric) addLoop(cards []int, closed bool, dead [][2]int) {
 	}
 	l.numaNodes = groups(cards, func(card int) int { return f.places[card].NUMANode })
 	l.switches = groups(cards, func(card int) int { return f.places[card].Switch })
+	l.pair()
 	f.loops = append(f.loops, l)
 }
 

@@ -13,6 +13,11 @@ import (
 func (r *reader) readHyperdex(root field) {
 	r.Format = FormatHyperdex
 	top := r.object(root, nil)
+	for _, key := range hyperdexKeys() {
+		if top[key].node == nil {
+			r.misspelt(top, key)
+		}
+	}
 	count, given := top["num_device"], false
 	if count.node != nil {
 		// The number is written in the same way as an index.
@@ -40,9 +45,12 @@ func (r *reader) readHyperdex(root field) {
 	r.checkLinks()
 }
 
+// linkKeys are the keys of a link, as [canonical] returns them.
+func linkKeys() []string { return []string{"src_id", "dst_id", "direction"} }
+
 // readHyperdexLink reads one link, and tells whether both of its ends are 0.
 func (r *reader) readHyperdexLink(f field) (zero bool) {
-	object := r.object(f, nil, "src_id", "dst_id", "direction")
+	object := r.object(f, nil, linkKeys()...)
 	src, ok1 := r.id(object["src_id"])
 	dst, ok2 := r.id(object["dst_id"])
 	end, ok3 := r.readDirection(object["direction"])

@@ -14,7 +14,25 @@ type loop struct {
 	rising    uint64   // bit i: the next card has a higher index
 	numaNodes []uint64 // the cards of each NUMA node
 	switches  []uint64 // the cards behind each PCIe switch
+	odd       uint64   // the second position of each aligned pair
 }
+
+// pair finds the aligned pairs. A dead cable cuts the loop into chains, and the pairs of each chain are counted from its own
+// start: across a gap no two cards can be used together. A closed ring is counted from position 0.
+func (l *loop) pair() {
+	for start, length := range l.runs(l.all) {
+		for i := 1; i < length; i += 2 {
+			l.odd |= 1 << ((start + i) % len(l.cards))
+		}
+	}
+}
+
+// pairs is the aligned pairs that a set has cards of, each as its first position. At the end of a chain of odd length one
+// card is a pair by itself.
+func (l *loop) pairs(set uint64) uint64 { return set&^l.odd | l.back(set&l.odd, 1) }
+
+// wholePairs is the aligned pairs of two cards that a set has both cards of.
+func (l *loop) wholePairs(set uint64) uint64 { return set &^ l.odd & l.back(set&l.odd, 1) }
 
 // lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set. Of a word, 2^64 is 0, so this holds for 64 too.
 func lowest(n int) uint64 { return 1<<n - 1 }
@@ -106,22 +124,19 @@ func (l *loop) wraps(start, k int) int {
 	return 1
 }
 
-// blocks counts the aligned blocks that a set holds whole and connected: 2^j cards from a position that is a
-// multiple of 2^j. Such a block is two halves with a link from the last card of the first half to the second half.
-// Byte j-1 of the answer counts the blocks of 2^j cards, so comparing two answers compares the largest blocks first.
-func (l *loop) blocks(set uint64) int {
-	links := l.links(set)
-	count := 0
-	for j := 1; j <= 6 && 1<<j <= len(l.cards); j++ {
-		half := 1 << (j - 1)
-		set &= set >> half & (links >> (half - 1)) & multiples(j) // now a bit stands for a whole block, at its first position
-		count |= bits.OnesCount64(set) << (8 * (j - 1))
+// behind is the positions in long free arcs, which are at least half as long as the loop, but for the first one of each. A
+// whole ring has no first one.
+func (l *loop) behind(free uint64) (positions uint64) {
+	if l.links(free) == l.all {
+		return 0
 	}
-	return count
+	for start, length := range l.runs(free) {
+		if 2*length >= len(l.cards) {
+			positions |= l.arc(start, length) &^ (1 << start)
+		}
+	}
+	return positions
 }
-
-// multiples is the positions that are multiples of 2^j: all ones divided by 2^j ones leave every (2^j)-th bit.
-func multiples(j int) uint64 { return ^uint64(0) / lowest(1<<j) }
 
 // spread counts the groups of cards that an arc has cards of.
 func spread(groups []uint64, arc uint64) int {

@@ -10,7 +10,7 @@ import (
 
 func (r *reader) readLpuctl(root field) {
 	r.Format = FormatLpuctl
-	top := r.object(root, []string{"apiVersion", "kind", "rings", "links"})
+	top := r.object(root, lpuctlKeys())
 	r.checkHeader(top["apiVersion"], "apiVersion", apiVersion)
 	r.checkHeader(top["kind"], "kind", kind)
 	for _, f := range r.list(top["rings"]) {

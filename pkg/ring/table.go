@@ -3,6 +3,7 @@ package ring
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,9 +175,11 @@ type reader struct {
 func (r *reader) name(card int) string { return r.IDs[card].String() }
 
 func (r *reader) readTable(root *yaml.Node) {
-	keys := map[string]bool{}
+	keys, guess := map[string]bool{}, ""
 	for i := 0; root.Kind == yaml.MappingNode && i < len(root.Content); i += 2 {
-		keys[root.Content[i].Value] = true
+		key := root.Content[i].Value
+		keys[key] = true
+		guess = cmp.Or(guess, nearest.Word(key, slices.Concat(hyperdexKeys(), lpuctlKeys())))
 	}
 	header := keys["apiVersion"] || keys["kind"]
 	switch {
@@ -186,11 +189,19 @@ func (r *reader) readTable(root *yaml.Node) {
 		r.readLpuctl(field{node: root})
 	case root.ShortTag() == "!!null" || root.Kind == yaml.MappingNode && len(keys) == 0:
 		r.empty(location{line: root.Line})
+	case slices.Contains(hyperdexKeys(), guess):
+		r.readHyperdex(field{node: root})
+	case guess != "":
+		r.readLpuctl(field{node: root})
 	default:
 		r.add(finding.RingType, location{line: root.Line}, "", "this is not a ring table: it has neither \"network\" nor \"kind: RingTable\"").
 			Remedy = "give the network table of hyperdex-net, or one with apiVersion, kind and rings"
 	}
 }
+
+// The keys of both formats at the top.
+func hyperdexKeys() []string { return []string{"network", "num_device"} }
+func lpuctlKeys() []string   { return []string{"apiVersion", "kind", "rings", "links"} }
 
 // field is a value in the document: of a key in an object, or an item of a list.
 type field struct {
@@ -200,7 +211,8 @@ type field struct {
 }
 
 // object reads an object; its keys are as [canonical] returns them. If a key is there twice, the first one is used. It
-// reports required keys that are missing and, unless known is nil, keys that are not known.
+// reports required keys that are missing and, unless known is nil, keys that are not known. If known is nil, other keys are
+// only reported if they look like a required one that is missing.
 func (r *reader) object(f field, known []string, required ...string) map[string]field {
 	if f.node.Kind != yaml.MappingNode {
 		r.wrongType(f, "an object", "")
@@ -225,11 +237,22 @@ func (r *reader) object(f field, known []string, required ...string) map[string]
 		}
 	}
 	for _, name := range required {
-		if found[name].node == nil {
+		if found[name].node == nil && (known != nil || !r.misspelt(found, name)) {
 			r.add(finding.RingKey, f.at, "", "%q is missing here", name).Remedy = fmt.Sprintf("add %q", name)
 		}
 	}
 	return found
+}
+
+// misspelt reports the key that looks like a certain one that is missing, if there is one.
+func (r *reader) misspelt(found map[string]field, name string) bool {
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		if value := found[key]; nearest.Word(key, []string{name}) != "" && !slices.Contains(linkKeys(), key) {
+			r.add(finding.RingKey, value.at, "", "unknown key %.40q", value.key).Remedy = fmt.Sprintf("did you mean %q?", name)
+			return true
+		}
+	}
+	return false
 }
 
 // canonical is the one key for several that mean the same in HyperDex's format.
@@ -305,11 +328,17 @@ func (r *reader) id(f field) (position int, ok bool) {
 		example, ok = `an index (3) or a PCI address ("0000:b1:00.1")`, id.Kind == IDIndex || id.Kind == IDAddress
 	}
 	if !ok {
+		if digits := lpuForm().FindStringSubmatch(id.Text); digits != nil && !r.directed() {
+			example = "lpu" + digits[1]
+		}
 		r.wrongType(f, "the id of a card", example)
 		return 0, false
 	}
 	if id.Kind == IDAddress {
 		id.Text = strings.ToLower(id.Text)
+		if strings.Count(id.Text, ":") == 1 { // as lspci shortens it
+			id.Text = "0000:" + id.Text
+		}
 	}
 	key := id.key()
 	position, ok = r.known[key]
@@ -321,12 +350,16 @@ func (r *reader) id(f field) (position int, ok bool) {
 	return position, true
 }
 
-// addressForm is a PCI address as the kernel writes it, in either case and with or without the function; a domain above
-// ffff has as many digits as it needs. serialForm is what a serial number can be: a colon would make it a misspelt address.
+// addressForm is a PCI address as the kernel writes it, in either case and with or without the function, or as lspci writes it,
+// without domain 0000; a domain above ffff has as many digits as it needs. serialForm is what a serial number can be: a colon
+// would make it a misspelt address, and without a digit it would be a word such as yes. lpuForm is what somebody meant as a name.
 var (
-	addressForm = lazy.Regexp(`^(?i)([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f](\.[0-7])?$`)
-	serialForm  = lazy.Regexp(`^[!-9;-~]{1,64}$`)
+	addressForm = lazy.Regexp(`^(?i)(([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):)?[0-9a-f]{2}:[01][0-9a-f](\.[0-7])?$`)
+	serialForm  = lazy.Regexp(`^[!-9;-~]*[0-9][!-9;-~]*$`)
+	lpuForm     = lazy.Regexp(`^(?i)lpu[-_ ]?0*([0-9]+)$`)
 )
+
+const serialMax = 64 // characters
 
 // identify tells what kind of id a value is; "" is none.
 func identify(n *yaml.Node) (kind IDKind, index int) {
@@ -343,7 +376,7 @@ func identify(n *yaml.Node) (kind IDKind, index int) {
 			return IDName, index
 		case addressForm().MatchString(n.Value):
 			return IDAddress, 0
-		case serialForm().MatchString(n.Value):
+		case len(n.Value) <= serialMax && serialForm().MatchString(n.Value) && !lpuForm().MatchString(n.Value):
 			return IDSerial, 0
 		}
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
+	"math/bits"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -231,10 +234,11 @@ func TestIDs(t *testing.T) {
 	for text, want := range map[string]IDKind{
 		"0": IDIndex, "65535": IDIndex, "65536": "", "-1": "", "+1": "", "01": "", "0x1": "", "1_0": "", "1.0": "", "1e3": "",
 		"true": "", "null": "", "~": "", "!!str 3": IDSerial, "!!int lpu3": "",
-		"lpu0": IDName, "lpu63": IDName, "lpu": IDSerial, "lpu01": IDSerial, "lpu-1": IDSerial,
+		"lpu0": IDName, "lpu63": IDName, "lpu": "", "lpu01": "", "lpu00": "", "LPU0": "", "lpu-1": "", "yes": "", "card": "",
 		"0000:b1:00.1": IDAddress, "0000:B1:1f.7": IDAddress, "0000:b1:00": IDAddress, "10000:b1:00": IDAddress,
 		"ffffffff:b1:00": IDAddress, "100000000:b1:00": "",
-		"0000:b1:20": "", "0000:b1:00.8": "", "0000:b1:00.": "", "00000:b1:00": "", "b1:00.1": "", "0000:b1": "", "0000:b1:00:1": "",
+		"0000:b1:20": "", "0000:b1:00.8": "", "0000:b1:00.": "", "00000:b1:00": "", "0000:b1": "", "0000:b1:00:1": "",
+		"b1:00.1": IDAddress, "43:00": IDAddress, "43:00.1": IDAddress, "43:00.8": "",
 		`"12"`: IDSerial, "XFL1A2B3": IDSerial, `"a b"`: "", `""`: "", `"` + strings.Repeat("x", 65) + `"`: "", `"\u00e9"`: "", "2024-01-01": "",
 	} {
 		table, findings := Parse("table", []byte("apiVersion: "+apiVersion+"\nkind: RingTable\nrings:\n- ["+text+"]\n"))
@@ -247,6 +251,79 @@ func TestIDs(t *testing.T) {
 		if findings.HasErrors() || table.IDs[0].Kind != want {
 			t.Errorf("%s: got %v, %+v", text, findings, table.IDs)
 		}
+	}
+}
+
+// TestShortAddress: lspci leaves out domain 0000.
+func TestShortAddress(t *testing.T) {
+	table, findings := Parse("table", []byte("apiVersion: "+apiVersion+"\nkind: RingTable\nrings: [[43:00.1, \"44:00\", 0000:83:00.1]]\n"))
+	c, more := Bind(table, eightCards()[:3])
+	if len(findings)+len(more) > 0 || c == nil || !slices.Equal(table.Addresses(), []string{"0000:43:00.1", "0000:44:00", "0000:83:00.1"}) {
+		t.Errorf("got %v, %v, %v", table.Addresses(), findings, more)
+	}
+}
+
+var (
+	missingCable = regexp.MustCompile(`(?:the cable|; they are one ring with|, or with|and) ([^ ,;]+)-([^ ,;]+)`)
+	oneCable     = regexp.MustCompile(`the cable [^ ]+ is missing$`)
+)
+
+// TestMissingCables takes up to four cables out of rings, in every way. A cable that is said to be missing is one of them; if
+// only one is missing, it is named. Where ways to make one ring are given, one of them is the ring.
+func TestMissingCables(t *testing.T) {
+	for n := 3; n <= 8; n++ {
+		for gone := 1; gone < 1<<n; gone++ {
+			if count := bits.OnesCount(uint(gone)); count > 4 || count == n {
+				continue
+			}
+			var links [][2]int
+			missing := map[[2]int]bool{}
+			for i, l := range chainLinks(upTo(n), true) {
+				if gone>>i&1 == 0 {
+					links = append(links, l)
+				} else {
+					missing[l] = true
+				}
+			}
+			for format, data := range map[string][]byte{
+				"hyperdex":   WriteHyperdex(newCabling(n, links)),
+				"by index":   WriteLpuctl(newCabling(n, links), strings.Fields("0 1 2 3 4 5 6 7")),
+				"by address": WriteLpuctl(newCabling(n, links), addresses(manyCards(n))),
+			} {
+				if format == "by index" {
+					data = bytes.ReplaceAll(data, []byte(`"`), nil)
+				}
+				checkMissing(t, fmt.Sprintf("%s, %d cards without %v", format, n, slices.Collect(maps.Keys(missing))), data, n, missing)
+			}
+		}
+	}
+}
+
+func checkMissing(t *testing.T, what string, data []byte, n int, missing map[[2]int]bool) {
+	t.Helper()
+	table, findings := Parse("table", data)
+	_, more := Bind(table, manyCards(n))
+	names := map[string]int{}
+	for i, card := range manyCards(n) {
+		names[card.Name], names[card.Address] = i, i
+	}
+	named := false
+	for _, f := range append(findings, more...) {
+		found, right := missingCable.FindAllStringSubmatch(f.Message, -1), 0
+		for _, m := range found {
+			a, b := names[m[1]], names[m[2]]
+			if missing[[2]int{a, b}] || missing[[2]int{b, a}] {
+				right++
+			}
+		}
+		ways := 1 + strings.Count(f.Message, ", or with ")
+		if right < len(found)/ways || len(found) > 0 && len(missing) > 2 {
+			t.Errorf("%s: %s", what, f.Message)
+		}
+		named = named || oneCable.MatchString(f.Message)
+	}
+	if named != (len(missing) == 1) {
+		t.Errorf("%s: %v", what, findings)
 	}
 }
 

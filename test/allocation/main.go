@@ -31,7 +31,8 @@ func policies() []policy {
 		{amd, remembered(amdLike)},
 		{furiosa, remembered(furiosaLike)},
 		{nvidia, remembered(nvidiaLike)},
-		{"best-fit arc", bestFit},
+		{fits, bestFit},
+		{former, remembered(formerRule())},
 		{lpuctl, remembered(ours)},
 		{"buddy (refuses the rest)", buddy},
 		{"1-or-ALL", oneOrAll},
@@ -43,6 +44,8 @@ const (
 	amd     = "AMD-like"
 	furiosa = "Furiosa-like"
 	nvidia  = "NVIDIA-like"
+	fits    = "best-fit arc"
+	former  = "lpuctl's former rule"
 	lpuctl  = "lpuctl"
 )
 
@@ -54,23 +57,34 @@ func applies(p policy, n int) bool {
 
 // cell is one column of a table.
 type cell struct {
-	mix  mix
-	n    int
-	load float64
-	// published is the connected share in percent that the study this follows found for the rule of lpuctl.
-	published float64
+	mix    mix
+	n      int
+	load   float64
+	lives  lives
+	absent []int // positions of cards that are not there
 }
 
 func cells() []cell {
-	return []cell{
-		{small(), 8, .6, 97.6}, {small(), 8, .9, 94.8}, {noEight(), 8, .6, 97.6}, {noEight(), 8, .9, 95.2},
-		{anyK(), 8, .6, 98.9}, {anyK(), 8, .9, 97.6}, {sixteen(), 16, .6, 97.2}, {sixteen(), 16, .9, 94.2},
+	var all []cell
+	for _, m := range []mix{small(), noEight(), anyK(), sixteen()} {
+		n := 8
+		if m.name == sixteen().name {
+			n = 16
+		}
+		for _, load := range []float64{.6, .9} {
+			all = append(all, cell{mix: m, n: n, load: load, lives: exponential()})
+		}
 	}
+	return all
 }
+
+// published is the connected share in percent that the study this follows found for each cell.
+func published() []float64 { return []float64{97.6, 94.8, 97.6, 95.2, 98.9, 97.6, 97.2, 94.2} }
 
 // The busiest cells, by their position.
 const (
 	smallBusy   = 1
+	noEightBusy = 3
 	anyKBusy    = 5
 	sixteenBusy = 7
 )

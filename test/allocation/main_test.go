@@ -17,7 +17,7 @@ const (
 
 func TestAheadOfEachRule(t *testing.T) {
 	for _, c := range cells() {
-		s, pods := newServer(c.n), arrivals(c.mix, c.n, c.load, shortPods, shortSeed)
+		s, pods := newServer(c.n), arrivals(c, shortPods, shortSeed)
 		shares := map[string]float64{}
 		for _, p := range policies() {
 			if applies(p, c.n) {
@@ -43,14 +43,53 @@ func TestNearTheOptimum(t *testing.T) {
 		load float64
 		best float64 // computed independently
 	}{{small(), .6, .82907}, {noEight(), .9, .71919}} {
-		c := newChain(newServer(8), row.mix, row.load)
-		best, own := c.gain(highest, false), c.gain(c.following(ours), false)
+		s := newServer(8)
+		c := newChain(s, row.mix, row.load, s.arcs)
+		best, own := c.gain(highest, byPod), c.gain(c.following(ours), byPod)
 		if math.Abs(best-row.best) > 1e-5 {
 			t.Errorf("%s: the optimum is %.5f, want %.5f", row.mix.name, best, row.best)
 		}
 		if own > best || own < best*(1-gapMax) {
 			t.Errorf("%s: %.5f is %.3f %% below the optimum", row.mix.name, own, 100*(1-own/best))
 		}
+	}
+}
+
+// TestOptimumOfConnectedPods holds the model in which the kubelet places every pod against a figure that was computed
+// independently, and the rule against the former one and best fit.
+func TestOptimumOfConnectedPods(t *testing.T) {
+	c, share := softChain(cells()[smallBusy])
+	value := func(p pick) float64 { return share(c.gain(c.following(p), c.s.together)) }
+	if best := share(c.gain(highest, c.s.together)); math.Abs(best-95.86) > .005 {
+		t.Errorf("the optimum is %.3f %%, want 95.86 %%", best)
+	}
+	own, before, fit := value(ours), value(formerRule()), value(bestFit)
+	if own < before || own < fit {
+		t.Errorf("%.3f %% connected, best fit has %.3f %%, the former rule %.3f %%", own, fit, before)
+	}
+}
+
+// TestAbsentCard: wherever a card is absent, the rule is no worse than best fit, and near to the same in each place.
+func TestAbsentCard(t *testing.T) {
+	for position := range 8 {
+		for _, c := range cells()[:anyKBusy+1] {
+			c.absent = []int{position}
+			s, pods := newServer(c.n, position), arrivals(c, shortPods, shortSeed)
+			own := play(s, policy{lpuctl, remembered(ours)}, pods, false, shortSeed).connectedShare()
+			if fit := play(s, policy{fits, bestFit}, pods, false, shortSeed).connectedShare(); own < fit {
+				t.Errorf("%s, lpu%d absent: %.3f connected, best fit has %.3f", c, position, own, fit)
+			}
+		}
+	}
+}
+
+// TestEqualLives: where pods stay equally long, best fit keeps the free LPUs in one arc; the model says so.
+func TestEqualLives(t *testing.T) {
+	c := cells()[smallBusy]
+	c.lives = fixed()
+	s, pods := newServer(c.n), arrivals(c, shortPods, shortSeed)
+	if share := play(s, policy{fits, bestFit}, pods, false, shortSeed).connectedShare(); share != 1 {
+		t.Errorf("%.3f connected", share)
 	}
 }
 

@@ -1,35 +1,48 @@
 package main
 
 import (
+	"maps"
 	"math"
 	"slices"
 )
 
-// The 8-ring as a Markov decision process: a state is the arcs that pods hold, a pod that finds no free arc is lost,
-// lives are exponential. Its optimum sees what no node-side policy sees, which busy LPUs belong together.
+// The 8-ring as a Markov decision process: a state is the sets of LPUs that pods hold, a pod that cannot be placed is
+// lost, lives are exponential. Its optimum sees what no node-side policy sees, which busy LPUs belong together.
 
 // chain is the process for one mix and load.
 type chain struct {
 	s      *server
-	states [][]set // the arcs held, sorted
+	places func(free set, k int) []set // where a pod can be placed
+	states [][]set                     // the sets held, sorted
 	number map[string]int
-	rate   float64         // of pods that come
-	sizes  map[int]float64 // share of each size
-	leave  [][]int         // of each state, the state after each arc it holds ended
-	enter  []map[int][]int // of each state and size, the states that a placement leads to
-	arcs   []map[int][]set // likewise, the arcs
+	rate   float64   // of pods that come
+	sizes  []int     // that are asked for
+	shares []float64 // of each of the sizes
+	leave  [][]int   // of each state, the state after each set it holds became free
+	enter  [][][]placement
 }
 
-func key(arcs []set) string {
-	text := make([]byte, len(arcs))
-	for i, a := range arcs {
+// placement is a way to place a pod: the LPUs that it gets, and the state it leads to.
+type placement struct {
+	lpus set
+	to   int
+}
+
+func key(sets []set) string {
+	text := make([]byte, len(sets))
+	for i, a := range sets {
 		text[i] = byte(a)
 	}
 	return string(text)
 }
 
-func newChain(s *server, m mix, load float64) *chain {
-	c := &chain{s: s, number: map[string]int{}, rate: load * float64(s.n) / m.mean(), sizes: m.shares}
+func newChain(s *server, m mix, load float64, places func(free set, k int) []set) *chain {
+	c := &chain{
+		s: s, places: places, number: map[string]int{}, rate: load * float64(s.n) / m.mean(), sizes: slices.Sorted(maps.Keys(m.shares)),
+	}
+	for _, k := range c.sizes {
+		c.shares = append(c.shares, m.shares[k])
+	}
 	c.state(nil)
 	for i := 0; i < len(c.states); i++ {
 		c.expand(i)
@@ -37,89 +50,101 @@ func newChain(s *server, m mix, load float64) *chain {
 	return c
 }
 
-func (c *chain) state(arcs []set) int {
-	arcs = slices.Sorted(slices.Values(arcs))
-	if i, ok := c.number[key(arcs)]; ok {
+func (c *chain) state(sets []set) int {
+	sets = slices.Sorted(slices.Values(sets))
+	if i, ok := c.number[key(sets)]; ok {
 		return i
 	}
-	c.number[key(arcs)] = len(c.states)
-	c.states = append(c.states, arcs)
+	c.number[key(sets)] = len(c.states)
+	c.states = append(c.states, sets)
 	return len(c.states) - 1
 }
 
-func (c *chain) expand(i int) {
-	held := c.states[i]
+func (c *chain) free(state int) set {
 	free := c.s.all()
-	for _, a := range held {
+	for _, a := range c.states[state] {
 		free &^= a
 	}
+	return free
+}
+
+func (c *chain) expand(i int) {
+	held, free := c.states[i], c.free(i)
 	var leave []int
 	for j := range held {
 		leave = append(leave, c.state(slices.Delete(slices.Clone(held), j, j+1)))
 	}
-	enter, arcs := map[int][]int{}, map[int][]set{}
-	for k := range c.sizes {
-		for _, a := range c.s.arcs(free, k) {
-			enter[k] = append(enter[k], c.state(append(slices.Clone(held), a)))
-			arcs[k] = append(arcs[k], a)
+	enter := make([][]placement, len(c.sizes))
+	for j, k := range c.sizes {
+		for _, a := range c.places(free, k) {
+			enter[j] = append(enter[j], placement{a, c.state(append(slices.Clone(held), a))})
 		}
 	}
-	c.leave, c.enter, c.arcs = append(c.leave, leave), append(c.enter, enter), append(c.arcs, arcs)
+	c.leave, c.enter = append(c.leave, leave), append(c.enter, enter)
 }
 
-// chooser gives the value of a pod's coming, from the values of the states that its placements lead to.
-type chooser func(state, k int, values []float64) float64
+// chooser gives the worth of a pod of the j-th size in a state, from the worth of each of its placements.
+type chooser func(state, j int, worth []float64) float64
 
-func highest(_, _ int, values []float64) float64 { return slices.Max(values) }
-func lowest(_, _ int, values []float64) float64  { return slices.Min(values) }
-func average(_, _ int, values []float64) float64 {
+func highest(_, _ int, worth []float64) float64 { return slices.Max(worth) }
+func lowest(_, _ int, worth []float64) float64  { return slices.Min(worth) }
+func average(_, _ int, worth []float64) float64 {
 	sum := 0.0
-	for _, v := range values {
+	for _, v := range worth {
 		sum += v
 	}
-	return sum / float64(len(values))
+	return sum / float64(len(worth))
 }
 
 // following is the chooser of a rule.
 func (c *chain) following(p pick) chooser {
 	choice := map[[2]int]int{}
-	return func(state, k int, values []float64) float64 {
-		at := [2]int{state, k}
+	return func(state, j int, worth []float64) float64 {
+		at := [2]int{state, j}
 		i, ok := choice[at]
 		if !ok {
-			free := c.s.all()
-			for _, a := range c.states[state] {
-				free &^= a
-			}
-			i = slices.Index(c.arcs[state][k], p(c.s, free, k, nil))
+			lpus := p(c.s, c.free(state), c.sizes[j], nil)
+			i = slices.IndexFunc(c.enter[state][j], func(to placement) bool { return to.lpus == lpus })
 			choice[at] = i
 		}
-		return values[i]
+		return worth[i]
 	}
 }
 
-// gain is the reward per pod that comes, in the long run, by relative value iteration to 1e-9: 1 for each pod that is
-// placed, or its size.
-func (c *chain) gain(choose chooser, byLPU bool) float64 {
+// reward is what it is worth to give a pod these LPUs.
+type reward func(lpus set) float64
+
+func byPod(set) float64      { return 1 }
+func byLPU(lpus set) float64 { return float64(lpus.size()) }
+
+// several rewards pods of several LPUs, whether they are connected or not.
+func several(lpus set) float64 { return float64(min(1, lpus.size()-1)) }
+
+// together rewards pods of several LPUs that are connected.
+func (s *server) together(lpus set) float64 {
+	if s.connected(lpus) {
+		return several(lpus)
+	}
+	return 0
+}
+
+// gain is the reward per pod that comes, in the long run, by relative value iteration to 1e-9.
+func (c *chain) gain(choose chooser, of reward) float64 {
 	values, next := make([]float64, len(c.states)), make([]float64, len(c.states))
 	clock := c.rate + float64(c.s.n) // events per unit of time, those that change nothing included
-	var buf []float64
+	var worth []float64
 	for {
 		low, high := math.Inf(1), math.Inf(-1)
 		for i := range c.states {
 			value := 0.0
-			for k, share := range c.sizes {
+			for j, share := range c.shares {
 				best := values[i]
-				if enter := c.enter[i][k]; len(enter) > 0 {
-					buf = buf[:0]
+				if enter := c.enter[i][j]; len(enter) > 0 {
+					worth = worth[:0]
 					for _, to := range enter {
-						buf = append(buf, values[to])
+						worth = append(worth, of(to.lpus)+values[to.to])
 					}
-					reward := 1.0
-					if byLPU {
-						reward = float64(k)
-					}
-					best = reward + choose(i, k, buf)
+					best = choose(i, j, worth)
 				}
 				value += c.rate * share * best
 			}

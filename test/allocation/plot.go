@@ -29,7 +29,7 @@ type bar struct {
 func barsOf(results map[string][][]outcome, cell int) []bar {
 	var all []bar
 	for _, p := range policies() {
-		if p.name != "1-or-ALL" && !strings.HasPrefix(p.name, "buddy") {
+		if p.name != former && p.name != "1-or-ALL" && !strings.HasPrefix(p.name, "buddy") {
 			all = append(all, bar{p.name, over(results[p.name][cell], outcome.connectedShare)})
 		}
 	}

@@ -12,26 +12,33 @@ type set uint32
 
 func (s set) size() int { return bits.OnesCount32(uint32(s)) }
 
-// server is a closed ring of n LPUs; the halves are its NUMA nodes.
+// server is a closed ring of n LPUs; the halves are its NUMA nodes. Cards can be absent: then the ring is cut there.
 type server struct {
-	n      int
-	fabric *ring.Fabric
+	n       int
+	present set
+	fabric  *ring.Fabric
 }
 
-func newServer(n int) *server {
-	places, cards := make([]ring.Place, n), make([]int, n)
+func newServer(n int, absent ...int) *server {
+	places, cards, present := make([]ring.Place, n), make([]int, n), set(1)<<n-1
 	for i := range n {
 		places[i], cards[i] = ring.Place{NUMANode: 2 * i / n, Switch: i / 2}, i
 	}
-	return &server{n, ring.NewFabric(places, &ring.Cabling{Rings: []ring.Ring{{Cards: cards, Closed: true}}}, nil)}
+	var dead [][2]int
+	for _, card := range absent {
+		present &^= 1 << card
+		dead = append(dead, [2]int{(card + n - 1) % n, card}, [2]int{card, (card + 1) % n})
+	}
+	return &server{n, present, ring.NewFabric(places, &ring.Cabling{Rings: []ring.Ring{{Cards: cards, Closed: true}}}, dead)}
 }
 
-func (s *server) all() set { return 1<<s.n - 1 }
+// all is the LPUs that are there.
+func (s *server) all() set { return s.present }
 
 // turn moves each LPU of a set on by some positions.
 func (s *server) turn(x set, by int) set {
 	by = (by%s.n + s.n) % s.n
-	return (x<<by | x>>(s.n-by)) & s.all()
+	return (x<<by | x>>(s.n-by)) & (1<<s.n - 1)
 }
 
 func (s *server) arc(start, k int) set { return s.turn(1<<k-1, start) }
@@ -136,7 +143,7 @@ func bestFit(s *server, free set, k int, r *rand.Rand) set {
 	for _, a := range s.arcs(free, k) {
 		around := s.around(free, a)
 		first := a &^ s.turn(a, 1)
-		atEdge := around == s.all() || first&s.turn(around, 1) == 0
+		atEdge := around.size() == s.n || first&s.turn(around, 1) == 0
 		if atEdge && around.size() < room {
 			best, room = a, around.size()
 		}
@@ -275,13 +282,13 @@ func subsets(of set, k int, visit func(set)) {
 // remembered asks a rule that draws no lots only once for each state.
 func remembered(p pick) pick {
 	type state struct {
-		n    int
-		free set
-		k    int
+		n             int
+		present, free set
+		k             int
 	}
 	known := map[state]set{}
 	return func(s *server, free set, k int, r *rand.Rand) set {
-		key := state{s.n, free, k}
+		key := state{s.n, s.present, free, k}
 		if _, ok := known[key]; !ok {
 			known[key] = p(s, free, k, r)
 		}

@@ -26,14 +26,34 @@ type pod struct {
 	size        int
 }
 
+// lives is how long pods stay, 1 on average.
+type lives struct {
+	name string
+	draw func(r *rand.Rand) float64
+}
+
+func exponential() lives { return lives{"exponential", (*rand.Rand).ExpFloat64} }
+func fixed() lives       { return lives{"all equal", func(*rand.Rand) float64 { return 1 }} }
+
+// erlang16 varies by a quarter of its mean: the sum of 16 stages, each of exponential length.
+func erlang16() lives {
+	return lives{"Erlang-16", func(r *rand.Rand) float64 {
+		sum := 0.0
+		for range 16 {
+			sum += r.ExpFloat64()
+		}
+		return sum / 16
+	}}
+}
+
 // arrivals are pods that come at random times, so that on average they want load times as many LPUs as there are. They
 // are the same for every policy, which makes differences between policies far more certain than the shares.
-func arrivals(m mix, n int, load float64, count int, seed uint64) []pod {
+func arrivals(c cell, count int, seed uint64) []pod {
 	r := rand.New(rand.NewPCG(seed, 1))
-	rate := load * float64(n) / m.mean()
+	rate := c.load * float64(c.n-len(c.absent)) / c.mix.mean()
 	pods := make([]pod, count)
 	for i := range pods {
-		pods[i] = pod{r.ExpFloat64() / rate, r.ExpFloat64(), m.draw(r.Float64(), n)}
+		pods[i] = pod{r.ExpFloat64() / rate, c.lives.draw(r), c.mix.draw(r.Float64(), c.n)}
 	}
 	return pods
 }
