@@ -126,6 +126,12 @@ func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r 
 		return r, err
 	}
 	r.Says = fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, plural(len(m.spec.Devices), "device"), m.spec.Version)
+	dir := cdi.Validator{Root: string(a.root), Kind: a.config.CDI.Kind, Own: held.Path, RuntimeDirs: a.runtimeDirs(cmd.Context())}
+	unread, err := dir.CheckDirs([]string{a.config.CDI.SpecDir})
+	if err != nil {
+		return r, err
+	}
+	r.Findings = append(r.Findings, unread...)
 	if memory, err := node.RememberIn(a.root); err == nil {
 		if err := memory.KeepRing(m.inv); err != nil {
 			a.log.Debug("the cabling cannot be kept", "error", err)

@@ -87,6 +87,7 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 	}
 	v.Devices = a.deviceNames(v.Inventory, devices)
 	if len(args) == 0 {
+		v.RuntimeDirs = a.runtimeDirs(ctx)
 		return v.Dirs(a.specDirs())
 	}
 	info, err := os.Stat(args[0])
@@ -97,6 +98,15 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 		return v.DirsAsTyped(args[0])
 	}
 	return v.File(args[0]), nil
+}
+
+// runtimeDirs are the directories that runtimes of this node read, if our spec lies in an unusual one; else nil, because it takes time
+// to find out.
+func (a *app) runtimeDirs(ctx context.Context) []string {
+	if a.root.Same(a.config.CDI.SpecDir, cdi.DefaultSpecDir) || a.root.Same(a.config.CDI.SpecDir, "/etc/cdi") {
+		return nil
+	}
+	return runtimes.SpecDirs(ctx, string(a.root))
 }
 
 // deviceNames are the CDI devices that people mean, as far as the node tells; else they stay as they are typed, because a spec
