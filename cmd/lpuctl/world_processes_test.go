@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/hyperaccel/lpuctl/test/long"
+)
+
+// kubelet is as much of a kubelet as shows what it was told: it keeps the latest list of each plugin that registers, and forgets it
+// when the plugin ends, as kubelets do.
+type kubelet struct {
+	api.UnimplementedRegistrationServer
+
+	dir  string
+	mu   sync.Mutex
+	list []*api.Device
+}
+
+func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empty, error) {
+	conn, err := grpc.NewClient("unix:"+filepath.Join(k.dir, r.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	stream, err := api.NewDevicePluginClient(conn).ListAndWatch(context.Background(), &api.Empty{})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer conn.Close()
+		for {
+			list, err := stream.Recv()
+			k.mu.Lock()
+			k.list = list.GetDevices()
+			k.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return &api.Empty{}, nil
+}
+
+func (k *kubelet) listed() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	listed := map[string]string{}
+	for _, d := range k.list {
+		listed[d.ID] = d.Health
+	}
+	return listed
+}
+
+// processes is a world in which lpuctl runs as real processes.
+type processes struct {
+	*world
+	kubelet *kubelet
+	serving *exec.Cmd
+}
+
+func newProcesses(t *testing.T, r *rand.Rand) *processes {
+	t.Helper()
+	p := &processes{world: newWorld(t, r)}
+	p.kubelet = &kubelet{dir: filepath.Join(p.root, "kubelet")}
+	if err := os.Mkdir(p.kubelet.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(p.kubelet.dir, "kubelet.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	api.RegisterRegistrationServer(server, p.kubelet)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() {
+		p.kill()
+		server.Stop()
+	})
+	p.serveAgain()
+	return p
+}
+
+// command is a process of lpuctl on this node.
+func (p *processes) command(args ...string) *exec.Cmd {
+	return exec.Command("lpuctl", append([]string{"--root", p.root}, args...)...)
+}
+
+// serveAgain starts serve.
+func (p *processes) serveAgain() {
+	p.serving = p.command("serve", "--interval", "100ms", "--listen", "", "--plugin-dir", "/kubelet")
+	if err := p.serving.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends serve as nobody can prevent.
+func (p *processes) kill() {
+	_ = p.serving.Process.Kill()
+	_ = p.serving.Wait()
+}
+
+// refreshAll runs what the boot unit runs after a change, some of it at the same time, and kills one of them at any moment.
+func (p *processes) refreshAll() {
+	var running []*exec.Cmd
+	for range 1 + p.rand.IntN(4) {
+		c := p.command("cdi", "refresh")
+		if err := c.Start(); err != nil {
+			p.t.Fatal(err)
+		}
+		running = append(running, c)
+	}
+	time.Sleep(time.Duration(p.rand.IntN(20)) * time.Millisecond)
+	_ = running[0].Process.Kill()
+	for _, c := range running {
+		_ = c.Wait()
+	}
+	if out, err := p.command("cdi", "refresh").CombinedOutput(); err != nil && !isFound(err) {
+		p.fail("refresh: %v: %s", err, out)
+	}
+}
+
+// isFound tells whether a process ended with what refresh ends with if an LPU is left out.
+func isFound(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == exitFound
+}
+
+// step changes the node, and waits until everything is right.
+func (p *processes) step() {
+	for done := false; !done; {
+		a := actions[p.rand.IntN(nodeActions)]
+		done = a.do(p.world)
+		p.steps = append(p.steps, a.name)
+	}
+	switch p.rand.IntN(4) {
+	case 0:
+		p.steps = append(p.steps, "kill -9")
+		p.kill()
+		p.serveAgain()
+	case 1:
+		if p.edit(p.rand.IntN(wrongEdits)) { // which serve corrects by itself
+			p.steps = append(p.steps, "edit")
+			break
+		}
+		fallthrough
+	default:
+		p.refreshAll()
+	}
+	p.eventually()
+}
+
+// eventually waits until the spec and the kubelet's list are right.
+func (p *processes) eventually() {
+	var err error
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+		if err = errors.Join(p.checkSpec(), p.checkList(p.kubelet.listed())); err == nil {
+			return
+		}
+	}
+	p.fail("not within 30 s: %v", err)
+}
+
+// TestAWorldOfProcesses takes 100 steps.
+func TestAWorldOfProcesses(t *testing.T) {
+	steps, seed := long.Rounds(t, 100), long.Rand(t).Uint64()
+	const worlds = 5
+	for i := range uint64(worlds) {
+		t.Run(fmt.Sprint("world ", i), func(t *testing.T) {
+			t.Parallel()
+			p := newProcesses(t, rand.New(rand.NewPCG(seed, i)))
+			p.refreshAll()
+			p.eventually()
+			for range steps / worlds {
+				p.step()
+			}
+		})
+	}
+}
