@@ -79,12 +79,16 @@ func lead(a, b []outcome, of func(outcome) float64) figure {
 	return summarize(values)
 }
 
-// String has no error where every run has the same figure.
+// String has no error where every run has the same figure, and no minus before a zero.
 func (f figure) String() string {
-	if f.err == 0 {
-		return fmt.Sprintf("%.2f", f.mean)
+	mean := fmt.Sprintf("%.2f", f.mean)
+	if mean == "-0.00" {
+		mean = "0.00"
 	}
-	return fmt.Sprintf("%.2f ± %.2f", f.mean, f.err)
+	if f.err == 0 {
+		return mean
+	}
+	return fmt.Sprintf("%s ± %.2f", mean, f.err)
 }
 
 // table is rows of cells in Markdown.
