@@ -207,7 +207,7 @@ func hosts(all []given) (paths []string) {
 func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 	allowed := givenWith(c.management, device.name)
 	var foreign, says, lacks []string
-	at := ""
+	at, nodes := "", hosts(have)
 	for _, h := range have {
 		if h.node == nil || strings.HasPrefix(h.at, "containerEdits") {
 			continue // common nodes are a finding of their own
@@ -219,7 +219,7 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 		c.compareNumbers(i, h)
 	}
 	for _, l := range pick(c.v.Inventory, device.cards) {
-		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !slices.Contains(hosts(have), n.Path) }) {
+		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !slices.Contains(nodes, n.Path) }) {
 			lacks = append(lacks, l.Name)
 		}
 	}
@@ -228,7 +228,7 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 	case len(device.cards) == 1:
 		now := strings.Join(hosts(want), ", ")
 		c.add(finding.NodeWrong, i, at, fmt.Sprintf("must give %s, and the file gives %s", now, cmp.Or(strings.Join(says, "; "), "no node")))
-	case !slices.Equal(hosts(have), c.membersHave(device)):
+	case !slices.Equal(nodes, c.membersHave(device)):
 		var wrong []string
 		if len(lacks) > 0 {
 			wrong = append(wrong, "lacks the node of "+some(lacks))
