@@ -154,6 +154,12 @@ func TestWhatAContainerGets(t *testing.T) {
 		"a mount that is lacking": {
 			func(s *specs.Spec, _ []string) { e := device(s, "lpu2"); e.Mounts = e.Mounts[1:] }, "spec-drift", "would get the mount of /opt/", "",
 		},
+		"other numbers": {
+			func(s *specs.Spec, _ []string) {
+				n := device(s, "lpu3").DeviceNodes[0]
+				n.Type, n.Major, n.Minor = "c", 1, 3
+			}, "node-numbers", " 1:3", "",
+		},
 		"less that a container may do": {
 			func(s *specs.Spec, _ []string) { device(s, "lpu3").DeviceNodes[0].Permissions = "r" },
 			"spec-drift", `"permissions":"r"`, "",

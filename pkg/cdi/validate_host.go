@@ -50,10 +50,10 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	case kind == "":
 		d.add(finding.NodeNotDevice, at, path+" is not a device node", d.renewal+"; see what made it")
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
-		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), "")
+		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), d.renewal)
 	case n.Type != "" && n.Type != kind && n.Type != "u":
 		message := fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind)
-		d.add(finding.NodeNumbers, at, message, "leave the type out: runtimes look it up")
+		d.add(finding.NodeNumbers, at, message, d.renewal)
 	}
 }
 
