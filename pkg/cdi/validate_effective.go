@@ -72,6 +72,7 @@ type comparison struct {
 	management *specs.Spec // made now with the nodes of the management functions
 	unchecked  *specs.Spec // made now with the mounts that this machine does not have
 	owners     map[string]*discovery.LPU
+	serves     func(name string) bool // whether a container gets the device of a name by this file
 	found      []difference
 }
 
@@ -89,7 +90,7 @@ func (v *Validator) checkHardware(d *document, serves func(name string) bool) {
 		return
 	}
 	c := comparison{
-		v: v, d: d, now: v.devicesNow(), owners: ownersOf(v.Inventory),
+		v: v, d: d, serves: serves, now: v.devicesNow(), owners: ownersOf(v.Inventory),
 		spec: v.specNow(Options{}), management: v.specNow(Options{Management: true}), unchecked: v.specNow(Options{UncheckedMounts: true}),
 	}
 	c.commonNodes()
@@ -244,7 +245,9 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 func (c *comparison) membersHave(set *device) []string {
 	var all []given
 	for _, l := range pick(c.v.Inventory, set.cards) {
-		all = append(all, givenWith(c.d.spec, l.Name)...)
+		if c.serves(l.Name) {
+			all = append(all, givenWith(c.d.spec, l.Name)...)
+		}
 	}
 	return hosts(all)
 }

@@ -225,6 +225,24 @@ func TestSwappedNodes(t *testing.T) {
 	}
 }
 
+// TestSetOfAnotherFile: where another file serves the LPUs of a set, and rightly, what is wrong with the set is said.
+func TestSetOfAnotherFile(t *testing.T) {
+	own, v := refreshed(t)
+	data, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := v.Inventory.LPUs[0].Nodes[0].Path, v.Inventory.LPUs[1].Nodes[0].Path
+	put(t, filepath.Join(v.Root, "etc/cdi/old.json"), strings.ReplaceAll(string(data), a, b))
+	change(t, own, func(s *specs.Spec) {
+		s.Devices = slices.DeleteFunc(s.Devices, func(d specs.Device) bool { return d.Name == "all" })
+	})
+	findings, err := v.Dirs(bothDirs)
+	if err != nil || !slices.Equal(idsOf(findings), []string{"other-file", "duplicate-node", "set-wrong", "shadowed"}) {
+		t.Errorf("%v %v", findings, err)
+	}
+}
+
 // TestOptionsAreNoDrift: what a user asked for when the spec was made is not wrong.
 func TestOptionsAreNoDrift(t *testing.T) {
 	for _, o := range []cdi.Options{{Management: true}, {Annotations: true}, {Version: "0.6.0"}, {UncheckedMounts: true}} {
@@ -351,5 +369,21 @@ func TestRange(t *testing.T) {
 	}
 	if err != nil || !slices.ContainsFunc(findings, said) {
 		t.Errorf("%v %v", findings, err)
+	}
+}
+
+// TestLinkedNode: runtimes look at a node without following a link, and do not start the container.
+func TestLinkedNode(t *testing.T) {
+	root, v := machine(t)
+	if err := os.MkdirAll(filepath.Join(root, "dev/by-path"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../dri/renderD134", filepath.Join(root, "dev/by-path/card")); err != nil {
+		t.Fatal(err)
+	}
+	text := "cdiVersion: 0.5.0\nkind: example.com/gpu\ndevices: [{name: a, containerEdits: {deviceNodes: [{path: /dev/by-path/card}]}}]\n"
+	findings := v.File(put(t, filepath.Join(t.TempDir(), "spec.yaml"), text))
+	if !slices.Equal(idsOf(findings), []string{"node-not-device"}) || !strings.Contains(findings[0].Message, "symbolic link") {
+		t.Errorf("%v", findings)
 	}
 }
