@@ -114,6 +114,7 @@ const (
 	SpecCrashes    ID = "spec-crashes"
 	SpecDirLink    ID = "spec-dir-link"
 	SpecDirMode    ID = "spec-dir-mode"
+	SpecDirUnread  ID = "spec-dir-unread"
 	SpecDrift      ID = "spec-drift"
 	SpecHangs      ID = "spec-hangs"
 	SpecMode       ID = "spec-mode"
@@ -148,7 +149,6 @@ const (
 	SocketMissing    ID = "socket-missing"
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
-	SpecDirUnread    ID = "spec-dir-unread"
 	SpecDirNotRead   ID = "spec-dir-not-read"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
@@ -296,6 +296,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"put the directory in the place of the link"},
 		{SpecDirMode, Warning, "Only some users may read the spec directory: podman and Docker without root find no device.",
 			"chmod 0755 DIR"},
+		{SpecDirUnread, Warning, "No container runtime of this machine reads the directory in which our spec lies.",
+			"lpuctl cdi refresh without --spec-dir, or add the directory to the config of the runtime (lpuctl runtime check)"},
 		{SpecDrift, Warning, "The spec in place is not the one that would be made now.", specRefresh},
 		{SpecHangs, Error, "A FIFO has the name of a spec: runtimes that read the directory wait for ever.", "remove it"},
 		{SpecMode, Warning, "Only some users may read the file: podman and Docker without root do not find its devices.",
@@ -339,8 +341,6 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SocketRefused, Warning, "The daemon does not run: nobody listens on its socket.", "start it"},
 		{SpecDirNotRead, Error, "The runtime does not read the directory that lpuctl writes to.",
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
-		{SpecDirUnread, Warning, "No container runtime of this machine reads the directory that specs are written to.",
-			"write to one that they read (--spec-dir), or add it to a runtime's config"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
 	}},
