@@ -47,6 +47,7 @@ func (v *Validator) onlyBefore(release string) bool {
 // target that has one.
 func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, remedy string) *finding.Finding {
 	f := &finding.Finding{} // of nobody
+	remedy = cmp.Or(remedy, finding.RuleOf(id).Remedy)
 	if len(v.Targets) == 0 {
 		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 will "+will, remedy)
 	}

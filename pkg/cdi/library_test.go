@@ -83,7 +83,8 @@ func TestLibraries(t *testing.T) {
 
 // TestHarmless: what the library reads without an error is not blamed where it refuses the file for something else.
 func TestHarmless(t *testing.T) {
-	text := "cdiVersion: 0.5.0\nkind: a.com/xx\ncolour: red\ndevices:\n- {name: 0, containerEdits: &e {env: [A=B]}}\n- {name: 1, containerEdits: *e}\n"
+	text := "cdiVersion: 0.5.0\nkind: a.com/xx\ncolour: red\n" +
+		"devices: [{name: 0, containerEdits: &e {env: [A=B]}}, {name: 1, containerEdits: *e}]\n"
 	v := cdi.Validator{Kind: cdi.DefaultKind}
 	findings := v.File(put(t, filepath.Join(t.TempDir(), "spec.yaml"), text))
 	if len(findings) != 1 || findings[0].ID != finding.SpecUnknownKey || findings[0].Line != 3 {

@@ -124,11 +124,11 @@ func (v *Validator) read(path string) *document {
 		message := "only some users may read it (mode %04o): podman and docker without root will not find its devices"
 		d.add(finding.SpecMode, "", fmt.Sprintf(message, info.Mode().Perm()), "chmod 0644 "+path)
 	}
+	d.data = data
 	if len(bytes.TrimSpace(data)) == 0 {
 		d.add(finding.SpecRefused, "", "it is empty: runtimes refuse it", "rm "+path)
 		return d
 	}
-	d.data = data
 	v.judge(d)
 	return d
 }

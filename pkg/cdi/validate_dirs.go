@@ -152,8 +152,12 @@ func (v *Validator) foreign(d *document) {
 	ours := strings.HasPrefix(d.name(), fileName(v.Kind)+".") || d.spec == nil && bytes.Contains(d.data, []byte(v.Kind))
 	stops := []finding.ID{finding.SpecHangs, finding.SpecCrashes, finding.OneLetterName}
 	for i := range d.findings {
-		if f := &d.findings[i]; !ours && !slices.Contains(stops, f.ID) {
+		f := &d.findings[i]
+		if !ours && !slices.Contains(stops, f.ID) {
 			f.Severity = finding.Note
+		}
+		if v.isOwn(d.path) && d.data != nil && d.spec == nil {
+			f.Remedy = "lpuctl cdi refresh"
 		}
 	}
 	if d.spec != nil {

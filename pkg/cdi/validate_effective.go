@@ -78,6 +78,7 @@ type comparison struct {
 	management *specs.Spec // made now with the nodes of the management functions
 	unchecked  *specs.Spec // made now with the mounts that this machine does not have
 	owners     map[string]*discovery.LPU
+	serves     func(name string) bool // whether a container gets the device of a name by this file
 	found      []difference
 }
 
@@ -95,7 +96,7 @@ func (v *Validator) checkHardware(d *document, serves func(name string) bool) {
 		return
 	}
 	c := comparison{
-		v: v, d: d, now: v.devicesNow(), owners: ownersOf(v.Inventory),
+		v: v, d: d, serves: serves, now: v.devicesNow(), owners: ownersOf(v.Inventory),
 		spec: v.specNow(Options{}), management: v.specNow(Options{Management: true}), unchecked: v.specNow(Options{UncheckedMounts: true}),
 	}
 	c.commonNodes()
@@ -213,7 +214,7 @@ func hosts(all []given) (paths []string) {
 func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 	allowed := givenWith(c.management, device.name)
 	var foreign, says, lacks []string
-	at := ""
+	at, nodes := "", hosts(have)
 	for _, h := range have {
 		if h.node == nil || strings.HasPrefix(h.at, "containerEdits") {
 			continue // common nodes are a finding of their own
@@ -225,7 +226,7 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 		c.compareNumbers(i, h)
 	}
 	for _, l := range pick(c.v.Inventory, device.cards) {
-		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !slices.Contains(hosts(have), n.Path) }) {
+		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !slices.Contains(nodes, n.Path) }) {
 			lacks = append(lacks, l.Name)
 		}
 	}
@@ -234,7 +235,7 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 	case len(device.cards) == 1:
 		now := strings.Join(hosts(want), ", ")
 		c.add(finding.NodeWrong, i, at, fmt.Sprintf("must give %s, and the file gives %s", now, cmp.Or(strings.Join(says, "; "), "no node")))
-	case !slices.Equal(hosts(have), c.membersHave(device)):
+	case !slices.Equal(nodes, c.membersHave(device)):
 		var wrong []string
 		if len(lacks) > 0 {
 			wrong = append(wrong, "lacks the node of "+some(lacks))
@@ -250,7 +251,9 @@ func (c *comparison) compareNodes(i int, device *device, have, want []given) {
 func (c *comparison) membersHave(set *device) []string {
 	var all []given
 	for _, l := range pick(c.v.Inventory, set.cards) {
-		all = append(all, givenWith(c.d.spec, l.Name)...)
+		if c.serves(l.Name) {
+			all = append(all, givenWith(c.d.spec, l.Name)...)
+		}
 	}
 	return hosts(all)
 }

@@ -165,6 +165,12 @@ func TestWhatAContainerGets(t *testing.T) {
 		"a mount that is lacking": {
 			func(s *specs.Spec, _ []string) { e := device(s, "lpu2"); e.Mounts = e.Mounts[1:] }, "spec-drift", "would get the mount of /opt/", "",
 		},
+		"other numbers": {
+			func(s *specs.Spec, _ []string) {
+				n := device(s, "lpu3").DeviceNodes[0]
+				n.Type, n.Major, n.Minor = "c", 1, 3
+			}, "node-numbers", " 1:3", "",
+		},
 		"less that a container may do": {
 			func(s *specs.Spec, _ []string) { device(s, "lpu3").DeviceNodes[0].Permissions = "r" },
 			"spec-drift", `"permissions":"r"`, "",
@@ -226,6 +232,24 @@ func TestSwappedNodes(t *testing.T) {
 	put(t, own, strings.NewReplacer(a, b, b, a).Replace(string(data)))
 	findings, err := v.Dirs(bothDirs)
 	if err != nil || !slices.Equal(idsOf(findings), []string{"node-wrong", "node-wrong"}) {
+		t.Errorf("%v %v", findings, err)
+	}
+}
+
+// TestSetOfAnotherFile: where another file serves the LPUs of a set, and rightly, what is wrong with the set is said.
+func TestSetOfAnotherFile(t *testing.T) {
+	own, v := refreshed(t)
+	data, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := v.Inventory.LPUs[0].Nodes[0].Path, v.Inventory.LPUs[1].Nodes[0].Path
+	put(t, filepath.Join(v.Root, "etc/cdi/old.json"), strings.ReplaceAll(string(data), a, b))
+	change(t, own, func(s *specs.Spec) {
+		s.Devices = slices.DeleteFunc(s.Devices, func(d specs.Device) bool { return d.Name == "all" })
+	})
+	findings, err := v.Dirs(bothDirs)
+	if err != nil || !slices.Equal(idsOf(findings), []string{"other-file", "duplicate-node", "set-wrong", "shadowed"}) {
 		t.Errorf("%v %v", findings, err)
 	}
 }
@@ -356,5 +380,21 @@ func TestRange(t *testing.T) {
 	}
 	if err != nil || !slices.ContainsFunc(findings, said) {
 		t.Errorf("%v %v", findings, err)
+	}
+}
+
+// TestLinkedNode: runtimes look at a node without following a link, and do not start the container.
+func TestLinkedNode(t *testing.T) {
+	root, v := machine(t)
+	if err := os.MkdirAll(filepath.Join(root, "dev/by-path"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../dri/renderD134", filepath.Join(root, "dev/by-path/card")); err != nil {
+		t.Fatal(err)
+	}
+	text := "cdiVersion: 0.5.0\nkind: example.com/gpu\ndevices: [{name: a, containerEdits: {deviceNodes: [{path: /dev/by-path/card}]}}]\n"
+	findings := v.File(put(t, filepath.Join(t.TempDir(), "spec.yaml"), text))
+	if !slices.Equal(idsOf(findings), []string{"node-not-device"}) || !strings.Contains(findings[0].Message, "symbolic link") {
+		t.Errorf("%v", findings)
 	}
 }

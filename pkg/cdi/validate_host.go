@@ -1,9 +1,9 @@
 package cdi
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -37,8 +37,8 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	if !v.seesDev() {
 		return
 	}
-	path := cmp.Or(n.HostPath, n.Path)
-	st, err := v.stat(path)
+	path := hostPath(n)
+	st, err := v.lstat(path)
 	if err != nil {
 		d.add(finding.NodeMissing, at, missing(path, err), d.renewal)
 		return
@@ -47,13 +47,15 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	const twoNumbers = "it says %s is %d:%d, and it is %d:%d: the container gets another device, or none"
 	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		d.add(finding.NodeNotDevice, at, path+" is a symbolic link, which runtimes do not follow", d.renewal)
 	case kind == "":
 		d.add(finding.NodeNotDevice, at, path+" is not a device node", d.renewal+"; see what made it")
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
-		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), "")
+		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), d.renewal)
 	case n.Type != "" && n.Type != kind && n.Type != "u":
 		message := fmt.Sprintf("it says %s is of type %q, and it is of type %q", path, n.Type, kind)
-		d.add(finding.NodeNumbers, at, message, "leave the type out: runtimes look it up")
+		d.add(finding.NodeNumbers, at, message, d.renewal)
 	}
 }
 
@@ -73,6 +75,15 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 		return st, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return st, nil
+}
+
+// lstat is stat for a path whose last element may be a link, and is not followed.
+func (v *Validator) lstat(path string) (st unix.Stat_t, err error) {
+	dir, err := host.Root(v.Root).Resolve(filepath.Dir(path))
+	if err == nil {
+		err = unix.Lstat(filepath.Join(dir, filepath.Base(path)), &st)
+	}
+	return st, err
 }
 
 // mergeRepeated keeps one of several equal findings and counts them: eight LPUs share a mount, and sets repeat the nodes of their

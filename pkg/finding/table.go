@@ -295,7 +295,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"A spec of another kind has devices for the LPUs of this node, from before cdi.kind was changed. lpuctl does not renew it.",
 			"remove the file if nothing asks for its kind any more"},
 		{OlderLibrary, Warning,
-			"Runtimes with a CDI library up to 1.1.0 (containerd 2.3, podman 5.8, Docker 29 and all before) refuse the file or read another value.",
+			"Runtimes with a CDI library up to 1.1.0 (containerd before 2.4, and what is as old) refuse the file or read another value.",
 			"write it so that every release reads the same"},
 		{OneLetterName, Error, "Runtimes with a CDI library up to 1.1.0 crash on a kind with a name of one letter.",
 			"give vendor and class two letters or more"},
