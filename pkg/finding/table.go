@@ -144,8 +144,8 @@ const (
 	SocketMissing    ID = "socket-missing"
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
-	SpecDirUnread    ID = "spec-dir-unread"
 	SpecDirNotRead   ID = "spec-dir-not-read"
+	SpecDirUnread    ID = "spec-dir-unread"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
 )
