@@ -156,6 +156,7 @@ const (
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
 	SpecDirNotRead   ID = "spec-dir-not-read"
+	SpecDirUnread    ID = "spec-dir-unread"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
 )

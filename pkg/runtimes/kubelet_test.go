@@ -230,6 +230,10 @@ func TestHomes(t *testing.T) {
 		"MicroK8s, running": {kubelite, &fakeContainerd{version: "v1.7.35", config: answersOn, socket: microK8s().socket},
 			"microk8s on off", "then snap restart microk8s.daemon-containerd"},
 		"MicroK8s, kubelite": {kubelite, nil, "microk8s off off", "MicroK8s writes"},
+		"MicroK8s of kubelite, gone": {map[string]string{
+			"proc/9/comm": "kubelite\n", "proc/9/cmdline": kubelite["proc/9/cmdline"],
+			"var/snap/microk8s/current/args/kubelet": kubelite["var/snap/microk8s/current/args/kubelet"],
+		}, nil, "microk8s unknown unknown", "it does not run"},
 		"Talos": {map[string]string{"etc/cri/containerd.toml": off, "bin/containerd": ""}, nil,
 			"containerd unknown unknown", "ROOT/etc/cri/containerd.toml: no daemon was asked"},
 		"Flatcar": {map[string]string{

@@ -124,12 +124,12 @@ func TestCorpus(t *testing.T) {
 					e := &engine{t: t, release: release, socket: socket}
 					truth := e.fresh()
 					s.compare(t, release, "before it was in use", said, truth)
-					s.compare(t, release, "in use", check(t).verdict(), truth)
+					s.compare(t, release, "in use", e.ask(truth).verdict(), truth)
 					if truth != "yes" && s.rule != "" && (i%4 == 0 || os.Getenv("LPUCTL_LONG") != "") {
 						truth = s.correct(e, truth)
 					}
 					e.configure(samples[(i+1)%len(samples)].files)
-					a := check(t)
+					a := e.ask(truth)
 					s.compare(t, release, "in use, and others in place", a.now(), truth)
 					said = a.next()
 				})
@@ -196,6 +196,17 @@ func (s sample) compare(t *testing.T, release, when, said, truth string) {
 	if plain.Replace(said) != plain.Replace(truth) && !open && said != unknowable {
 		t.Errorf("%s on %s, %s: lpuctl says %s, truth %s", s.name, release, when, said, truth)
 	}
+}
+
+// ask runs the check, again if a daemon that runs does not answer in time: the machine may be busy.
+func (e *engine) ask(truth string) (a answer) {
+	e.t.Helper()
+	for range 5 {
+		if a = check(e.t); a.Source == "live" || truth == "refused" {
+			break
+		}
+	}
+	return a
 }
 
 // now is the verdict on the running daemon; of the files, if none runs, no word.
