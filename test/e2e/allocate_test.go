@@ -17,7 +17,7 @@ import (
 // TestAllocateForPodman carries out the two forms that the help of allocate shows. With nothing free, no container starts.
 func TestAllocateForPodman(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "4", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "4", "--numbers", machine.Numbers(t, 4))
 	machine.InstallRing(t, root, "[0, 1, 2, 3]")
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
@@ -26,11 +26,11 @@ func TestAllocateForPodman(t *testing.T) {
 		return lines("env LPU_CONNECTED="+connected, version, "env LPU_RING_ORDER="+order, "env LPU_VISIBLE_DEVICES="+visible,
 			"env NUM_LPU_DEVICES="+strconv.Itoa(len(nodes))) + lines(nodes...) + lines(lib)
 	}
-	two := want("true", "0,1", "0,1", lpu(0), lpu(1))
+	two := want("true", "0,1", "0,1", lpu(t, 0), lpu(t, 1))
 	for name, c := range map[string]struct{ allocate, quotes, want string }{
 		"a name":                {"-n 2 -o name", `--device "$d"`, two},
 		"arguments":             {"-n 2 -o args", "$d", two},
-		"no set device":         {"-n 2 -o args --available 0,2", "$d", want("false", "0,1", "0,2", lpu(0), lpu(2))},
+		"no set device":         {"-n 2 -o args --available 0,2", "$d", want("false", "0,1", "0,2", lpu(t, 0), lpu(t, 2))},
 		"too few for a name":    {"-n 5 -o name", `--device "$d"`, ""},
 		"too few for arguments": {"-n 5 -o args", "$d", ""},
 		"no name for this set":  {"-n 2 -o name --available 0,2", `--device "$d"`, ""},
@@ -56,7 +56,7 @@ func TestAllocateForPodman(t *testing.T) {
 // TestOrdinaryUser: what root's process uses looks unknown to an ordinary user, and not free without a word.
 func TestOrdinaryUser(t *testing.T) {
 	need(t, "setpriv", machine.FUSE)
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	holder, err := os.OpenFile("/dev/lpu0", os.O_RDWR, 0)
