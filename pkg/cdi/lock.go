@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,13 @@ import (
 // lockTimeout is how long Hold waits for another lpuctl. One needs a second for a card that hangs, else milliseconds; those that
 // wait for it take its result.
 const lockTimeout = 10 * time.Second
+
+// Between two tries to get the lock there is a pause, which doubles with each try: many that wait must not take the processors from
+// the one that has it.
+const (
+	minPause = 2 * time.Millisecond
+	maxPause = 100 * time.Millisecond
+)
 
 // Held is a spec file under its lock. No other lpuctl changes the file until Release. Whoever writes a spec scans the machine under
 // the lock too: else an older scan could replace a newer spec.
@@ -40,7 +48,7 @@ func (f File) Hold(ctx context.Context) (*Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	name := filepath.Join(filepath.Dir(f.Path), "."+strings.TrimSuffix(filepath.Base(f.Path), ".json")+".lock")
-	for {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		lock, err := openLock(name)
 		if err != nil {
 			return nil, err
@@ -59,7 +67,7 @@ func (f File) Hold(ctx context.Context) (*Held, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause/2 + rand.N(pause))
 	}
 }
 
