@@ -73,19 +73,24 @@ func (f File) Hold(ctx context.Context) (*Held, error) {
 
 // openLock opens the lock file. A lock file that others can open, as lpuctl 0.1 made it, is replaced: somebody may hold it.
 func openLock(name string) (*os.File, error) {
-	lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := lock.Stat()
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		lock.Close()
-		if err = os.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
-			return openLock(name)
+	for range 2 {
+		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		info, err := lock.Stat()
+		if err == nil && info.Mode().Perm()&0o077 == 0 {
+			return lock, nil
+		}
+		lock.Close()
+		if err != nil {
+			return nil, err
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
-	return lock, err
+	return nil, fmt.Errorf("%s: others can open it, whatever its mode: choose a directory of another file system", name)
 }
 
 // isAt tells whether an open file is still the one of this name.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
@@ -226,5 +229,42 @@ func TestAStrangerDelaysNothing(t *testing.T) {
 	calmly("with the stranger")
 	if said := serve.Said(10000); strings.Contains(said, "holds the lock") || strings.Contains(said, "level=ERROR") {
 		t.Errorf("serve said\n%s", said)
+	}
+}
+
+// openTree serves a tree through FUSE as a file system without modes does: everybody may open every file.
+type openTree struct{ *fusefs.LoopbackNode }
+
+func (n *openTree) WrapChild(_ context.Context, child fusefs.InodeEmbedder) fusefs.InodeEmbedder {
+	return &openTree{child.(*fusefs.LoopbackNode)}
+}
+
+func (n *openTree) Getattr(ctx context.Context, f fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	errno := n.LoopbackNode.Getattr(ctx, f, out)
+	out.Mode |= 0o777
+	return errno
+}
+
+// TestAFileSystemWithoutModes: where a lock file cannot be root's alone, a refresh ends and says so.
+func TestAFileSystemWithoutModes(t *testing.T) {
+	need(t, machine.FUSE)
+	root, dir := simulate(t), t.TempDir()
+	loopback, err := fusefs.NewLoopbackRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := fuse.MountOptions{DirectMountStrict: true}
+	if _, err := fusefs.Mount(dir, &openTree{loopback.(*fusefs.LoopbackNode)}, &fusefs.Options{MountOptions: options}); err != nil {
+		t.Fatalf("mounting FUSE: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	machine.BindMount(t, dir, filepath.Join(root, "var/run/cdi"))
+	r := bounded(t, machine.Binary(t), "--root", root, "cdi", "refresh")
+	if r.Code != 1 || !strings.Contains(r.Stderr, "others can open it") {
+		t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 	}
 }
