@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,13 @@ import (
 // lockTimeout is how long Hold waits for another lpuctl. One needs a second for a card that hangs, else milliseconds; those that
 // wait for it take its result.
 const lockTimeout = 10 * time.Second
+
+// Between two tries to get the lock there is a pause, which doubles with each try: many that wait must not take the processors from
+// the one that has it.
+const (
+	minPause = 2 * time.Millisecond
+	maxPause = 100 * time.Millisecond
+)
 
 // Held is a spec file under its lock. No other lpuctl changes the file until Release. Whoever writes a spec scans the machine under
 // the lock too: else an older scan could replace a newer spec.
@@ -41,7 +49,7 @@ func (f File) Hold(ctx context.Context) (*Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	name := filepath.Join(filepath.Dir(f.Path), "."+strings.TrimSuffix(filepath.Base(f.Path), ".json")+".lock")
-	for {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		lock, err := openLock(name)
 		if err != nil {
 			return nil, err
@@ -60,25 +68,30 @@ func (f File) Hold(ctx context.Context) (*Held, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause/2 + rand.N(pause))
 	}
 }
 
 // openLock opens the lock file. A lock file that others can open, as lpuctl 0.1 made it, is replaced: somebody may hold it.
 func openLock(name string) (*os.File, error) {
-	lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := lock.Stat()
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		lock.Close()
-		if err = os.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
-			return openLock(name)
+	for range 2 {
+		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		info, err := lock.Stat()
+		if err == nil && info.Mode().Perm()&0o077 == 0 {
+			return lock, nil
+		}
+		lock.Close()
+		if err != nil {
+			return nil, err
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
-	return lock, err
+	return nil, fmt.Errorf("%s: others can open it, whatever its mode: choose a directory of another file system", name)
 }
 
 // isAt tells whether an open file is still the one of this name.

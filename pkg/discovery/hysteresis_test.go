@@ -66,3 +66,25 @@ func TestWaitAfterAnOverflow(t *testing.T) {
 		t.Error("the error is not received")
 	}
 }
+
+// TestAScanThatIsRepeatedAtOnce, to write the CDI spec of it, is no second reading.
+func TestAScanThatIsRepeatedAtOnce(t *testing.T) {
+	h, now := hysteresis{}, time.Unix(0, 0)
+	for _, step := range []struct {
+		after   time.Duration
+		reading rune
+		want    Health
+	}{
+		{0, 'h', Healthy},
+		{time.Second, 'r', Healthy},
+		{apart - 1, 'r', Healthy},
+		{1, 'r', Unhealthy}, // the second one
+	} {
+		now = now.Add(step.after)
+		inv := &Inventory{LPUs: []LPU{lpuReading(step.reading)}}
+		h.apply(inv, now)
+		if got := inv.LPUs[0].Health; got != step.want {
+			t.Errorf("%c after %v: %s, want %s", step.reading, step.after, got, step.want)
+		}
+	}
+}

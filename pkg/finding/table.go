@@ -156,7 +156,6 @@ const (
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
 	SpecDirNotRead   ID = "spec-dir-not-read"
-	SpecDirUnread    ID = "spec-dir-unread"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
 )

@@ -343,6 +343,9 @@ func TestTwoProgramsThatDisagree(t *testing.T) {
 	}
 }
 
+// quiet is so long after the last change of a file that a node need not look at it again.
+const quiet = 60 * time.Millisecond
+
 // state is what tells that a file was written: its inode and the time of its last change.
 func (w *world) state(dirs ...string) (states []string) {
 	w.Helper()
@@ -391,6 +394,8 @@ func TestAConflictComesAndGoes(t *testing.T) {
 	}
 	look := func(what, want string) {
 		t.Helper()
+		p.update()
+		time.Sleep(quiet)
 		if got := unhealthy(p.update()); got != want || (p.Ready() == nil) != (want == "") {
 			t.Errorf("%s: unhealthy: %q, want %q; ready: %v", what, got, want, p.Ready())
 		}
@@ -478,6 +483,7 @@ func TestAnotherKindWithoutLPUs(t *testing.T) {
 	held.Release()
 	none := func(context.Context) (*discovery.Inventory, error) { return &discovery.Inventory{}, nil }
 	p.Update(t.Context(), node.Spec{File: w.file()}, none)
+	time.Sleep(quiet)
 	p.Update(t.Context(), node.Spec{File: w.file()}, none) // which notes that there is none
 	p.Update(t.Context(), node.Spec{File: file, Options: cdi.Options{Kind: "example.com/lpu"}}, none)
 	if data, err := file.Read(); data != nil || err != nil {
