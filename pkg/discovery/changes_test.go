@@ -160,7 +160,9 @@ func TestOtherFunctionsThatCannotBeRead(t *testing.T) {
 // they had to be flashed.
 func TestCardsWithoutAManagementModel(t *testing.T) {
 	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
-	mine := discovery.Model{Name: "mine", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"xocl"}, Nodes: []string{"drm:render"}}
+	mine := discovery.Model{
+		Name: "mine", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"xocl"}, Nodes: []string{"drm:render"},
+	}
 	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{mine})
 	for _, hide := range [][]string{nil, {"vendor"}, {"vendor", "modalias", "uevent"}} {
 		must(t, m.Hide(1, hide...))
