@@ -172,7 +172,10 @@ func (s *scan) driverVersion(driver string) string {
 // upstream port of a switch, its downstream port, the function. Without a switch there is only the root port between.
 // Intel VMD is a function with a host bridge of its own below it: /sys/devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/...
 func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
-	real, _ := t.Follow(path.Join(pciDevices, a.String()))
+	real, err := t.Follow(path.Join(pciDevices, a.String()))
+	if err != nil {
+		return "", nil // the function left the bus
+	}
 	for element := range strings.SplitSeq(real, "/") {
 		if strings.HasPrefix(element, "pci") {
 			root, ports = cmp.Or(root, element), nil

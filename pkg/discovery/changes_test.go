@@ -1,6 +1,7 @@
 package discovery_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -160,7 +161,9 @@ func TestOtherFunctionsThatCannotBeRead(t *testing.T) {
 // they had to be flashed.
 func TestCardsWithoutAManagementModel(t *testing.T) {
 	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
-	mine := discovery.Model{Name: "mine", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"xocl"}, Nodes: []string{"drm:render"}}
+	mine := discovery.Model{
+		Name: "mine", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"xocl"}, Nodes: []string{"drm:render"},
+	}
 	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{mine})
 	for _, hide := range [][]string{nil, {"vendor"}, {"vendor", "modalias", "uevent"}} {
 		must(t, m.Hide(1, hide...))
@@ -203,4 +206,48 @@ func TestWatchKnowsCardsThatCannotBeRead(t *testing.T) {
 	next(t, inventories, "the card", func(inv *discovery.Inventory) bool { return inv.LPUs[1].Usable })
 	must(t, m.Unplug(1))
 	next(t, inventories, "no card", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 && inv.LPUs[1].Absent })
+}
+
+// TestScansDuringChanges scans while two cards swap their nodes and a third goes and comes back. A scan may see any moment
+// between two changes, but never a node that its card does not have in either state, and nothing odd about a card that is left
+// alone.
+func TestScansDuringChanges(t *testing.T) {
+	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 4}) // LPUs of profile lpu are none as long as they have no node
+	has := func(i int) discovery.Node {
+		c := m.Card(i)
+		return discovery.Node{Path: c.Node, Major: c.Numbers.Major, Minor: c.Numbers.Minor, Verified: m.DeviceNodes()}
+	}
+	swapped := []discovery.Node{has(0), has(2)}
+	allowed := map[string][]discovery.Node{"lpu0": swapped, "lpu1": {has(1)}, "lpu2": swapped, "lpu3": {has(3)}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		var err error
+		for ctx.Err() == nil && err == nil {
+			err = errors.Join(m.SwapNodes(0, 2), m.Unplug(3), m.Hide(1, "vendor"), m.Show(1), m.Replug(3))
+		}
+		done <- err
+	}()
+	defer func() {
+		stop()
+		must(t, <-done)
+		for _, l := range scan(t, root, discovery.Options{}).LPUs {
+			if !l.Usable {
+				t.Errorf("at rest: %+v", l)
+			}
+		}
+	}()
+	for range 100 {
+		inv := scan(t, root, discovery.Options{})
+		if len(inv.LPUs) < 3 || !inv.LPUs[1].Usable || len(inv.LPUs[1].Nodes) != 1 {
+			t.Fatalf("LPUs %+v, problems %v", inv.LPUs, inv.Problems)
+		}
+		for _, l := range inv.LPUs {
+			for _, n := range l.Nodes {
+				if !slices.Contains(allowed[l.Name], n) {
+					t.Errorf("%s has %+v", l.Name, n)
+				}
+			}
+		}
+	}
 }

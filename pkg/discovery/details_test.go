@@ -134,10 +134,12 @@ func TestDriverOverride(t *testing.T) {
 		{"", "", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
 		{"", "(null)", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
 		{"", "uio_pci_generic", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
-		{"", "xocl", "no driver is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it", "INSIST; modprobe uio_pci_generic; PROBE"},
+		{"", "xocl", "no driver is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it",
+			"INSIST; modprobe uio_pci_generic; PROBE"},
 		{"xocl", "xocl", "driver xocl is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it",
 			"INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
-		{"vfio-pci", "", "it is given to a virtual machine (driver vfio-pci)", "to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
+		{"vfio-pci", "", "it is given to a virtual machine (driver vfio-pci)",
+			"to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
 		{"vfio-pci", "vfio-pci", "it is given to a virtual machine (driver vfio-pci); driver_override lets only vfio-pci have it",
 			"to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
 	} {
@@ -149,7 +151,7 @@ func TestDriverOverride(t *testing.T) {
 			replace(t, filepath.Join(dir, "driver"), link)
 			if c.override != "" {
 				plant.File(t, filepath.Join(dir, "driver_override"), c.override+"\n")
-				defer os.Remove(filepath.Join(dir, "driver_override"))
+				t.Cleanup(func() { _ = os.Remove(filepath.Join(dir, "driver_override")) })
 			}
 			remedy := strings.NewReplacer(
 				"INSIST", "echo uio_pci_generic > /sys/bus/pci/devices/0000:45:00.1/driver_override",

@@ -39,8 +39,9 @@ func TestFunctionsThatVanish(t *testing.T) {
 			lists := 0
 			s.names = func(dir string) ([]string, error) {
 				lists++
-				if lists == 1 {
-					defer func() {
+				switch lists {
+				case 1:
+					defer func() { // after the names were read
 						err := os.Rename(entry, away)
 						if err == nil && c.entry {
 							err = os.Symlink("nowhere", entry)
@@ -49,7 +50,7 @@ func TestFunctionsThatVanish(t *testing.T) {
 							t.Error(err)
 						}
 					}()
-				} else if lists == c.back {
+				case c.back:
 					if err := os.Rename(away, entry); err != nil {
 						t.Error(err)
 					}

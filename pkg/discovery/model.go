@@ -226,7 +226,8 @@ func (c *checker) match(field string, m Match) {
 		return
 	}
 	c.require(ids != idSet{}, field, "an empty entry would match every PCI function")
-	c.require(m.Vendor == "" || ids != idSet{ids[idVendor]}, field+".vendor", "a vendor alone would match everything it makes; add the device id")
+	c.require(m.Vendor == "" || ids != idSet{ids[idVendor]}, field+".vendor",
+		"a vendor alone would match everything it makes; add the device id")
 }
 
 func (c *checker) id(field, text string) {

@@ -93,7 +93,7 @@ func TestWhoseNodeItIs(t *testing.T) {
 		"another's, /dev not read":      {with(nextDevice), nil, refused(fs.ErrPermission), "node-foreign: belongs to 0000:46:00.1"},
 		"of the card's other function":  {with("-> " + cardAbove + "0000:45:00.0/uio/uio0"), nil, node, "node-foreign: belongs to 0000:45:00.0"},
 		"of a function of similar name": {with("-> " + cardAbove + "0000:45:00.10/x"), nil, node, "node-foreign: belongs to 0000:42:02.0"},
-		"of no function":                {with("-> ../../devices/virtual/misc/fuse"), nil, node, "node-foreign: belongs to /sys/devices/virtual/misc/fuse"},
+		"of no function":                {with("-> ../../devices/virtual/misc/fuse"), nil, node, "node-foreign: /virtual/misc/fuse"},
 		"out of the root":               {with("-> ../../../../../../../dev/null"), nil, node, "node-foreign: belongs to /dev/null"},
 		"no link":                       {with("245:6\n"), nil, node, "node-foreign: not known whose"},
 		"missing":                       {own, nil, refused(fs.ErrNotExist), "node-missing: /dev/uio6"},
@@ -120,7 +120,8 @@ func expectNode(t *testing.T, l LPU, want string) {
 	t.Helper()
 	id, message, isReason := strings.Cut(want, ": ")
 	if isReason {
-		if len(l.Nodes) != 0 || l.Usable || len(l.Reasons) != 1 || string(l.Reasons[0].ID) != id || !strings.Contains(l.Reasons[0].Message, message) {
+		r := l.Reasons
+		if len(l.Nodes) != 0 || l.Usable || len(r) != 1 || string(r[0].ID) != id || !strings.Contains(r[0].Message, message) {
 			t.Errorf("nodes %+v, reasons %+v, want %s", l.Nodes, l.Reasons, want)
 		}
 		return
@@ -179,7 +180,10 @@ func TestNodesThatChangeMeanwhile(t *testing.T) {
 func TestNumbersThatAreNone(t *testing.T) {
 	root := unpack(t, u55c)
 	dev := filepath.Join(root, "sys/class/uio/uio6/dev")
-	for _, text := range []string{"0:0\n", "\n", "", "0:6\n", "245\n", "245:\n", ":6\n", "a:b\n", "245:6:7\n", "-1:6\n", "4096:6\n", "245:1048576\n"} {
+	for _, text := range []string{
+		"0:0\n", "\n", "", "0:6\n", "245\n", "245:\n", ":6\n", "a:b\n", "245:6:7\n",
+		"-1:6\n", "4096:6\n", "245:1048576\n",
+	} {
 		if err := os.WriteFile(dev, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +199,8 @@ func TestManagementNodes(t *testing.T) {
 	for device, want := range map[string]int{"0000:45:00.0": 1, "0000:45:00.1": 0} {
 		root := unpack(t, u55c)
 		plant.File(t, filepath.Join(root, "sys/class/manage/m2"), "-> "+cardAbove+"0000:45:00.0/manage/m2")
-		plant.File(t, filepath.Join(root, "sys/devices", strings.TrimPrefix(cardAbove, "../../devices/"), "0000:45:00.0/manage/m2/dev"), "250:2\n")
+		card := filepath.Join(root, "sys/dev/char", cardAbove)
+		plant.File(t, filepath.Join(card, "0000:45:00.0/manage/m2/dev"), "250:2\n")
 		for numbers, target := range map[string]string{"250:2": "-> " + cardAbove + device + "/manage/m2", "245:6": ownDevice} {
 			plant.File(t, filepath.Join(root, charDevices, numbers), target)
 		}

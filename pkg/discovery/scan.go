@@ -181,7 +181,7 @@ func (s *scan) functions(ctx context.Context) ([]function, error) {
 		functions, err = s.identified(ctx)
 	}
 	return slices.DeleteFunc(functions, func(f function) bool {
-		return host.IsAbsent(f.err) && !f.decided() && (s.isKnown(f.address) || !s.listed(f.address))
+		return host.IsAbsent(f.err) && !f.decided() && !s.listed(f.address)
 	}), err
 }
 

@@ -92,13 +92,14 @@ func (w *Watcher) followNodes(inv *Inventory) {
 func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, interval time.Duration) bool {
 	expired, changed := time.After(interval), false
 	for {
-		hasChanged := true
+		var hasChanged bool
 		select {
 		case <-ctx.Done():
 			return false
 		case <-expired:
 			return true
-		case <-missed:
+		case err := <-missed:
+			hasChanged = err != nil
 		case e := <-changes:
 			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
 		}

@@ -294,7 +294,8 @@ func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *soc
 		case <-sock.ended:
 			return errors.New("the kubelet ended the stream")
 		case <-changes.events:
-		case <-changes.errors:
+		case err := <-changes.errors:
+			s.Log.Debug("changes of the kubelet's directory may have been missed", "error", err)
 		case <-tick:
 		}
 		before := others
@@ -338,8 +339,8 @@ func waitForChange(ctx context.Context, changes dirWatch, limit time.Duration) b
 	expired := time.After(limit)
 	for {
 		select {
-		case <-changes.errors:
-			return true
+		case err := <-changes.errors:
+			return err != nil
 		case e := <-changes.events:
 			if !strings.HasPrefix(filepath.Base(e.Name), socketPrefix) {
 				return true

@@ -13,8 +13,8 @@ import (
 // machine would; in between, a program sees what it could see there too. LPUs are named by their index in ascending order
 // of PCI addresses, as it was before any fault or change. The methods must not be called at the same time.
 type Machine struct {
-	*server
-	tree *tree
+	server *server
+	tree   *tree
 }
 
 // Card is the present state of an LPU's card.
@@ -29,10 +29,10 @@ type Card struct {
 
 // Card returns the present state of a card. It is the zero Card if there is none of this index.
 func (m *Machine) Card(i int) Card {
-	if i < 0 || i >= len(m.cards) {
+	if i < 0 || i >= len(m.server.cards) {
 		return Card{}
 	}
-	c := m.cards[i]
+	c := m.server.cards[i]
 	card := Card{Address: c.lpu().address, Dir: c.lpu().dir, Plugged: !c.unplugged, Bound: c.lpu().driver != ""}
 	if nodes := c.nodes(); len(nodes) > 0 {
 		card.Node, card.Numbers = "/dev/"+nodes[0].node(), nodes[0].numbers
@@ -44,14 +44,14 @@ func (m *Machine) Card(i int) Card {
 func (m *Machine) DeviceNodes() bool { return m.tree.nodes }
 
 // LPUs returns the number of cards, whether or not they are plugged.
-func (m *Machine) LPUs() int { return len(m.cards) }
+func (m *Machine) LPUs() int { return len(m.server.cards) }
 
 // at returns a card by its index. The error is that there is none, or that ok refuses it.
 func (m *Machine) at(i int, problem string, ok func(*card) bool) (*card, error) {
-	if i < 0 || i >= len(m.cards) {
+	if i < 0 || i >= len(m.server.cards) {
 		return nil, fmt.Errorf("there is no LPU %d", i)
 	}
-	if c := m.cards[i]; ok(c) {
+	if c := m.server.cards[i]; ok(c) {
 		return c, nil
 	}
 	return nil, fmt.Errorf("LPU %d %s", i, problem)
@@ -87,13 +87,13 @@ func (m *Machine) Replug(i int) error {
 		return err
 	}
 	m.setPlugged(c, true)
-	if err := m.checkNumbers(); err != nil {
+	if err := m.server.checkNumbers(); err != nil {
 		m.setPlugged(c, false)
 		return err
 	}
 	c.writePort(m.tree)
 	for _, f := range c.functions {
-		f.write(m.tree, m.near(f))
+		f.write(m.tree, m.server.near(f))
 	}
 	return m.done()
 }
@@ -102,11 +102,11 @@ func (m *Machine) setPlugged(c *card, plugged bool) {
 	c.unplugged = !plugged
 	port, l := c.lpu().parent, c.lpu().link
 	if plugged {
-		m.functions = append(m.functions, c.functions...)
+		m.server.functions = append(m.server.functions, c.functions...)
 		port.link.gen, port.link.width = l.gen, l.width
 		return
 	}
-	m.functions = slices.DeleteFunc(m.functions, func(f *function) bool { return slices.Contains(c.functions, f) })
+	m.server.functions = slices.DeleteFunc(m.server.functions, func(f *function) bool { return slices.Contains(c.functions, f) })
 	port.link.gen, port.link.width = 1, 0
 }
 
@@ -144,7 +144,7 @@ func (m *Machine) Bind(i int) error {
 	}
 	f := c.lpu()
 	f.binding, c.unbound = c.unbound, f.binding
-	if err := m.checkNumbers(); err != nil {
+	if err := m.server.checkNumbers(); err != nil {
 		f.binding, c.unbound = c.unbound, f.binding
 		return err
 	}
@@ -207,7 +207,7 @@ func (m *Machine) rename(cards []*card, nodes []*child, names []child) error {
 		}
 	}
 	exchange()
-	err := m.checkNumbers()
+	err := m.server.checkNumbers()
 	exchange()
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (m *Machine) attribute(f *function, name string) string {
 	if name == "uevent" {
 		return ueventOf(f.driver, f.uevent())
 	}
-	for line := range strings.Lines(f.attributes(m.near(f))) {
+	for line := range strings.Lines(f.attributes(m.server.near(f))) {
 		if text, ok := strings.CutPrefix(line, name+"="); ok {
 			return strings.TrimSuffix(text, "\n")
 		}

@@ -47,7 +47,7 @@ func (n Node) Write(dir string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{LPUs: len(m.cards), Functions: len(m.functions), DeviceNodes: m.tree.nodes}, nil
+	return Result{LPUs: len(m.server.cards), Functions: len(m.server.functions), DeviceNodes: m.tree.nodes}, nil
 }
 
 // Start makes the tree as Write does, and returns the machine, which can change.

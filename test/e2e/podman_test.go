@@ -48,7 +48,8 @@ func TestPodman(t *testing.T) {
 		{"one", device("lpu0"), one},
 		{"another", device("lpu2"), strings.ReplaceAll(strings.ReplaceAll(one, "=0\n", "=2\n"), lpu(t, 0), lpu(t, 2))},
 		{"as a user", append(device("lpu0"), "--user", "1000:1000"), one},
-		{"all", device("all"), lines(version, "env LPU_VISIBLE_DEVICES=0,1,2,3", "env NUM_LPU_DEVICES=4", lpu(t, 0), lpu(t, 1), lpu(t, 2), lpu(t, 3), lib)},
+		{"all", device("all"), lines(version, "env LPU_VISIBLE_DEVICES=0,1,2,3", "env NUM_LPU_DEVICES=4",
+			lpu(t, 0), lpu(t, 1), lpu(t, 2), lpu(t, 3), lib)},
 		{"two by address", device("pci-0000-43-00.0", "pci-0000-45-00.0"), lines(version, lpu(t, 0), lpu(t, 2), lib)},
 		{"none", nil, ""},
 	} {
