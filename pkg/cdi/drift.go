@@ -15,6 +15,8 @@ import (
 type Drift struct {
 	// Wrong are devices with a node that is not one of their LPUs'. A container could get another card with them.
 	Wrong []string
+	// Dangling are devices with a node that is not one of their LPUs', but is not there either. No container starts with them.
+	Dangling []string
 	// Missing are devices that the spec in place does not have, or has without some of their nodes.
 	Missing []string
 	// Other are devices of which something else differs, such as a mount or a variable, and devices that a spec made now does not
@@ -23,7 +25,10 @@ type Drift struct {
 }
 
 // Any tells whether there is a difference.
-func (d *Drift) Any() bool { return len(d.Wrong)+len(d.Missing)+len(d.Other) > 0 }
+func (d *Drift) Any() bool { return d.Names() || len(d.Other) > 0 }
+
+// Names tells whether there is a name that does not lead to the nodes of its LPUs.
+func (d *Drift) Names() bool { return len(d.Wrong)+len(d.Dangling)+len(d.Missing) > 0 }
 
 // String says what differs, for the log.
 func (d *Drift) String() string {
@@ -31,7 +36,7 @@ func (d *Drift) String() string {
 	for _, part := range []struct {
 		what  string
 		names []string
-	}{{"wrong nodes", d.Wrong}, {"missing", d.Missing}, {"other differences", d.Other}} {
+	}{{"wrong nodes", d.Wrong}, {"nodes that are gone", d.Dangling}, {"missing", d.Missing}, {"other differences", d.Other}} {
 		if len(part.names) > 0 {
 			texts = append(texts, part.what+": "+some(part.names))
 		}
@@ -55,10 +60,14 @@ func (f File) Drift(inv *discovery.Inventory, want *specs.Spec) (Drift, error) {
 	if want == nil {
 		want = &specs.Spec{}
 	}
-	return compare(inv, have, want), err
+	return compare(inv, have, want, f.exists), err
 }
 
-func compare(inv *discovery.Inventory, have, want *specs.Spec) (d Drift) {
+// exists tells whether there is a device node, as far as /dev can be seen.
+func (f File) exists(path string) bool { return !f.root.Exists("/dev") || f.root.Exists(path) }
+
+// compare compares a spec in place with one of the inventory. exists tells whether there is a node.
+func compare(inv *discovery.Inventory, have, want *specs.Spec, exists func(path string) bool) (d Drift) {
 	for wanted, w := range want.Devices {
 		i := slices.IndexFunc(have.Devices, sameName(w.Name))
 		if i < 0 {
@@ -66,9 +75,12 @@ func compare(inv *discovery.Inventory, have, want *specs.Spec) (d Drift) {
 			continue
 		}
 		has, wants := effective(have, i), effective(want, wanted)
-		switch only, all := givenNodes(has, wants, inv); {
-		case !only:
+		strange, all := givenNodes(has, wants, inv)
+		switch {
+		case slices.ContainsFunc(strange, exists):
 			d.Wrong = append(d.Wrong, w.Name)
+		case len(strange) > 0:
+			d.Dangling = append(d.Dangling, w.Name)
 		case !all:
 			d.Missing = append(d.Missing, w.Name)
 		case !slices.Equal(texts(has), texts(wants)):
@@ -79,10 +91,13 @@ func compare(inv *discovery.Inventory, have, want *specs.Spec) (d Drift) {
 		if slices.ContainsFunc(want.Devices, sameName(h.Name)) {
 			continue
 		}
-		if onlyNodesOf(lpusNamed(inv, h.Name), effective(have, i)) {
+		switch strange := strangeNodes(lpusNamed(inv, h.Name), effective(have, i)); {
+		case len(strange) == 0:
 			d.Other = append(d.Other, h.Name)
-		} else {
+		case slices.ContainsFunc(strange, exists):
 			d.Wrong = append(d.Wrong, h.Name)
+		default:
+			d.Dangling = append(d.Dangling, h.Name)
 		}
 	}
 	return d
@@ -101,9 +116,9 @@ func texts(all []given) (sorted []string) {
 	return sorted
 }
 
-// givenNodes tells whether a container gets only device nodes that it should get, and whether it gets all of them. The device numbers
-// of a node need not be in a spec; if they are, they must be those of the LPU's node.
-func givenNodes(has, wants []given, inv *discovery.Inventory) (only, all bool) {
+// givenNodes returns the nodes on the host that a container gets and should not, and whether it gets all that it should. The device
+// numbers of a node need not be in a spec; if they are, they must be those of the LPU's node.
+func givenNodes(has, wants []given, inv *discovery.Inventory) (strange []string, all bool) {
 	nodes := 0
 	for _, h := range has {
 		if h.node == nil {
@@ -111,7 +126,7 @@ func givenNodes(has, wants []given, inv *discovery.Inventory) (only, all bool) {
 		}
 		nodes++
 		if w := byKey(wants, h.key); w == nil || hostPath(w.node) != hostPath(h.node) || !numbersFit(h.node, inv) {
-			return false, false
+			strange = append(strange, hostPath(h.node))
 		}
 	}
 	for _, w := range wants {
@@ -119,7 +134,7 @@ func givenNodes(has, wants []given, inv *discovery.Inventory) (only, all bool) {
 			nodes--
 		}
 	}
-	return true, nodes == 0
+	return strange, nodes == 0
 }
 
 func numbersFit(n *specs.DeviceNode, inv *discovery.Inventory) bool {
@@ -136,17 +151,17 @@ func numbersFit(n *specs.DeviceNode, inv *discovery.Inventory) bool {
 	return false
 }
 
-// onlyNodesOf tells whether all nodes that a container gets are nodes of these LPUs, each under its own path.
-func onlyNodesOf(lpus []discovery.LPU, all []given) bool {
+// strangeNodes returns the nodes on the host that a container gets and that are not nodes of these LPUs, or not under their own path.
+func strangeNodes(lpus []discovery.LPU, all []given) (strange []string) {
 	for _, g := range all {
 		has := func(l discovery.LPU) bool {
 			return slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return n.Path == hostPath(g.node) })
 		}
 		if g.node != nil && (g.node.Path != hostPath(g.node) || !slices.ContainsFunc(lpus, has)) {
-			return false
+			strange = append(strange, hostPath(g.node))
 		}
 	}
-	return true
+	return strange
 }
 
 // lpusNamed are the LPUs for which a device stands by its name: those with these indices or this PCI address. A name of another

@@ -39,6 +39,7 @@ func (c *Conflict) Error() string {
 type File struct {
 	Path string // <spec dir>/<vendor>-<class>.json, the name the CDI library would give it
 	kind string
+	root host.Root // of the machine that the spec is for
 }
 
 // Locate finds the file for a kind in a spec directory under root. Links on the way stay within the root.
@@ -50,7 +51,7 @@ func Locate(root, specDir, kind string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind}, nil
+	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind, root: host.Root(root)}, nil
 }
 
 // fileName is the name that the CDI library gives the file of a kind, without its ending.

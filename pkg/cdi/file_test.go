@@ -349,7 +349,7 @@ func TestDrift(t *testing.T) {
 		t.Helper()
 		have := mustSpec(t, inv, Options{})
 		change(have)
-		return compare(inv, have, mustSpec(t, inv, Options{}))
+		return compare(inv, have, mustSpec(t, inv, Options{}), func(path string) bool { return path != "/dev/gone" })
 	}
 	device := func(s *specs.Spec, name string) *specs.Device {
 		return &s.Devices[slices.IndexFunc(s.Devices, func(d specs.Device) bool { return d.Name == name })]
@@ -396,6 +396,10 @@ func TestDrift(t *testing.T) {
 		{"a PCI address that is gone", func(s *specs.Spec) {
 			s.Devices = append(s.Devices, stranger("pci-0000-99-00.1", own.Path))
 		}, Drift{Wrong: []string{"pci-0000-99-00.1"}}},
+		{"an LPU that is gone with its node", func(s *specs.Spec) {
+			s.Devices = append(s.Devices, stranger("lpu7", "/dev/gone"))
+		}, Drift{Dangling: []string{"lpu7"}}},
+		{"a node that is gone", func(s *specs.Spec) { nodes(s, "lpu0")[0].Path = "/dev/gone" }, Drift{Dangling: []string{"lpu0"}}},
 		{"a set that is none any more", func(s *specs.Spec) {
 			s.Devices = append(s.Devices, stranger("lpu0-2", own.Path))
 		}, Drift{Other: []string{"lpu0-2"}}},

@@ -107,6 +107,7 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
 	s := n.latest.Load()
 	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
+	drift.Add(float64(len(s.spec.drift.Dangling)), "differs", "gone")
 	drift.Add(float64(len(s.spec.drift.Missing)), "differs", "missing")
 	drift.Add(float64(len(s.spec.drift.Other)), "differs", "other")
 	for _, d := range s.Devices {

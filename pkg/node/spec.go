@@ -78,7 +78,8 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		check.want = string(text)
 	}
 	renumbered := n.upkeep.renumbered(spec.File, inv)
-	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want && len(renumbered) == 0 {
+	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want &&
+		len(renumbered) == 0 && !before.drift.Names() {
 		return before
 	}
 	var driftErr, conflictErr error
@@ -87,7 +88,7 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
-	bad := slices.Concat(check.drift.Wrong, check.drift.Missing)
+	bad := slices.Concat(check.drift.Wrong, check.drift.Dangling, check.drift.Missing)
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
 	}
@@ -147,7 +148,7 @@ func (n *Node) due(check specCheck) bool {
 	switch {
 	case len(d.Wrong) > 0:
 		return true
-	case len(d.Missing) > 0 || n.upkeep.renew && len(d.Other) > 0:
+	case d.Names() || n.upkeep.renew && len(d.Other) > 0:
 		oldest := len(n.upkeep.writes) - maxWrites
 		return oldest < 0 || n.Now().Sub(n.upkeep.writes[oldest]) >= writePeriod
 	}
