@@ -352,7 +352,7 @@ func TestRange(t *testing.T) {
 	for name, want := range map[string]string{
 		"lpu0-3": "did you mean lpu0-1-2-3? The name of a set lists its members",
 		"lpu1-3": "did you mean lpu1-2-3? The name of a set lists its members",
-		"lpu1-9": "lpuctl cdi list shows every name",
+		"lpu1-9": "see lpuctl cdi list for every name",
 		"lpuO":   "did you mean lpu0?",
 	} {
 		v.Devices = []string{name}
