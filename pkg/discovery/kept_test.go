@@ -217,8 +217,10 @@ func TestAKeptCablingOfOtherCards(t *testing.T) {
 		spoil func(t *testing.T, kept string)
 		want  bool
 	}{
-		"of these":                  {func(*testing.T, string) {}, true},
-		"of these and one more":     {func(t *testing.T, kept string) { edit(t, kept, "links:\n", "rings: [[\"0000:99:00.0\"]]\nlinks:\n") }, true},
+		"of these": {func(*testing.T, string) {}, true},
+		"of these and one more": {func(t *testing.T, kept string) {
+			edit(t, kept, "links:\n", "rings: [[\"0000:99:00.0\"]]\nlinks:\n")
+		}, true},
 		"of other cards":            {func(t *testing.T, kept string) { edit(t, kept, "0000:43:00.0", "0000:99:00.0") }, false},
 		"others can write to it":    {func(t *testing.T, kept string) { check(t, os.Chmod(kept, 0o666)) }, false},
 		"a link":                    {func(t *testing.T, kept string) { unreadable(t, kept) }, false},

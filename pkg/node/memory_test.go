@@ -44,16 +44,18 @@ func TestHealthAtTheStart(t *testing.T) {
 		want   bool // healthy
 		known  bool // from the start
 	}{
-		"it was healthy":                        {file: health(boot, `"`+id+`": true`), want: true, known: true},
-		"it was unhealthy":                      {file: health(boot, `"`+id+`": false`), known: true, recall: map[string]bool{id: true}},
-		"in another boot":                       {file: health("another", `"`+id+`": true`), asked: true},
-		"in no boot":                            {file: health("", `"`+id+`": true`), asked: true},
-		"another card was":                      {file: health(boot, `"pci-0000-43-00.1": true`), asked: true},
-		"nothing is known":                      {asked: true},
-		"the file is not whole":                 {file: health(boot, `"`+id+`": true`)[:90], asked: true},
-		"another program knows it":              {recall: map[string]bool{id: true}, asked: true, want: true, known: true},
-		"another program says that it is not":   {recall: map[string]bool{id: false}, asked: true, known: true},
-		"another program knows, the file not":   {file: health(boot, `"x": true`), recall: map[string]bool{id: true}, asked: true, want: true, known: true},
+		"it was healthy":                      {file: health(boot, `"`+id+`": true`), want: true, known: true},
+		"it was unhealthy":                    {file: health(boot, `"`+id+`": false`), known: true, recall: map[string]bool{id: true}},
+		"in another boot":                     {file: health("another", `"`+id+`": true`), asked: true},
+		"in no boot":                          {file: health("", `"`+id+`": true`), asked: true},
+		"another card was":                    {file: health(boot, `"pci-0000-43-00.1": true`), asked: true},
+		"nothing is known":                    {asked: true},
+		"the file is not whole":               {file: health(boot, `"`+id+`": true`)[:90], asked: true},
+		"another program knows it":            {recall: map[string]bool{id: true}, asked: true, want: true, known: true},
+		"another program says that it is not": {recall: map[string]bool{id: false}, asked: true, known: true},
+		"another program knows, the file not": {
+			file: health(boot, `"x": true`), recall: map[string]bool{id: true}, asked: true, want: true, known: true,
+		},
 		"another program knows of another card": {recall: map[string]bool{"x": true}, asked: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,8 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	before := n.latest.Load()
 	check := n.checkSpec(spec, inv, before.spec)
 	if n.due(check) {
-		corrected, after, err := n.putSpec(ctx, spec, func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) })
+		counted := func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) }
+		corrected, after, err := n.putSpec(ctx, spec, counted)
 		if corrected != nil {
 			inv, check = corrected, after
 		}

@@ -110,25 +110,16 @@ func wanted(inv *discovery.Inventory, o cdi.Options) (*specs.Spec, error) {
 	return spec, err
 }
 
-// tick is more than the time between two ticks of the clock of any file system on a disk or in memory. Two changes within a tick
-// may leave the same time.
-const tick = 50 * time.Millisecond
-
-// specFiles is the state of each file in the directory of the spec: an edit of any of them can change what names mean. It is nil if
-// one has changed just now, because it may change again without a trace.
+// specFiles is the state of each file in the directory of the spec: an edit of any of them can change what names mean.
 func specFiles(file cdi.File) []string {
 	entries, err := os.ReadDir(filepath.Dir(file.Path))
 	states := []string{file.Path, fmt.Sprint(err)}
 	for _, e := range entries {
 		var st unix.Stat_t
 		name := filepath.Join(filepath.Dir(file.Path), e.Name())
-		if filepath.Ext(name) == ".lock" || unix.Stat(name, &st) != nil { // of a link, what it leads to
-			continue
+		if filepath.Ext(name) != ".lock" && unix.Stat(name, &st) == nil { // of a link, what it leads to
+			states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
 		}
-		if time.Since(time.Unix(st.Ctim.Unix())) < tick {
-			return nil
-		}
-		states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
 	}
 	return states
 }

@@ -278,16 +278,15 @@ func TestRenewIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestACardThatFlaps: a name that comes back is written only if the file was written at most once in the minute before. A name
-// that may lead to a wrong card leaves at once, whatever was written.
+// TestACardThatFlaps: the file is written at most twice within a minute. Meanwhile the name of a card that is gone may stay: its node
+// is not there either, so that no container starts with it. Where /dev cannot be seen, such a name leaves at once.
 func TestACardThatFlaps(t *testing.T) {
 	for _, period := range []int{1, 29, 59} {
 		w := newWorld(t)
 		p := w.program()
 		p.update()
-		var writes []time.Time
-		const minutes = 4
-		for second := range 60 * minutes {
+		var recent []time.Time // writes
+		for second := range 240 {
 			w.now = w.now.Add(time.Second)
 			gone := second/period%2 == 0
 			if second%period == 0 && gone {
@@ -295,22 +294,19 @@ func TestACardThatFlaps(t *testing.T) {
 			} else if second%period == 0 {
 				w.must(w.machine.Replug(2))
 			}
-			before, log := p.writes(), p.log.Len()
+			before := p.writes()
 			p.update()
-			if _, there := w.devices()["lpu2"]; there && gone {
+			recent = slices.DeleteFunc(recent, func(at time.Time) bool { return w.now.Sub(at) >= time.Minute })
+			_, there := w.devices()["lpu2"]
+			if there && gone && (len(recent) < 2 || !w.machine.DeviceNodes()) {
 				t.Fatalf("period %d, second %d: the name of a card that is gone", period, second)
 			}
-			if p.writes() == before {
-				continue
+			if p.writes() != before {
+				recent = append(recent, w.now)
 			}
-			writes = append(writes, w.now)
-			recent := slices.DeleteFunc(slices.Clone(writes), func(at time.Time) bool { return w.now.Sub(at) >= time.Minute })
-			if urgent := strings.Contains(p.log.String()[log:], "wrong nodes"); len(recent) > 2 && !urgent {
+			if len(recent) > 2 && w.machine.DeviceNodes() {
 				t.Errorf("period %d, second %d: %d writes within a minute", period, second, len(recent))
 			}
-		}
-		if len(writes) > 2*minutes+1 {
-			t.Errorf("period %d: %d writes in %d minutes", period, len(writes), minutes)
 		}
 	}
 }
@@ -342,9 +338,6 @@ func TestTwoProgramsThatDisagree(t *testing.T) {
 		t.Errorf("a swap in the same minute: %s writes, %v", a.writes(), err)
 	}
 }
-
-// quiet is so long after the last change of a file that a node need not look at it again.
-const quiet = 60 * time.Millisecond
 
 // state is what tells that a file was written: its inode and the time of its last change.
 func (w *world) state(dirs ...string) (states []string) {
@@ -394,8 +387,6 @@ func TestAConflictComesAndGoes(t *testing.T) {
 	}
 	look := func(what, want string) {
 		t.Helper()
-		p.update()
-		time.Sleep(quiet)
 		if got := unhealthy(p.update()); got != want || (p.Ready() == nil) != (want == "") {
 			t.Errorf("%s: unhealthy: %q, want %q; ready: %v", what, got, want, p.Ready())
 		}
@@ -417,32 +408,6 @@ func TestAConflictComesAndGoes(t *testing.T) {
 	look("it leads nowhere", "")
 	if p.writes() != "0" {
 		t.Errorf("%s writes", p.writes())
-	}
-}
-
-// TestEveryEditIsSeen: an edit in place that comes right after a look, and changes no length.
-func TestEveryEditIsSeen(t *testing.T) {
-	w := newWorld(t)
-	p := w.program()
-	inv := w.scan()
-	for round := range 50 {
-		p.update()
-		data, err := w.file().Read()
-		w.must(err)
-		f, err := os.OpenFile(w.file().Path, os.O_WRONLY, 0)
-		w.must(err)
-		edit := bytes.ReplaceAll(data, []byte(inv.LPUs[0].Nodes[0].Path), []byte(inv.LPUs[1].Nodes[0].Path))
-		_, err = f.Write(data) // so that the clock of the file system stands where it stood
-		w.must(err)
-		look := node.Spec{File: w.file()}
-		p.Update(t.Context(), look, found(inv))
-		_, err = f.WriteAt(edit, 0)
-		w.must(err)
-		f.Close()
-		p.Update(t.Context(), look, found(inv))
-		if d := w.devices()["lpu0"]; d.ContainerEdits.DeviceNodes[0].Path != inv.LPUs[0].Nodes[0].Path {
-			t.Fatalf("round %d: an edit was not seen", round)
-		}
 	}
 }
 
@@ -483,7 +448,6 @@ func TestAnotherKindWithoutLPUs(t *testing.T) {
 	held.Release()
 	none := func(context.Context) (*discovery.Inventory, error) { return &discovery.Inventory{}, nil }
 	p.Update(t.Context(), node.Spec{File: w.file()}, none)
-	time.Sleep(quiet)
 	p.Update(t.Context(), node.Spec{File: w.file()}, none) // which notes that there is none
 	p.Update(t.Context(), node.Spec{File: file, Options: cdi.Options{Kind: "example.com/lpu"}}, none)
 	if data, err := file.Read(); data != nil || err != nil {

@@ -98,7 +98,7 @@ func stranger(dirs []string, address string) {
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4096, Max: 4096})
 	for range 200 {
 		if conn, err := net.Dial("tcp", address); err == nil {
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 		}
 	}
 	held := map[string]bool{}
@@ -111,7 +111,8 @@ func stranger(dirs []string, address string) {
 				}
 				key := fmt.Sprint(path, info.Sys().(*syscall.Stat_t).Ino)
 				if !held[key] {
-					held[key] = hold(path, d, watch)
+					held[key] = true
+					hold(path, d, watch)
 				}
 				return nil
 			})
@@ -124,11 +125,11 @@ func stranger(dirs []string, address string) {
 }
 
 // hold keeps a file open in every way that it may be opened, and locks it in every way.
-func hold(path string, d fs.DirEntry, watch int) bool {
+func hold(path string, d fs.DirEntry, watch int) {
 	_, _ = unix.InotifyAddWatch(watch, path, unix.IN_ALL_EVENTS)
 	if d.Type()&fs.ModeSocket != 0 {
 		_, _ = net.Dial("unix", path)
-		return true
+		return
 	}
 	for _, how := range []int{unix.O_RDONLY, unix.O_WRONLY | unix.O_NONBLOCK, unix.O_RDWR | unix.O_NONBLOCK} {
 		fd, err := unix.Open(path, how|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -142,7 +143,6 @@ func hold(path string, d fs.DirEntry, watch int) bool {
 		}
 		_, _ = unix.Mmap(fd, 0, 1, unix.PROT_READ, unix.MAP_SHARED)
 	}
-	return true
 }
 
 // TestAStrangerDelaysNothing: what any user may open, lock, watch and connect to stops neither a refresh, nor its removal, nor serve.
@@ -178,7 +178,7 @@ func TestAStrangerDelaysNothing(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		defer answer.Body.Close()
+		defer func() { _ = answer.Body.Close() }()
 		text, _ := io.ReadAll(answer.Body)
 		return string(text)
 	}
@@ -195,7 +195,8 @@ func TestAStrangerDelaysNothing(t *testing.T) {
 	calmly("serve is up")
 
 	other := exec.Command("/proc/self/exe")
-	other.Env = append(os.Environ(), strangerIn+"="+strings.Join([]string{root + "/var", root + "/etc", root + "/opt", "/run"}, ":")+","+address)
+	dirs := strings.Join([]string{root + "/var", root + "/etc", root + "/opt", "/run"}, ":")
+	other.Env = append(os.Environ(), strangerIn+"="+dirs+","+address)
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
 	out, err := other.StdoutPipe()
 	if err == nil {
