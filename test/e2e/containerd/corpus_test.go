@@ -125,6 +125,9 @@ func TestCorpus(t *testing.T) {
 					truth := e.fresh()
 					s.compare(t, release, "before it was in use", said, truth)
 					s.compare(t, release, "in use", check(t).verdict(), truth)
+					if known := check(t).verdict(); s.unjudged && (truth == "yes" || truth == "no") && known != truth {
+						t.Errorf("%s on %s: the running daemon does not tell: %s, truth %s", s.name, release, known, truth)
+					}
 					if truth != "yes" && s.rule != "" && (i%4 == 0 || os.Getenv("LPUCTL_LONG") != "") {
 						truth = s.correct(e, truth)
 					}
