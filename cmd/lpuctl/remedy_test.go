@@ -152,6 +152,8 @@ func remediesElsewhere() map[finding.ID]string {
 		finding.UsersHidden:   "test/e2e/allocate_test.go TestOrdinaryUser",
 		finding.RestartNeeded: containerd + "before the restart that the edits",
 		finding.SocketMissing: containerd + "TestRuntimeCheck", // which starts the daemon
+		finding.ConfigUnknown: containerd + "before it is started",
+		finding.CRINotJudged:  "test/e2e/containerd/corpus_test.go the running daemon does not tell",
 	}
 }
 
@@ -171,6 +173,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.RecoveryShell:       hardware,
 		finding.SharedNode:          hardware,
 		finding.CardWithoutLPU:      hardware,
+		finding.FactoryImage:        hardware,
 		finding.Recovering:          "waiting is enough: TestHysteresis",
 		finding.NotInSpec:           "the log of serve has the reason, with its own remedy",
 		finding.UnreadableAttribute: looking,

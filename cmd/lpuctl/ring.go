@@ -80,7 +80,7 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 		}
 		ofTable := slices.DeleteFunc(inv.Problems, func(f finding.Finding) bool { return f.File == "" })
 		switch {
-		case inv.RingTable != nil:
+		case inv.RingTable != nil && !inv.RingTable.Kept:
 			path = inv.RingTable.Path
 		case len(ofTable) > 0:
 			return &boundTable{path: ofTable[0].File, findings: ofTable}, nil

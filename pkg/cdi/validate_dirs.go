@@ -121,7 +121,7 @@ func (v *Validator) checkDirs(findings *finding.List, dirs []specDir) {
 		reached := slices.ContainsFunc(dirs, func(other specDir) bool { return same(other.path, dir.path) && !other.isLink() })
 		if dir.isLink() && !reached {
 			v.old(findings, finding.SpecDirLink, dir.typed, "find no spec in it: it is a symbolic link",
-				fmt.Sprintf("put the directory in the place of the link: rm %s && mv %s %s", dir.typed, dir.path, dir.typed))
+				fmt.Sprintf("put the directory in the place of the link: rm %s; mv %s %s", dir.typed, dir.path, dir.typed))
 		}
 		if info, err := os.Stat(dir.path); err == nil && info.IsDir() && info.Mode()&0o005 != 0o005 {
 			message := "only some users may read it (mode %04o): podman and docker without root find no device"

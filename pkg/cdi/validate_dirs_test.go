@@ -11,13 +11,13 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// carryOut runs a remedy of the forms "rm A", "chmod M A", "rm A && mv B A": what follows "lpuctl" is left to its own tests.
+// carryOut runs a remedy of the forms "rm A", "chmod M A", "rm A; mv B A": what follows "lpuctl" is left to its own tests.
 func carryOut(t *testing.T, remedy string) {
 	t.Helper()
 	if i := strings.LastIndex(remedy, ": "); i >= 0 {
 		remedy = remedy[i+2:]
 	}
-	for command := range strings.SplitSeq(remedy, " && ") {
+	for command := range strings.SplitSeq(remedy, "; ") {
 		words := strings.Fields(command)
 		var err error
 		switch words[0] {

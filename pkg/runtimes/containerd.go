@@ -238,7 +238,7 @@ func (r *Runtime) addCauses(d *daemon, v *verdict) {
 	if v.state == Unknown {
 		for _, f := range v.unjudged {
 			if isOn {
-				f.Severity = finding.Note
+				f.Severity, f.Remedy = finding.Note, "nothing, unless its config was changed since it started: then restart it and ask again"
 			}
 			r.addFinding(f)
 		}

@@ -367,9 +367,17 @@ func TestElsewhere(t *testing.T) {
 				"other/c.toml": tables.Replace("version = 2\n{2}\nenable_cdi = false\n"),
 			})
 			flags := []string{"-c", config[1:], "--address", e.socket}
+			e.kubelet("containerRuntimeEndpoint: unix://" + e.socket)
+			if !check(t).has("config-unknown") {
+				t.Errorf("before it is started: %+v", check(t))
+			}
 			if truth := e.fresh(flags...); truth != "no" {
 				t.Fatalf("truth %s", truth)
 			}
+			if check(t).has("config-unknown") {
+				t.Errorf("after it is started: %+v", check(t))
+			}
+			e.kubelet("")
 			ask := []string{"--containerd-address", e.socket}
 			a := check(t, ask...)
 			named := slices.ContainsFunc(a.Findings, func(f finding) bool { return f.File == config })

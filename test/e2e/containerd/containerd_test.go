@@ -65,12 +65,18 @@ func newEngine(t *testing.T, release string) *engine {
 			t.Fatal(err)
 		}
 	}
-	machine.Write(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+	e.kubelet("")
 	t.Setenv("PATH", wrappers+":/usr/bin:"+os.Getenv("PATH")) // a shim must be of its daemon's release
 	e.install()
 	e.configure(nil)
 	e.takeImage()
 	return e
+}
+
+// kubelet configures the kubelet with one more line.
+func (e *engine) kubelet(line string) {
+	e.t.Helper()
+	machine.Write(e.t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n"+line+"\n")
 }
 
 // install puts the release's programs in place of those that are there, and into the package database.
