@@ -51,6 +51,11 @@ demo: build ## the main job on a simulated Orion server: no hardware, no root
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
 	@$(if $(RACE),:,echo "without the race detector: there is no C compiler (apt-get install gcc libc6-dev)")
 	$(MEMORY:%=TMPDIR=%) go test -json $(RACE) ./... | go run ./test/report
+	$(if $(RACE),$(MEMORY:%=TMPDIR=%) go test -json -run 'TestAWorldThatChanges' ./cmd/lpuctl | go run ./test/report,@:) # all of its steps
+
+.PHONY: mutations
+mutations: ## take each fix out that keeps lpuctl right over time, and want a test to fail
+	$(MEMORY:%=TMPDIR=%) go run ./test/mutation
 
 .PHONY: golden
 golden: build ## compare what lpuctl prints and writes with revision BASE, on twelve simulated nodes (WORDS=-words: also words)

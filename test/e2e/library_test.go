@@ -89,7 +89,7 @@ func found(t *testing.T, program string, dirs []string) (devices map[string][]st
 // TestPodmanFollowsNoLink: podman finds nothing in a spec directory that is a symbolic link, and validate says so.
 func TestPodmanFollowsNoLink(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.FUSENumbers)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	dir := filepath.Join(root, "var/run/cdi")
 	t.Cleanup(func() {
