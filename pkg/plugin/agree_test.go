@@ -187,7 +187,7 @@ func TestInvariant8Recall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mute.Close()
+	defer func() { _ = mute.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if got := (&Server{Dir: k.dir, Plugin: r.plugin}).Recall(ctx); ctx.Err() != nil || len(got) != 0 && len(got) != 8 {
