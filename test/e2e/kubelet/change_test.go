@@ -182,25 +182,19 @@ func TestTwoInstances(t *testing.T) {
 			for i := range b.node.LPUs() {
 				all = append(all, b.id(i))
 			}
-			ends := b.serve(c.args...)
+			old := b.serve(c.args...)
 			b.waitAllocatable(8)
 			b.setOffline(reset, "1")
 			b.waitScans()
-			stays := b.serve(c.args...)
+			next := b.serve(c.args...)
+			ends, stays := old, next
 			if c.newEnds {
-				ends, stays = stays, ends
+				ends, stays = next, old
 			}
 			if c.args == nil {
-				machine.Eventually(t, 20*time.Second, "the new one stands by", func() error {
-					said := ends.Said(3000) + stays.Said(3000)
-					if !strings.Contains(said, "another instance serves") {
-						return errors.New(said)
-					}
-					return nil
-				})
+				waitSaid(t, next, "another instance serves")
 			} else {
-				waitRegistered(t, ends)
-				waitRegistered(t, stays)
+				waitRegistered(t, next)
 				b.disagree(ends, sick, gone)
 				all = slices.Delete(all, gone, gone+1)
 			}
@@ -227,6 +221,7 @@ func TestTwoInstances(t *testing.T) {
 func (b *bed) disagree(ends *machine.Daemon, sick, gone int) {
 	b.t.Helper()
 	b.do(b.node.Unbind(sick))
+	waitSaid(b.t, ends, fmt.Sprintf("lpu=lpu%d health=Unhealthy", sick)) // and so does not hold the lock of the spec any more
 	b.waitAllocatable(7)
 	b.do(unix.Kill(ends.PID(), unix.SIGSTOP), b.node.Bind(sick))
 	b.waitAllocatable(8)

@@ -24,8 +24,14 @@ func (b *bed) serve(args ...string) *machine.Daemon {
 // waitRegistered waits until the kubelet watches the list of a plugin. From then on another one may end.
 func waitRegistered(t *testing.T, plugin *machine.Daemon) {
 	t.Helper()
-	machine.Eventually(t, 20*time.Second, "the plugin is registered", func() error {
-		if said := plugin.Said(3000); !strings.Contains(said, "msg=registered") {
+	waitSaid(t, plugin, "msg=registered")
+}
+
+// waitSaid waits until the last that a plugin logged has a text.
+func waitSaid(t *testing.T, plugin *machine.Daemon, text string) {
+	t.Helper()
+	machine.Eventually(t, 20*time.Second, "the plugin says "+text, func() error {
+		if said := plugin.Said(3000); !strings.Contains(said, text) {
 			return errors.New(said)
 		}
 		return nil
