@@ -40,7 +40,7 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 		return nil, err
 	}
 	go func() {
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		for {
 			list, err := stream.Recv()
 			k.mu.Lock()

@@ -60,11 +60,11 @@ const worldLPUs = 4
 // newWorld is a whole node that nobody looks at yet.
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "world") // a socket's path must be short
+	dir, err := os.MkdirTemp("", "world") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	w := &world{t: t, rand: r, root: filepath.Join(dir, "node"), now: time.Now(), ring: "good"}
 	if w.machine, err = (simulate.Node{Profile: "orion", LPUs: worldLPUs}).Start(w.root); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ type action struct {
 	do   func(w *world) bool
 }
 
-var actions = []action{ //nolint:gochecknoglobals // a table
+var actions = []action{
 	{"unplug", func(w *world) bool { return w.machine.Unplug(w.rand.IntN(worldLPUs)) == nil }},
 	{"replug", func(w *world) bool { return w.machine.Replug(w.rand.IntN(worldLPUs)) == nil }},
 	{"unbind", func(w *world) bool { return w.machine.Unbind(w.rand.IntN(worldLPUs)) == nil }},
@@ -308,7 +308,7 @@ func (w *world) edit(kind int) bool {
 	case 3:
 		text = text[:len(text)/2]
 	case 4:
-		text = strings.Replace(text, `"name": "pci-`, `"name": "`+strayPrefix, 1+w.rand.IntN(4))
+		text, w.renewed = strings.Replace(text, `"name": "pci-`, `"name": "`+strayPrefix, 1+w.rand.IntN(4)), false
 	case 2: // for every container
 		text = strings.Replace(text, "\n  \"containerEdits\": {", "\n  \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/kmsg\"}],", 1)
 	case 5:
@@ -558,7 +558,7 @@ func (w *world) healthy() (healthy []int) {
 	spec := w.spec()
 	for i, id := range w.ids() {
 		inSpec := spec != nil && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool { return d.Name == id })
-		if w.usable(i) && inSpec && !(w.foreign && i == 0) {
+		if w.usable(i) && inSpec && (!w.foreign || i > 0) {
 			healthy = append(healthy, i)
 		}
 	}
@@ -594,14 +594,14 @@ func (w *world) checkChoices(healthy []int) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("no %d LPUs of %v: %v", size, free, err)
+			return fmt.Errorf("no %d LPUs of %v: %w", size, free, err)
 		}
 		chosen := answer.ContainerResponses[0].DeviceIDs
 		given, err := w.serve.plugin.Allocate(w.t.Context(), &api.AllocateRequest{
 			ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: chosen}},
 		})
 		if err != nil || len(chosen) != size {
-			return fmt.Errorf("%v were preferred for %d, and are not handed out: %v", chosen, size, err)
+			return fmt.Errorf("%v were preferred for %d, and are not handed out: %w", chosen, size, err)
 		}
 		if connected := given.ContainerResponses[0].Envs["LPU_CONNECTED"]; connected != fmt.Sprint(size == 1 || hasArc(healthy, size)) {
 			return fmt.Errorf("of %v %v were preferred, connected: %q", healthy, chosen, connected)

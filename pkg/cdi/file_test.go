@@ -392,7 +392,9 @@ func TestDrift(t *testing.T) {
 			device(s, "lpu2").ContainerEdits.Hooks = []*specs.Hook{{HookName: "prestart", Path: "/bin/true"}}
 		}, Drift{Other: []string{"lpu2"}}},
 		{"one is missing", func(s *specs.Spec) { s.Devices = s.Devices[1:] }, Drift{Missing: []string{"lpu0"}}},
-		{"an LPU that is gone", func(s *specs.Spec) { s.Devices = append(s.Devices, stranger("lpu7", own.Path)) }, Drift{Wrong: []string{"lpu7"}}},
+		{"an LPU that is gone", func(s *specs.Spec) {
+			s.Devices = append(s.Devices, stranger("lpu7", own.Path))
+		}, Drift{Wrong: []string{"lpu7"}}},
 		{"a PCI address that is gone", func(s *specs.Spec) {
 			s.Devices = append(s.Devices, stranger("pci-0000-99-00.1", own.Path))
 		}, Drift{Wrong: []string{"pci-0000-99-00.1"}}},

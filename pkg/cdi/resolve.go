@@ -118,15 +118,6 @@ func shownNodes(spec *specs.Spec, i int) []string {
 	return nodes
 }
 
-// nodesByName are the nodes of each device of a spec.
-func nodesByName(spec *specs.Spec) map[string][]string {
-	nodes := map[string][]string{}
-	for _, d := range spec.Devices {
-		nodes[d.Name] = nodePaths(d)
-	}
-	return nodes
-}
-
 func nodePaths(d specs.Device) []string {
 	paths := []string{}
 	for _, n := range d.ContainerEdits.DeviceNodes {

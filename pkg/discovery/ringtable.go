@@ -203,7 +203,8 @@ func (s *scan) keepRings(inv *Inventory, last *ring.Table) {
 	broken := s.table
 	s.table = &TableRef{Path: LastRingTable, Format: string(last.Format), Kept: true}
 	if s.bindRings(inv, last) {
-		s.problems.Add(finding.RingKept, broken.Path, "it cannot be used; the last cabling that could be used stays in force", "").At(broken.Path, 0)
+		const message = "it cannot be used; the last cabling that could be used stays in force"
+		s.problems.Add(finding.RingKept, broken.Path, message, "").At(broken.Path, 0)
 	}
 }
 

@@ -313,7 +313,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SpecDirMode, Warning, "Only some users may read the spec directory: podman and Docker without root find no device.",
 			"chmod 0755 DIR"},
 		{SpecDirUnread, Warning, "No container runtime of this machine reads the directory in which our spec lies.",
-			"name one that they read in the config file (cdi.specDir) or with --spec-dir, or have a runtime read this one (lpuctl runtime check says how)"},
+			"name one that they read in the config file (cdi.specDir) or with --spec-dir, or see lpuctl runtime check"},
 		{SpecDrift, Warning, "The spec in place is not the one that would be made now.", specRefresh},
 		{SpecHangs, Error, "A FIFO has the name of a spec: runtimes that read the directory wait for ever.", "remove it"},
 		{SpecMode, Warning, "Only some users may read the file: podman and Docker without root do not find its devices.",
@@ -330,7 +330,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SpecYML, Note, "Runtimes read .json and .yaml files only.", "rename it to .yaml if it is meant to be read"},
 		{StaleDevice, Warning, "A spec made now would not have some of the devices.",
 			"lpuctl cdi refresh; see lpuctl list for how the LPUs are"},
-		{Target, Error, "A release named by --target does not load the spec, or reads another value.", "use a newer release, or a lower cdiVersion"},
+		{Target, Error, "A release named by --target does not load the spec, or reads another value.",
+			"use a newer release, or a lower cdiVersion"},
 	}},
 	{Runtime, []Rule{
 		{CDIOff, Error, "CDI is off: containers start without the device, or not at all.", "turn it on as the finding says"},

@@ -103,7 +103,8 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
 	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
-	drift := NewMetric("gauge", "lpuctl_spec_drift", "Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
+	drift := NewMetric("gauge", "lpuctl_spec_drift",
+		"Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
 	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
 	s := n.latest.Load()
 	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")

@@ -196,7 +196,7 @@ func (p *Plugin) fresh(s *state) error {
 func (s *state) refuse(card int) error {
 	l := &s.node.Inventory.LPUs[card]
 	for _, d := range s.node.Devices {
-		if d.Name == l.Name && !(d.Healthy && l.Usable) {
+		if d.Name == l.Name && (!d.Healthy || !l.Usable) {
 			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
 		}
 	}

@@ -31,7 +31,7 @@ func run(names []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	var failed []error
 	for _, m := range mutations() {
 		if len(names) > 0 && !slices.Contains(names, m.name) {

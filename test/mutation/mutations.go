@@ -58,5 +58,68 @@ func mutations() []mutation {
 			"a spec of no LPU stays", nodeSpec,
 			"		_, err = held.Remove()\n", "", world, program,
 		},
+		{
+			"a strange name in our file stays", driftGo,
+			"case slices.ContainsFunc(strange, exists):\n			d.Wrong = append(d.Wrong, h.Name)\n		default:",
+			"default:", "TestDrift", "./pkg/cdi",
+		},
+		{
+			"a lock that others can open is used", "pkg/cdi/lock.go",
+			"info.Mode().Perm()&0o077 == 0", "true", "TestTheLockIsItsOwnersAlone", "./pkg/cdi",
+		},
+		{
+			"a result of another scan is taken", "pkg/cdi/lock.go",
+			"r.After(after) && ", "", "TestAResultIsTakenOnlyFromALaterScan", "./pkg/cdi",
+		},
+		{
+			"a wrong name waits", nodeSpec,
+			"	case len(d.Wrong) > 0:\n		return true\n", "", "TestTwoProgramsThatDisagree", "./pkg/node",
+		},
+		{
+			"two programs write without end", nodeSpec,
+			">= writePeriod", ">= 0", "TestTwoProgramsThatDisagree|TestACardThatFlaps", "./pkg/node",
+		},
+		{
+			"new numbers under an old name are not noticed", nodeSpec,
+			"check.drift.Wrong = append(check.drift.Wrong, renumbered...)", "", "TestNewNumbersNeedANewFile", "./pkg/node",
+		},
+		{
+			"the health of another boot is taken for this one's", "pkg/node/memory.go",
+			"r.Boot != host.Now().Boot", "false", "TestHealthAtTheStart", "./pkg/node",
+		},
+		{
+			"the first list does not wait", "pkg/node/snapshot.go",
+			"s.Settled = before.Settled || !n.doubtful(inv) ||", "s.Settled = true ||", "TestHealthAtTheStart", "./pkg/node",
+		},
+		{
+			"the first reading of a fault that may pass counts", "pkg/discovery/watch.go",
+			"c.health = HealthUnknown\n			}\n			h[l.Address] = c", "_ = c\n			}\n			h[l.Address] = c",
+			"TestTheFirstReadingOfAFaultThatMayPass", "./pkg/discovery",
+		},
+		{
+			"a node of another function is verified", "pkg/discovery/node.go",
+			"if device == function || strings.HasPrefix(device, function+\"/\") {", "if device != \"\" || function != \"\" {",
+			"TestWhoseNodeItIs|TestAPathRuleThatGuesses", "./pkg/discovery",
+		},
+		{
+			"a node that is replaced meanwhile is verified", "pkg/discovery/node.go",
+			"for range nodeTries {", "for range 0 {", "TestNodesThatChangeMeanwhile", "./pkg/discovery",
+		},
+		{
+			"a function whose ids cannot be read renumbers the others", "pkg/discovery/scan.go",
+			"	lpus = append(lpus, s.managed(lpus)...)\n", "", "TestIDsThatCannotBeRead", "./pkg/discovery",
+		},
+		{
+			"an overflow of inotify is not noticed", "pkg/discovery/watch.go",
+			"hasChanged = err != nil", "_ = err", "TestWaitAfterAnOverflow", "./pkg/discovery",
+		},
+		{
+			"Allocate gives LPUs that are not connected", "pkg/plugin/calls.go",
+			"pieces > 1 || !s.node.Fabric.Cabled()", "pieces < 0", "TestInvariant16Unconnected", "./pkg/plugin",
+		},
+		{
+			"the list of an instance that ended stays", "pkg/plugin/server.go",
+			"go s.Plugin.resend()", "_ = s.Plugin.resend", "TestInvariant8TheLastListIsThatOfTheOneThatStays", "./pkg/plugin",
+		},
 	}
 }
