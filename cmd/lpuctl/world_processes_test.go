@@ -40,18 +40,21 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 		return nil, err
 	}
 	go func() {
-		defer func() { _ = conn.Close() }()
-		for {
-			list, err := stream.Recv()
-			k.mu.Lock()
-			k.list = list.GetDevices()
-			k.mu.Unlock()
-			if err != nil {
-				return
-			}
+		for err == nil {
+			err = k.take(stream)
 		}
+		_ = conn.Close()
 	}()
 	return &api.Empty{}, nil
+}
+
+// take takes one list, or none where the stream has ended.
+func (k *kubelet) take(stream grpc.ServerStreamingClient[api.ListAndWatchResponse]) error {
+	list, err := stream.Recv()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = list.GetDevices()
+	return err
 }
 
 func (k *kubelet) listed() map[string]string {

@@ -177,7 +177,7 @@ func (v *Validator) isOwn(path string) bool {
 func (v *Validator) member(d *document, before []*document) {
 	d.renewal = "lpuctl cdi refresh"
 	if !v.isOwn(d.path) {
-		d.renewal = "rm " + d.path + " && lpuctl cdi refresh"
+		d.renewal = "rm " + d.path + "; lpuctl cdi refresh"
 		own := cmp.Or(v.Own, fileName(v.Kind)+".json")
 		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+" and leaves this one as it is",
 			"if it is a leftover: rm "+d.path)

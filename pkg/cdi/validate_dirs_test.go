@@ -188,7 +188,7 @@ func TestOtherFiles(t *testing.T) {
 	}
 	findings, err = v.Dirs(bothDirs)
 	i = slices.IndexFunc(findings, func(f finding.Finding) bool { return f.ID == finding.NodeWrong })
-	if err != nil || i < 0 || findings[i].Remedy != "rm "+old+" && lpuctl cdi refresh" {
+	if err != nil || i < 0 || findings[i].Remedy != "rm "+old+"; lpuctl cdi refresh" {
 		t.Fatalf("%v %v", findings, err)
 	}
 }

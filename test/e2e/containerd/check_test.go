@@ -361,7 +361,7 @@ func TestElsewhere(t *testing.T) {
 			e := newEngine(t, release)
 			simulate(t)
 			const config = "/etc/containerd/other/c.toml"
-			e.socket = "/run/containerd/other.sock"
+			e.socket = "/run/other/containerd.sock"
 			e.configure(map[string]string{
 				"config.toml":  tables.Replace("version = 2\n{2}\nenable_cdi = true\n"),
 				"other/c.toml": tables.Replace("version = 2\n{2}\nenable_cdi = false\n"),
