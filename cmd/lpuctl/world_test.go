@@ -296,12 +296,12 @@ func (w *world) edit(kind int) bool {
 	a, b := w.machine.Card(w.rand.IntN(worldLPUs)).Node, w.machine.Card(w.rand.IntN(worldLPUs)).Node
 	switch kind {
 	case 0: // another card's node, the first time it is there
-		if a == b || a == "" || b == "" {
+		if a == b || a == "" || !w.isNode(b) {
 			return false
 		}
 		text = strings.Replace(text, `"path": "`+a+`"`, `"path": "`+b+`"`, 1+w.rand.IntN(3))
 	case 1:
-		if a == "" || b == "" {
+		if a == "" || !w.isNode(b) {
 			return false
 		}
 		text = strings.Replace(text, `"path": "`+a+`"`, `"hostPath": "`+b+`", "path": "`+a+`"`, 1)
@@ -310,7 +310,11 @@ func (w *world) edit(kind int) bool {
 	case 4:
 		text, w.renewed = strings.Replace(text, `"name": "pci-`, `"name": "`+strayPrefix, 1+w.rand.IntN(4)), false
 	case 2: // for every container
-		text = strings.Replace(text, "\n  \"containerEdits\": {", "\n  \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/kmsg\"}],", 1)
+		if !w.isNode(b) {
+			return false
+		}
+		common := "\n  \"containerEdits\": {"
+		text = strings.Replace(text, common, common+"\"deviceNodes\": [{\"path\": \""+b+"\"}],", 1)
 	case 5:
 		return os.Remove(w.specPath()) == nil
 	case 6:

@@ -65,7 +65,7 @@ func mutations() []mutation {
 		},
 		{
 			"a lock that others can open is used", "pkg/cdi/lock.go",
-			"info.Mode().Perm()&0o077 == 0", "true", "TestTheLockIsItsOwnersAlone", "./pkg/cdi",
+			"err == nil && info.Mode().Perm()&0o077 == 0", "err == nil && info != nil", "TestTheLockIsItsOwnersAlone", "./pkg/cdi",
 		},
 		{
 			"a result of another scan is taken", "pkg/cdi/lock.go",
