@@ -14,7 +14,7 @@ import (
 
 func (v *Validator) checkMount(d *document, at string, m *specs.Mount) {
 	if _, err := v.stat(m.HostPath); err != nil {
-		d.add(finding.MountMissing, at, missing(m.HostPath, err), "install what provides it, or "+d.renewal)
+		d.add(finding.MountMissing, at, missing(m.HostPath, err), "install what provides it, or write the spec without it: "+d.renewal)
 	}
 }
 
@@ -50,7 +50,7 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		d.add(finding.NodeNotDevice, at, path+" is a symbolic link, which runtimes do not follow", d.renewal)
 	case kind == "":
-		d.add(finding.NodeNotDevice, at, path+" is not a device node", d.renewal+"; see what made it")
+		d.add(finding.NodeNotDevice, at, path+" is not a device node", "see what made the file; then: "+d.renewal)
 	case (n.Major != 0 || n.Minor != 0) && (n.Major != major || n.Minor != minor):
 		d.add(finding.NodeNumbers, at, fmt.Sprintf(twoNumbers, path, n.Major, n.Minor, major, minor), d.renewal)
 	case n.Type != "" && n.Type != kind && n.Type != "u":

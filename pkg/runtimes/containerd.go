@@ -200,7 +200,7 @@ func (c *checker) containerdVerdict(inst installation, flag string, next release
 		}
 	}
 	if main == "" {
-		unknown := newFinding(finding.ConfigUnknown, location{}, "it is not known which file is its config", "start it and ask again, as root")
+		unknown := newFinding(finding.ConfigUnknown, location{}, "it is not known which file is its config", "")
 		return (&config{machine: m, installation: inst, failure: unknown}).evaluate(next, false)
 	}
 	return m.loadConfig(inst, main, next).evaluate(next, explicit)

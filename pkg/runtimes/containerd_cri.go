@@ -293,7 +293,7 @@ func (e effective) certificate(at []string, value any) (why string, sure bool) {
 	cert, _ := e.get(tableV2, beside(at, "tls_cert_file")...).(string)
 	key, _ := e.get(tableV2, beside(at, "tls_key_file")...).(string)
 	switch {
-	case value == "":
+	case value == "": // where the other one is set, that one is to be corrected
 		return "", true
 	case e.get(tableV2, "enable_tls_streaming") != true:
 		return "enable_tls_streaming is not set", true

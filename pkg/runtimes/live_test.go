@@ -175,6 +175,18 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestOnAndNotJudged: whoever runs containerd is not told to start it.
+func TestOnAndNotJudged(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, root, containerdConfig, "version = 3\n[plugins.\"io.containerd.cri.v1.images\"]\nsnapshotter = \"zfs\"\n")
+	(&fakeContainerd{version: "v2.4.2", config: answersOn}).serve(t, root)
+	r := containerdOn(t, root, Options{Timeout: time.Second})
+	i := slices.IndexFunc(r.Findings, func(f finding.Finding) bool { return f.ID == finding.CRINotJudged })
+	if r.CDI != On || i < 0 || r.Findings[i].Severity != finding.Note || !strings.HasPrefix(r.Findings[i].Remedy, "nothing, unless") {
+		t.Errorf("%s", describe(root, r))
+	}
+}
+
 // findings are the ids of what is more than a note.
 func findings(r *Runtime) (ids []string) {
 	for _, f := range r.Findings {
