@@ -314,7 +314,7 @@ func (w *world) edit(kind int) bool {
 			return false
 		}
 		common := "\n  \"containerEdits\": {"
-		text = strings.Replace(text, common, common+"\"deviceNodes\": [{\"path\": \""+b+"\"}],", 1)
+		text, w.renewed = strings.Replace(text, common, common+"\"deviceNodes\": [{\"path\": \""+b+"\"}],", 1), false
 	case 5:
 		return os.Remove(w.specPath()) == nil
 	case 6:
@@ -376,13 +376,17 @@ func (w *world) runRefresh() bool {
 	return true
 }
 
-// drifting tells whether a device of the spec in place has other variables than the config file says.
+// drifting tells whether a device of the spec in place has other variables than the config file says, or the spec has something that
+// ours has not.
 func (w *world) drifting() bool {
 	want := "XILINX_XRT=/opt/xilinx/xrt"
 	if w.config > 0 {
 		want = fmt.Sprint("CONFIG=", w.config)
 	}
 	spec := w.spec()
+	if spec != nil && len(spec.ContainerEdits.DeviceNodes) > 0 {
+		return true
+	}
 	return spec != nil && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool {
 		return !slices.Contains(d.ContainerEdits.Env, want) || strings.HasPrefix(d.Name, strayPrefix)
 	})
@@ -489,9 +493,6 @@ func (w *world) checkSpec() error {
 	if spec == nil {
 		spec = &specs.Spec{}
 	}
-	if nodes := spec.ContainerEdits.DeviceNodes; len(nodes) > 0 {
-		return fmt.Errorf("every container gets %v", nodes[0])
-	}
 	for _, d := range spec.Devices {
 		var want, got []string
 		for _, i := range w.lpusOf(d.Name) {
@@ -500,8 +501,10 @@ func (w *world) checkSpec() error {
 			}
 			want = append(want, w.machine.Card(i).Node)
 		}
-		for _, n := range d.ContainerEdits.DeviceNodes {
-			got = append(got, n.Path)
+		for _, n := range slices.Concat(spec.ContainerEdits.DeviceNodes, d.ContainerEdits.DeviceNodes) {
+			if !slices.Contains(got, n.Path) {
+				got = append(got, n.Path)
+			}
 			if n.HostPath != "" && n.HostPath != n.Path {
 				return fmt.Errorf("%s has %s of the host at %s", d.Name, n.HostPath, n.Path)
 			}
