@@ -120,7 +120,7 @@ func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r 
 		r.Says = removal(held.File, removed)
 		return r, err
 	}
-	r.Findings = slices.Concat(r.Findings, cdi.FactoryImages(m.inv), held.OldKinds(m.spec))
+	r.Findings = slices.Concat(r.Findings, cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), held.OldKinds(m.spec))
 	if err := held.Write(m.spec); err != nil {
 		a.report(r.Findings)
 		return r, err
@@ -148,7 +148,7 @@ func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) erro
 	}
 	a.report(m.findings)
 	if m.spec != nil {
-		a.report(slices.Concat(cdi.FactoryImages(m.inv), file.OldKinds(m.spec)))
+		a.report(slices.Concat(cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), file.OldKinds(m.spec)))
 	}
 	have, want, err := compare(file, m.spec)
 	if err != nil {

@@ -168,6 +168,7 @@ func remediesInWords() map[finding.ID]string {
 	)
 	return map[finding.ID]string{
 		finding.DeadBus:             hardware,
+		finding.NodeUnverified:      "needs root to make /dev",
 		finding.Gone:                hardware,
 		finding.NotReady:            hardware,
 		finding.Offline:             hardware,

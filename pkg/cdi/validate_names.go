@@ -168,3 +168,18 @@ func FactoryImages(inv *discovery.Inventory) (findings finding.List) {
 	}
 	return findings
 }
+
+// Unverified finds LPUs of a spec of whose device nodes it is not known whether they are their own, as in a container without /dev.
+func Unverified(inv *discovery.Inventory) (findings finding.List) {
+	var names []string
+	for _, l := range pick(inv, cardsWithNode(inv)) {
+		if slices.ContainsFunc(l.Nodes, func(n discovery.Node) bool { return !n.Verified }) {
+			names = append(names, l.Name)
+		}
+	}
+	if len(names) > 0 {
+		const message = "the device nodes are in the spec, and could not be verified: /dev cannot be seen, or /sys/dev/char"
+		findings.Add(finding.NodeUnverified, strings.Join(names, ", "), message, "")
+	}
+	return findings
+}

@@ -105,6 +105,7 @@ const (
 	NoSpec         ID = "no-spec"
 	NodeNotDevice  ID = "node-not-device"
 	NodeNumbers    ID = "node-numbers"
+	NodeUnverified ID = "node-unverified"
 	NodeWrong      ID = "node-wrong"
 	OldKind        ID = "old-kind"
 	OlderLibrary   ID = "older-library"
@@ -290,6 +291,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{NodeNotDevice, Error, "A node of the spec is not a device node.", "see what made the file; then: lpuctl cdi refresh"},
 		{NodeNumbers, Error, "The device numbers in the spec are not those of the node.",
 			"leave major and minor out: runtimes look them up"},
+		{NodeUnverified, Note, "The spec has device nodes of which lpuctl cannot verify that they are the LPUs' own.",
+			"run it where it sees /dev and /sys of the host; in a container, mount both"},
 		{NodeWrong, Error, "A device of the spec gives a node that is not its LPU's.", specRefresh},
 		{OldKind, Warning,
 			"A spec of another kind has devices for the LPUs of this node. It is from before cdi.kind was changed, and lpuctl does not renew it.",

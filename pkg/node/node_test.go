@@ -218,3 +218,21 @@ func TestScannedLogsAnErrorOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestARingTableThatGoesIsSaid: without it nobody knows which LPUs are connected.
+func TestARingTableThatGoesIsSaid(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	inv := inventory(t, root)
+	without := *inv
+	without.RingTable, without.Rings = nil, nil
+	var log bytes.Buffer
+	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
+	for range 2 {
+		n.Update(t.Context(), node.Spec{}, found(inv))
+		n.Update(t.Context(), node.Spec{}, found(&without))
+		n.Update(t.Context(), node.Spec{}, found(&without))
+	}
+	if got := strings.Count(log.String(), "there is no ring table any more"); got != 2 {
+		t.Errorf("said %d times, not 2: %s", got, &log)
+	}
+}

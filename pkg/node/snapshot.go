@@ -213,6 +213,9 @@ func (n *Node) logProblems(now, before *discovery.Inventory) {
 			n.log.Info("solved", "id", f.ID, "problem", f.String())
 		}
 	}
+	if before != nil && before.RingTable != nil && now.RingTable == nil {
+		n.log.Warn("there is no ring table any more: it is not known which LPUs are connected", "was", before.RingTable.Path)
+	}
 }
 
 // Reason says why the device is not healthy, or what its first warning is; "" if there is neither.
