@@ -105,6 +105,9 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 			check.err = err
 		}
 	}
+	if before.Inventory == nil {
+		n.upkeep.writes = nil // what is written at the start does not keep a change after it waiting
+	}
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it
 		return nil
 	}

@@ -34,6 +34,7 @@ type specCheck struct {
 
 // The spec is written at most maxWrites times within writePeriod, so that two programs that disagree, or a card that comes and goes,
 // do not keep the runtimes busy. A name that could lead to another card's node is corrected at once nevertheless.
+// What is written when a program starts does not count.
 const (
 	maxWrites   = 2
 	writePeriod = time.Minute
