@@ -27,7 +27,9 @@ func newRefreshCommand(a *app) *cobra.Command {
 		Long: `refresh makes the spec of the LPUs that are here now and puts it in place as a whole: a program that reads it
 meanwhile sees the old file or the new one. It renames a fresh file in even when nothing changed, because
 that makes runtimes forget device numbers they remember. If there is no LPU, our file is removed. If the
-node cannot be read, nothing is touched. A file that was written for another kind stays, with a warning.
+node cannot be read, or a PCI function that may be an LPU, nothing is touched. A device that another file in
+the directory defines too is not added, the others are written, and the exit code is 1. A file that was
+written for another kind stays, with a warning.
 
 The exit code is 3 if an LPU was left out because it has no node known to be its own, 4 if there is no LPU.`,
 		Example: `  sudo lpuctl cdi refresh

@@ -140,10 +140,22 @@ func (f File) conflict(spec *specs.Spec) (all *Conflict, err error) {
 	return all, err
 }
 
+// Clash is a *Conflict if another file than path, in its directory, defines one of the devices of a spec.
+func Clash(path string, spec *specs.Spec) error {
+	conflict, err := File{Path: path, kind: spec.Kind}.conflict(spec)
+	if conflict != nil {
+		return conflict
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // sharedNames are the devices of a spec that another one defines too.
 func sharedNames(spec, other *specs.Spec) (names []string) {
 	for _, d := range spec.Devices {
-		if slices.ContainsFunc(other.Devices, func(o specs.Device) bool { return o.Name == d.Name }) {
+		if slices.ContainsFunc(other.Devices, sameName(d.Name)) {
 			names = append(names, d.Name)
 		}
 	}

@@ -186,7 +186,7 @@ func (c *comparison) compare(i int) {
 
 // givenWith is what a container gets with the device of a name; nothing if the spec has none.
 func givenWith(spec *specs.Spec, name string) []given {
-	i := slices.IndexFunc(spec.Devices, func(d specs.Device) bool { return d.Name == name })
+	i := slices.IndexFunc(spec.Devices, sameName(name))
 	if i < 0 {
 		return nil
 	}

@@ -93,15 +93,11 @@ func newScan(t *host.Tree, options Options) *scan {
 	if options.readers == nil {
 		options.readers = &readers{}
 	}
-	known := maps.Clone(options.known)
+	known := map[Address]string{} // not options.known itself, which is the caller's
 	for _, a := range options.Seen {
-		if known == nil {
-			known = map[Address]string{}
-		}
-		if _, twice := known[a]; !twice {
-			known[a] = ""
-		}
+		known[a] = ""
 	}
+	maps.Copy(known, options.known)
 	options.known = known
 	return &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),

@@ -116,19 +116,17 @@ func specFiles(file cdi.File) []string {
 	entries, err := os.ReadDir(filepath.Dir(file.Path))
 	states := []string{file.Path, fmt.Sprint(err)}
 	for _, e := range entries {
-		var st unix.Stat_t
-		name := filepath.Join(filepath.Dir(file.Path), e.Name())
-		if filepath.Ext(name) != ".lock" && unix.Stat(name, &st) == nil { // of a link, what it leads to
-			states = append(states, fmt.Sprint(name, st.Ino, st.Ctim)) // the time of the last change of what it says, or of its mode
+		if name := filepath.Join(filepath.Dir(file.Path), e.Name()); filepath.Ext(name) != ".lock" {
+			states = append(states, fileState(name))
 		}
 	}
 	return states
 }
 
-// fileState is a text that changes when what a file says changes, or its mode; "" if there is none.
+// fileState is a text that changes when what a file says changes, or its mode; of a link, what it leads to. It is "" if there is none.
 func fileState(name string) string {
 	var st unix.Stat_t
-	if unix.Lstat(name, &st) != nil {
+	if unix.Stat(name, &st) != nil {
 		return ""
 	}
 	return fmt.Sprint(name, st.Ino, st.Ctim)
