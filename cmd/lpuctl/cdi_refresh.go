@@ -55,10 +55,22 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 
 // refreshed is what a refresh has to tell: people, and a refresh that waited for it.
 type refreshed struct {
-	Code     int          `json:"code"`  // exit code
-	Error    string       `json:"error"` // that goes with the code; "" if the findings say it
-	Says     string       `json:"says"`
+	Code     int          `json:"code"`   // exit code
+	Error    string       `json:"error"`  // that goes with the code; "" if the findings say it
+	Remedy   string       `json:"remedy"` // of the error; "" if there is none
+	Says     string       `json:"says"`   // what was done; "" if nothing was
 	Findings finding.List `json:"findings"`
+}
+
+// end is how the command ends.
+func (r *refreshed) end() error {
+	switch {
+	case r.Code == exitDone:
+		return nil
+	case r.Error == "":
+		return found()
+	}
+	return &exitError{r.Code, errors.New(r.Error), r.Remedy}
 }
 
 // refresh scans and writes under the lock of the file. If another refresh of the same request began its scan after this one had
@@ -76,10 +88,13 @@ func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 	defer held.Release()
 	var r refreshed
 	if held.Recall(began, request, &r) {
-		r.Says += " (by another lpuctl, at the same time)"
+		if r.Says != "" {
+			r.Says += " (by another lpuctl, at the same time)"
+		}
 	} else {
 		began = host.Now()
-		if r, err = a.refreshHeld(cmd, held, o); err != nil {
+		r = a.refreshHeld(cmd, held, o)
+		if err := cmd.Context().Err(); err != nil {
 			return err
 		}
 		if err := held.Remember(began, request, r); err != nil { // the spec is written; only those who wait have to scan again
@@ -87,14 +102,10 @@ func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 		}
 	}
 	a.report(r.Findings)
-	a.say("%s", r.Says)
-	switch {
-	case r.Code == exitDone:
-		return nil
-	case r.Error == "":
-		return found()
+	if r.Says != "" {
+		a.say("%s", r.Says)
 	}
-	return &exitError{code: r.Code, err: errors.New(r.Error)}
+	return r.end()
 }
 
 // specRequest identifies what a spec depends on besides the machine.
@@ -107,39 +118,47 @@ func (a *app) specRequest(o cdi.Options) (string, error) {
 	return string(text), err
 }
 
-// refreshHeld makes the spec of what the machine is now, and writes it or, if there is nothing to hand out, removes the file.
-func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r refreshed, err error) {
+// refreshHeld makes the spec of what the machine is now, and puts it in place.
+func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r refreshed) {
 	m, err := a.makeSpec(cmd, o)
+	if err == nil {
+		r.Findings = m.findings
+		r.Says, err = a.putSpec(cmd, held, m, &r.Findings)
+		err = cmp.Or(err, m.end)
+	}
+	r.Code, r.Remedy = codeOf(err), remedyFor(err)
 	if err != nil {
-		return r, err
+		r.Error = err.Error()
 	}
-	r = refreshed{Code: codeOf(m.end), Findings: m.findings}
-	if m.end != nil {
-		r.Error = m.end.Error()
-	}
+	return r
+}
+
+// putSpec writes a spec or, if there is nothing to hand out, removes the file. It says what it did.
+func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *finding.List) (says string, err error) {
 	if m.spec == nil {
 		removed, err := held.Remove()
-		r.Says = removal(held.File, removed)
-		return r, err
+		if err != nil {
+			return "", err
+		}
+		return removal(held.File, removed), nil
 	}
-	r.Findings = slices.Concat(r.Findings, cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), held.OldKinds(m.spec))
-	if err := held.Write(m.spec); err != nil {
-		a.report(r.Findings)
-		return r, err
+	*findings = slices.Concat(*findings, cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), held.OldKinds(m.spec))
+	err = held.Write(m.spec)
+	if conflict, ok := errors.AsType[*cdi.Conflict](err); ok {
+		return fmt.Sprintf("wrote %s without %s", held.Path, plural(len(conflict.Devices), "device")), err
 	}
-	r.Says = fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, plural(len(m.spec.Devices), "device"), m.spec.Version)
+	if err != nil {
+		return "", err
+	}
 	dir := cdi.Validator{Root: string(a.root), Kind: a.config.CDI.Kind, Own: held.Path, RuntimeDirs: a.runtimeDirs(cmd.Context())}
 	unread, err := dir.CheckDirs([]string{a.config.CDI.SpecDir})
-	if err != nil {
-		return r, err
-	}
-	r.Findings = append(r.Findings, unread...)
+	*findings = slices.Concat(*findings, unread)
 	if memory, err := node.RememberIn(a.root); err == nil {
 		if err := memory.KeepRing(m.inv); err != nil {
 			a.log.Debug("the cabling cannot be kept", "error", err)
 		}
 	}
-	return r, nil
+	return fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, plural(len(m.spec.Devices), "device"), m.spec.Version), err
 }
 
 // previewSpec shows what refresh would change.

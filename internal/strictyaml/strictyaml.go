@@ -97,7 +97,7 @@ func Decode(data []byte, into any) (*Document, []Fault) {
 }
 
 func syntaxFault(err error) Fault {
-	f := Fault{Kind: Syntax, Remedy: "correct the YAML syntax there or just above"}
+	f := Fault{Kind: Syntax, Remedy: "correct the YAML syntax of this line or the line above"}
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	place, rest, _ := strings.Cut(message, ": ")
 	if n, err := strconv.Atoi(strings.TrimPrefix(place, "line ")); err == nil {

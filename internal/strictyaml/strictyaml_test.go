@@ -56,7 +56,7 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 		"merge key": {"items: [&a {vendor: x}, {<<: *a, number: 1}]\n",
 			[]string{`1 items.1.<<: the merge key << is not supported | write the values themselves`}},
 		"text behind": {"{name: a}\nb\n", []string{
-			`1 : not YAML: did not find expected <document start> | correct the YAML syntax there or just above`,
+			`1 : not YAML: did not find expected <document start> | correct the YAML syntax of this line or the line above`,
 		}},
 		"two at once": {"nme: x\nwords: 3\n", []string{
 			`1 nme: unknown key "nme" | did you mean "name"?`,

@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ type Drift struct {
 	Dangling []string
 	// Missing are devices that the spec in place does not have, or has without some of their nodes.
 	Missing []string
-	// Other are devices of which something else differs, such as a mount or a variable, and devices that a spec made now does not
+	// Other are devices of which something else differs, such as a mount, a variable or an annotation, and devices that a spec made now does not
 	// have, but whose nodes are those of LPUs.
 	Other []string
 }
@@ -83,7 +84,7 @@ func compare(inv *discovery.Inventory, have, want *specs.Spec, exists func(path 
 			d.Dangling = append(d.Dangling, w.Name)
 		case !all:
 			d.Missing = append(d.Missing, w.Name)
-		case !slices.Equal(texts(has), texts(wants)):
+		case !slices.Equal(texts(has), texts(wants)), !maps.Equal(have.Devices[i].Annotations, w.Annotations):
 			d.Other = append(d.Other, w.Name)
 		}
 	}

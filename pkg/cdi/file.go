@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -138,6 +139,13 @@ func (f File) conflict(spec *specs.Spec) (all *Conflict, err error) {
 		}
 	}
 	return all, err
+}
+
+// Precedes tells whether the file is there and was written before the device node of this path, under the root, was made or changed.
+func (f File) Precedes(node string) bool {
+	var written, made unix.Stat_t
+	real, err := f.root.Resolve(node)
+	return err == nil && unix.Stat(f.Path, &written) == nil && unix.Stat(real, &made) == nil && made.Ctim.Nano() > written.Ctim.Nano()
 }
 
 // Clash is a *Conflict if another file than path, in its directory, defines one of the devices of a spec.

@@ -28,9 +28,6 @@ const (
 // `lpuctl cdi refresh` write it, so that a table that breaks does not switch the rings off.
 const LastRingTable = "/var/lib/lpuctl/last-ring.yaml"
 
-// ringTableMax is the most bytes of a ring table, far more than one of 64 cards has.
-const ringTableMax = 1 << 20
-
 // readRingTable finds and reads the ring table. It returns nil if there is none, which is no problem, or if the table cannot
 // be used, which it adds to the problems. s.table is the table that was found.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
@@ -83,8 +80,8 @@ func (e unsafeError) Error() string { return e.why }
 
 const putFile = "put the ring table there as a regular file"
 
-// readTable reads a ring table that can be trusted: a regular file, no link, of at most 1 MiB, that only root or the user of
-// this process can have written.
+// readTable reads a ring table that can be trusted: a regular file, no link, that only root or the user of this process can have
+// written. Of one that is too large it reads so much that [ring.Parse] says so.
 func readTable(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -106,10 +103,8 @@ func readTable(path string) ([]byte, error) {
 		e.why = fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		e.why = fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)
-	case st.Size > ringTableMax:
-		e = unsafeError{fmt.Sprintf("%d bytes are more than a ring table can have", st.Size), putFile}
 	default:
-		return io.ReadAll(io.LimitReader(f, ringTableMax+1))
+		return io.ReadAll(io.LimitReader(f, ring.MaxSize+1))
 	}
 	return nil, e
 }

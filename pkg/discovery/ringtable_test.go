@@ -147,7 +147,7 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "ring-unsafe"},
-		"too large":    {func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("#", 1<<20+1)) }, "ring-unsafe"},
+		"too large":    {func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("#", 1<<20+1)) }, "ring-too-large"},
 		"not a table":  {func(t *testing.T, path string) { writeFile(t, path, "{") }, "ring-syntax"},
 		"for another":  {func(t *testing.T, path string) { writeFile(t, path, strings.Replace(good, ", 3", "", 1)) }, "ring-count"},
 		"one of whole": {func(t *testing.T, path string) { writeFile(t, path, good) }, ""},

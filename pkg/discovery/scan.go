@@ -356,8 +356,8 @@ func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
 			if len(entries) > 0 {
 				s.problems.Add(finding.ModelWithoutIDs, path.Join("/", sysClass, subsystem),
 					fmt.Sprintf("there are devices of this class, as LPUs of model %s have them, but the PCI ids of that model are not known", m.Name),
-					fmt.Sprintf("write the ids of these cards into /etc/lpuctl/config.yaml:\nmodels:\n  - name: %s\n    match: [%s]",
-						m.Name, strings.Join(entries, ", ")))
+					fmt.Sprintf("write the ids of these cards into %s:\nmodels:\n  - name: %s\n    match: [%s]",
+						s.tree.Shown("/etc/lpuctl/config.yaml"), m.Name, strings.Join(entries, ", ")))
 			}
 		}
 	}

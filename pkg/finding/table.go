@@ -251,7 +251,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{RingSelfLink, Error, "A link leads from a card to itself.",
 			"remove it; look for a loop-back plug or a cable with both ends in one card"},
 		{RingSeveral, Warning, "The table has several rings.", "nothing, if the cards are meant to be cabled so"},
-		{RingSyntax, Error, "The file is not JSON or YAML, or is nested too deeply.", "correct the syntax there or just above"},
+		{RingSyntax, Error, "The file is not JSON or YAML, or is nested too deeply.", "correct the syntax of this line or the line above"},
 		{RingTooLarge, Error, "The file is too large to be a ring table.", "give the ring table, not another file"},
 		{RingTrailing, Error, "Something follows the table, such as a second document.", "keep one table in the file"},
 		{RingType, Error, "A value is of the wrong kind, or the file is no ring table.", ringCorrect},

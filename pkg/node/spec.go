@@ -48,18 +48,25 @@ type upkeep struct {
 	numbers map[string]discovery.Node // the nodes, by path, as they were when the file was first seen in this state
 }
 
-// renumbered returns the names of LPUs whose nodes have other device numbers than when the spec file was first seen in its present
-// state. A runtime remembers the numbers of a node with the spec, and makes nodes of them, until the file is another one.
+// renumbered returns the names of LPUs whose nodes may have other device numbers than when the spec file was written: at the first
+// look, nodes that are younger than the file, later those whose numbers changed since the file was first seen in its present state.
+// A runtime remembers the numbers of a node with the spec, and makes nodes of them, until the file is another one.
 func (u *upkeep) renumbered(file cdi.File, inv *discovery.Inventory) (names []string) {
-	if state := fileState(file.Path); u.numbers == nil || state != u.file {
+	first := u.numbers == nil
+	if state := fileState(file.Path); first || state != u.file {
 		u.file, u.numbers = state, map[string]discovery.Node{}
 	}
 	for _, l := range inv.LPUs {
 		for _, n := range l.Nodes {
 			was, seen := u.numbers[n.Path]
 			if !seen {
-				u.numbers[n.Path] = n
-			} else if name := cdi.AddressName(l.Address); (was.Major != n.Major || was.Minor != n.Minor) && !slices.Contains(names, name) {
+				if !first || !file.Precedes(n.Path) {
+					was = n // else no numbers at all, until the file is another one
+				}
+				u.numbers[n.Path] = was
+			}
+			name := cdi.AddressName(l.Address)
+			if (was.Major != n.Major || was.Minor != n.Minor) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -252,6 +252,22 @@ func TestOtherDifferencesAreReported(t *testing.T) {
 	}
 }
 
+// TestAnnotationsAreRenewed: containers do not get them, but who asks for them in the config wants to see them.
+func TestAnnotationsAreRenewed(t *testing.T) {
+	w := newWorld(t)
+	p := w.program()
+	for _, want := range []string{"0", "1", "1"} {
+		p.Renew()
+		p.Update(t.Context(), node.Spec{File: w.file(), Options: cdi.Options{Kind: cdi.DefaultKind, Annotations: want == "1"}}, p.watcher.Scan)
+		if p.writes() != want {
+			t.Errorf("%s writes, want %s", p.writes(), want)
+		}
+	}
+	if w.devices()["lpu0"].Annotations["lpuctl.hyperaccel.ai/address"] != "0000:43:00.1" {
+		t.Errorf("%v", w.devices()["lpu0"].Annotations)
+	}
+}
+
 // TestRenewIsNotForgotten: a reload that comes when the spec was written twice within the minute holds when that is over.
 func TestRenewIsNotForgotten(t *testing.T) {
 	w := newWorld(t)
@@ -431,6 +447,16 @@ func TestNumbersThatChangeUnderAName(t *testing.T) {
 	}
 	if p.writes() != "3" {
 		t.Errorf("at rest: %s writes", p.writes())
+	}
+	time.Sleep(10 * time.Millisecond) // more than what the times of files are rounded to
+	w.must(machine.Renumber(1, simulate.Numbers{Major: 411, Minor: 9}))
+	for _, want := range []string{"1", "0"} { // it changed while no program ran: written by the next one, and by no other
+		p := w.program()
+		p.update()
+		p.update()
+		if p.writes() != want {
+			t.Errorf("at a later start: %s writes, want %s", p.writes(), want)
+		}
 	}
 }
 

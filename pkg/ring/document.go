@@ -14,8 +14,10 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
+// MaxSize is the most bytes of a ring table. A ring of 64 cards takes 8 KiB.
+const MaxSize = 1 << 20
+
 const (
-	maxSize   = 1 << 20 // bytes; a ring of 64 cards takes 8 KiB
 	maxValues = 200_000 // approximately; enough for more than 10,000 links
 	maxDepth  = 32      // a ring table needs four levels
 
@@ -29,8 +31,8 @@ var flowMapping = lazy.Regexp(`^{\s*[A-Za-z]`)
 // of the YAML library, so that the same code reads both. Data that begins with a brace or a bracket must be JSON, unless
 // a word without quotes follows.
 func (r *report) document(data []byte) *yaml.Node {
-	if len(data) > maxSize {
-		r.add(finding.RingTooLarge, location{}, "", "the file has more than %d bytes, which no ring table has", maxSize)
+	if len(data) > MaxSize {
+		r.add(finding.RingTooLarge, location{}, "", "the file has more than %d bytes, which no ring table has", MaxSize)
 		return nil
 	}
 	// Each value but the first has one of these before it. Counting them limits the tree before it is made.

@@ -111,7 +111,7 @@ func (c *config) fail(file imported, err error) {
 	at := errorLocation(c.Shown(file.name), err)
 	switch absent := errors.Is(err, fs.ErrNotExist); {
 	case errors.As(err, new(*tomlError)):
-		c.failure = refused(at, err.Error(), "correct it there or just above")
+		c.failure = refused(at, err.Error(), "correct this line or the line above")
 	case absent && len(c.files) == 0:
 		c.missing = true
 	case absent:

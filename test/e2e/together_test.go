@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -42,11 +43,25 @@ func together(t *testing.T, times int, command ...string) (results []machine.Res
 // TestManyRefreshesWithACardThatHangs: 64 at once need not scan one after the other, and each tells what one alone tells.
 func TestManyRefreshesWithACardThatHangs(t *testing.T) {
 	need(t, machine.FUSE)
-	for file, inSpec := range map[string]bool{"/numa_node": false, "/vendor": false, "/xmc.u.": true} {
-		t.Run(strings.Trim(file, "/."), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		file    string
+		clashes bool // another file defines an LPU too, so that each refresh fails
+	}{
+		"numa_node": {file: "/numa_node"}, "vendor": {file: "/vendor"}, "driver": {file: "/xmc.u."},
+		"failing": {"/numa_node", true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			root := simulate(t)
-			hangs := cardAddress + file
-			if inSpec {
+			hangs := cardAddress + c.file
+			if c.clashes {
+				other := `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu",
+					"devices": [{"name": "lpu0", "containerEdits": {"env": ["A=b"]}}]}`
+				dir := filepath.Join(root, "var/run/cdi")
+				if err := cmp.Or(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "other.json"), []byte(other), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if name == "driver" {
 				serial, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices", hangs+"*/serial_num"))
 				if err != nil || len(serial) != 1 {
 					t.Fatal(serial, err)
@@ -74,7 +89,7 @@ func TestManyRefreshesWithACardThatHangs(t *testing.T) {
 				if said != r.Stderr+r.Stdout {
 					shared++
 				}
-				if diff := cmp.Diff(alone.Stderr+alone.Stdout, said); diff != "" || r.Code != alone.Code {
+				if diff := gocmp.Diff(alone.Stderr+alone.Stdout, said); diff != "" || r.Code != alone.Code {
 					t.Fatalf("refresh %d: exit code %d, want %d:\n%s", i, r.Code, alone.Code, diff)
 				}
 			}
@@ -82,7 +97,7 @@ func TestManyRefreshesWithACardThatHangs(t *testing.T) {
 			if shared < times/2 {
 				t.Errorf("only %d of %d took the result of another one", shared, times)
 			}
-			if diff := cmp.Diff(string(want), string(read(t, spec))); diff != "" {
+			if diff := gocmp.Diff(string(want), string(read(t, spec))); diff != "" {
 				t.Errorf("the spec:\n%s", diff)
 			}
 		})
