@@ -20,8 +20,8 @@ type Drift struct {
 	Dangling []string
 	// Missing are devices that the spec in place does not have, or has without some of their nodes.
 	Missing []string
-	// Other are devices of which something else differs, such as a mount, a variable or an annotation, and devices that a spec made now does not
-	// have, but whose nodes are those of LPUs.
+	// Other are devices of which something else differs, such as a mount, a variable or an annotation, and devices that a spec made
+	// now does not have, but whose nodes are those of LPUs.
 	Other []string
 }
 
