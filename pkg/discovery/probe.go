@@ -16,7 +16,7 @@ type prober struct {
 	mu    sync.Mutex
 	found map[Address]probe
 	began map[Address]time.Time // reads that have not ended yet
-	fresh bool                      // something was found since the last known
+	fresh bool                  // something was found since the last known
 }
 
 // probe is what a read of the configuration space found.

@@ -105,17 +105,23 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
+	check.err = cmp.Or(err, conflictErr, driftErr)
 	bad := slices.Concat(check.drift.Wrong, check.drift.Dangling, check.drift.Missing)
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
 	}
+	check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
+	return check
+}
+
+// namesOf are the names by PCI address of those LPUs that have a node.
+func namesOf(inv *discovery.Inventory, wanted func(name string) bool) (names []string) {
 	for _, l := range inv.LPUs {
-		if name := cdi.AddressName(l.Address); len(l.Nodes) > 0 && (err != nil || slices.Contains(bad, name)) {
-			check.unresolved = append(check.unresolved, name)
+		if name := cdi.AddressName(l.Address); len(l.Nodes) > 0 && wanted(name) {
+			names = append(names, name)
 		}
 	}
-	check.err = cmp.Or(err, conflictErr, driftErr)
-	return check
+	return names
 }
 
 // wanted is the spec of an inventory; nil if no LPU has a node.
