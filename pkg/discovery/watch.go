@@ -6,10 +6,12 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
@@ -29,11 +31,16 @@ type Watcher struct {
 	prober    prober
 	nodes     *fsnotify.Watcher // of the directories with the LPUs' nodes; nil without inotify
 
+	ours     atomic.Pointer[map[string]bool] // the addresses of the LPUs, for the listener
+	listener atomic.Pointer[uevent.Listener] // nil where uevents cannot be had
+
 	mu      sync.Mutex // held by Scan
 	options Options
 	judge   *health.Judge
 	latest  *Inventory    // of the latest scan; nil before the first
 	seen    string        // the glance before it
+	due     bool          // an event asks for another one
+	silent  bool          // something has changed of which no uevent told
 	scanned time.Duration // when it was
 	probed  time.Duration // when the configuration spaces were read last
 }
@@ -57,7 +64,8 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	now, seen := w.sinceBoot(), ""
 	if w.latest != nil {
 		seen = glance(ctx, w.root, &w.options, w.latest)
-		if _, unsettled := w.judge.Next(now); seen != "" && seen == w.seen && !unsettled && now-w.scanned < fullPeriod && !w.prober.news() {
+		_, unsettled := w.judge.Next(now)
+		if seen != "" && seen == w.seen && !unsettled && !w.due && now-w.scanned < fullPeriod && !w.prober.news() {
 			return w.latest, nil
 		}
 	}
@@ -67,6 +75,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		return nil, err
 	}
 	w.judgeAll(inv, now)
+	w.listen(inv)
 	w.options.known = make(map[Address]string, len(inv.LPUs))
 	for _, l := range inv.LPUs {
 		w.options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
@@ -79,7 +88,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		w.probed = now
 		w.prober.start(w.root, inv)
 	}
-	w.latest, w.seen, w.scanned = inv, seen, now
+	w.latest, w.seen, w.scanned, w.due = inv, seen, now, false
 	return inv, nil
 }
 
@@ -106,9 +115,10 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) 
 		w.nodes = nodes
 		w.mu.Unlock()
 	}
+	events := w.startListening(ctx)
 	for ctx.Err() == nil {
 		look()
-		if !wait(ctx, changes, missed, w.pause(interval)) {
+		if !w.wait(ctx, changes, missed, events, w.pause(interval)) {
 			return
 		}
 	}
@@ -139,7 +149,9 @@ func (w *Watcher) followNodes(inv *Inventory) {
 
 // wait returns after the interval or soon after a change; false if ctx ended. Errors are received too, because the watcher
 // tells nothing more until they are.
-func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, interval time.Duration) bool {
+func (w *Watcher) wait(
+	ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, events <-chan uevent.Event, interval time.Duration,
+) bool {
 	expired, changed := time.After(interval), false
 	for {
 		var hasChanged bool
@@ -152,6 +164,12 @@ func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan erro
 			hasChanged = err != nil
 		case e := <-changes:
 			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
+		case e, ok := <-events:
+			if !ok { // ctx ends
+				events = nil
+			}
+			hasChanged = ok
+			w.take(e)
 		}
 		if hasChanged && !changed {
 			changed = true

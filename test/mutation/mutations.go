@@ -135,18 +135,36 @@ func mutations() []mutation {
 		{"an empty card needs calibrated memory", signalsGo, "	add(r.Loaded &&", "	add(", "TestReadings", healthPkg},
 		{"a hot card is fine", signalsGo, "t.Celsius >= t.Critical:", "false:", "TestReadings", healthPkg},
 		{"all ones last as long as other faults", signalsGo, "		return p.ResetGrace\n", "		return p.Grace\n", "TestHysteresis", healthPkg},
-		{"what passed once has less time the next time", judgeGo, "	c.Passing = passing\n", "	maps.Copy(c.Passing, passing)\n", "TestHysteresis|TestNext", healthPkg},
-		{"power that came back is never seen", judgeGo, "	case c.Revived && r.PowerLost() && r.Link.Width > 0:\n", "	case false:\n", "TestPower", healthPkg},
-		{"a second loss of power is not seen", judgeGo, "	case c.Revived && r.AllOnes: // it died again\n		c.Revived = false\n", "", "TestPower", healthPkg},
+		{
+			"what passed once has less time the next time", judgeGo,
+			"	c.Passing = passing\n", "	maps.Copy(c.Passing, passing)\n", "TestHysteresis|TestNext", healthPkg,
+		},
+		{
+			"power that came back is never seen", judgeGo,
+			"	case c.Revived && r.PowerLost() && r.Link.Width > 0:\n", "	case false:\n", "TestPower", healthPkg,
+		},
+		{
+			"a second loss of power is not seen", judgeGo,
+			"	case c.Revived && r.AllOnes: // it died again\n		c.Revived = false\n", "", "TestPower", healthPkg,
+		},
 		{"a counter that falls has grown", judgeGo, "!known || *value < n.Value", "!known", "TestCounters", healthPkg},
-		{"what was counted before counts", judgeGo, "		n = Count{From: *value, Began: now}\n", "		n = Count{Began: now}\n", "TestCounters", healthPkg},
+		{
+			"what was counted before counts", judgeGo,
+			"		n = Count{From: *value, Began: now}\n", "		n = Count{Began: now}\n", "TestCounters", healthPkg,
+		},
 		{"what was counted is never forgotten", judgeGo, "	if now-max(n.Grew, n.Began) >= quiet {", "	if false {", "TestCounters", healthPkg},
 		{"a slot that is narrow degrades a card", judgeGo, "(most == 0 || now < most)", "true", "TestLink", healthPkg},
 		{"a link that was never better is degraded", judgeGo, "now < best && (", "(", "TestLink", healthPkg},
 		{"a failed recovery is forgotten", judgeGo, "		c.Latched[finding.RecoveryFailed] = now\n", "", "TestRecovery", healthPkg},
-		{"a failed recovery stays after the driver was bound", judgeGo, "		delete(c.Latched, finding.RecoveryFailed)\n", "", "TestRecovery", healthPkg},
+		{
+			"a failed recovery stays after the driver was bound", judgeGo,
+			"		delete(c.Latched, finding.RecoveryFailed)\n", "", "TestRecovery", healthPkg,
+		},
 		{"another card inherits what was counted", judgeGo, "c.Device != r.Device {", "false {", "TestAnotherDevice", healthPkg},
 		{"the grace ends whenever it is looked at next", judgeGo, "ends > now && (at == 0 || ends < at)", "false", "TestNext", healthPkg},
-		{"a card that is asleep is read", "pkg/discovery/reading.go", "	if l.Reading.Asleep() {\n", "	if false {\n", "TestBrokenCard", "./pkg/discovery"},
+		{
+			"a card that is asleep is read", "pkg/discovery/reading.go",
+			"	if l.Reading.Asleep() {\n", "	if false {\n", "TestBrokenCard", "./pkg/discovery",
+		},
 	}
 }
