@@ -64,7 +64,7 @@ func mutations() []mutation {
 			"default:", "TestDrift", "./pkg/cdi",
 		},
 		{
-			"a lock that others can open is used", "pkg/cdi/lock.go",
+			"a lock that others can open is used", "internal/filelock/filelock.go",
 			"err == nil && info.Mode().Perm()&0o077 == 0", "err == nil && info != nil", "TestTheLockIsItsOwnersAlone", "./pkg/cdi",
 		},
 		{
