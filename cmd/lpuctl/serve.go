@@ -201,6 +201,11 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
 	watcher, ready := discovery.NewWatcher(string(d.app.root), options, time.Now), false
+	var following sync.WaitGroup
+	following.Go(func() {
+		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
+	})
+	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
 		if !d.plugin.Update(ctx, watcher.Scan) {

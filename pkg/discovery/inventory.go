@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // APIVersion is the apiVersion of every document that lpuctl prints or reads.
@@ -106,7 +107,9 @@ type LPU struct {
 
 	Usable  bool         `json:"usable"` // a container that gets the node can work with it
 	Health  Health       `json:"health"`
-	Reasons finding.List `json:"reasons"` // why it is not usable, and warnings
+	Reasons finding.List `json:"reasons"` // why it is not usable, warnings, and that it is cordoned
+	// Cordoned: an administrator has taken it out of use (Inventory.Cordon). It may be usable and healthy.
+	Cordoned *health.Cordon `json:"cordoned,omitempty"`
 	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
 	Absent bool `json:"absent,omitempty"`
 	// Users are the processes that have a node open. It is nil if nobody is known to use the LPU and that is not certain: FindUsers
@@ -121,13 +124,16 @@ type LPU struct {
 }
 
 // State returns the state of the LPU in words for people: its health or, if it is not usable, the id of the first error
-// with spaces for dashes, such as "no driver" or "absent".
+// with spaces for dashes, such as "no driver" or "absent"; and whether it is cordoned: "healthy,cordoned".
 func (l *LPU) State() string {
-	first := l.Reasons.FirstError()
-	if l.Usable || first == nil {
-		return string(l.Health)
+	state := string(l.Health)
+	if first := l.Reasons.FirstError(); first != nil && !l.Usable {
+		state = strings.ReplaceAll(string(first.ID), "-", " ")
 	}
-	return strings.ReplaceAll(string(first.ID), "-", " ")
+	if l.Cordoned != nil {
+		state += ",cordoned"
+	}
+	return state
 }
 
 // Node is a character device in /dev.

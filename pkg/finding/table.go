@@ -29,6 +29,7 @@ const (
 	Absent              ID = "absent"
 	AmbiguousModel      ID = "ambiguous-model"
 	BadNode             ID = "bad-node"
+	Cordoned            ID = "cordoned"
 	DeadBus             ID = "dead-bus"
 	Gone                ID = "gone"
 	NoDriver            ID = "no-driver"
@@ -51,6 +52,7 @@ const (
 // Findings about the machine as a whole.
 const (
 	CardWithoutLPU     ID = "card-without-lpu"
+	CordonsUnreadable  ID = "cordons-unreadable"
 	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
@@ -179,6 +181,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"make the match of one of them narrower, or disable one, in the config file"},
 		{BadNode, Error, "The kernel's description of the device node cannot be used.",
 			"reload the driver; check the model's node rules (lpuctl config show)"},
+		{Cordoned, Note, "An administrator has taken the LPU out of use. Containers that have it keep it, and no other gets it.",
+			"when it may be handed out again: lpuctl uncordon LPU"},
 		{DeadBus, Error, "The card does not answer on the PCI bus: its configuration space reads all ones.",
 			"reset the slot or power-cycle the server; if it stays so, reseat or replace the card"},
 		{Gone, Error, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
@@ -213,6 +217,10 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Machine, []Rule{
 		{CardWithoutLPU, Warning, "A card shows its management function and no LPU: it runs its factory (golden) image or another shell.",
 			"flash the LPU shell, then power-cycle the server"},
+		{CordonsUnreadable, Warning,
+			"The file with the cordons cannot be read, or has another form. A running serve keeps to those that it had read; " +
+				"for other programs no LPU is cordoned.",
+			"see in the file which LPUs were cordoned, and cordon them again (lpuctl cordon), which puts the file aside"},
 		{ModelWithoutIDs, Warning, "A model has no PCI ids, and so matches no card. This machine has devices that look like its LPUs.",
 			"write the ids of the cards into the config file, as the finding shows"},
 		{MountStalled, Warning, "A path that containers need does not answer.",

@@ -12,6 +12,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // StateDir is the directory, under the root, with what lpuctl must not forget when it is started again.
@@ -29,6 +30,14 @@ type Memory struct {
 func RememberIn(root host.Root) (Memory, error) {
 	dir, err := root.Resolve(StateDir)
 	return Memory{dir}, err
+}
+
+// Cordons is the file with the cordons of the machine.
+func (m Memory) Cordons() *health.CordonFile {
+	if m.Dir == "" {
+		return &health.CordonFile{}
+	}
+	return &health.CordonFile{Path: filepath.Join(m.Dir, "cordon.json")}
 }
 
 // healthRecord is the document in healthFile.

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// FollowCordons calls changed soon after the file with the cordons changes, until ctx ends: an LPU that is cordoned must not be handed
+// out until the next scan. Without inotify it looks once a second.
+func (m Memory) FollowCordons(ctx context.Context, changed func()) {
+	path := m.Cordons().Path
+	if path == "" {
+		return
+	}
+	var events <-chan fsnotify.Event // nil without inotify
+	var missed <-chan error          // received too, because no events are told until they are
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer func() { _ = watcher.Close() }()
+		events, missed = watcher.Events, watcher.Errors
+	}
+	tick := time.Tick(time.Second)
+	for last := fileState(path); ctx.Err() == nil; {
+		if watcher != nil {
+			_ = watcher.Add(filepath.Dir(path)) // again each time, in case the directory was made anew
+		}
+		if state := fileState(path); state != last {
+			last = state
+			changed()
+		}
+		select {
+		case <-events:
+		case <-missed:
+		case <-tick:
+		case <-ctx.Done():
+		}
+	}
+}
