@@ -103,6 +103,7 @@ func (p *processes) command(args ...string) *exec.Cmd {
 
 // serveAgain starts serve.
 func (p *processes) serveAgain() {
+	p.forgetCordons()
 	p.serving = p.command("serve", "--interval", "100ms", "--listen", "", "--plugin-dir", "/kubelet")
 	if err := p.serving.Start(); err != nil {
 		p.t.Fatal(err)
