@@ -99,10 +99,13 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 			p.Severity = finding.Warning // a note in list, but here an LPU that is in use may be given away
 		}
 	}
-	a.report(slices.Concat(inv.Problems, cordonsOf(inv)))
+	a.report(inv.Problems)
 	decision, refused := allocate.Decide(inv, inv.Fabric(), wish)
 	if decision == nil {
 		return refused
+	}
+	if refused == nil {
+		a.report(cordonsOf(inv))
 	}
 	if len(inv.LPUs) == 0 {
 		refused = noLPU(a.root)

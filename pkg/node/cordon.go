@@ -8,8 +8,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// FollowCordons calls changed soon after the file with the cordons changes, until ctx ends: an LPU that is cordoned must not be handed
-// out until the next scan. Without inotify it looks once a second.
+// FollowCordons calls changed if there is a file with cordons, and soon after it changes, until ctx ends: an LPU that is cordoned must
+// not be handed out until the next scan. Without inotify it looks once a second.
 func (m Memory) FollowCordons(ctx context.Context, changed func()) {
 	path := m.Cordons().Path
 	if path == "" {
@@ -23,7 +23,7 @@ func (m Memory) FollowCordons(ctx context.Context, changed func()) {
 		events, missed = watcher.Events, watcher.Errors
 	}
 	tick := time.Tick(time.Second)
-	for last := fileState(path); ctx.Err() == nil; {
+	for last := ""; ctx.Err() == nil; {
 		if watcher != nil {
 			_ = watcher.Add(filepath.Dir(path)) // again each time, in case the directory was made anew
 		}
