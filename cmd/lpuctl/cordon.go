@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/node"
@@ -49,7 +50,7 @@ Printed are all cordons of the node.`,
 					reason, reasonLimit)
 			}
 			cordon := health.Cordon{Reason: reason, Since: time.Now().UTC().Truncate(time.Second), By: a.caller()}
-			return a.changeCordons(cmd.Context(), f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
+			return a.changeCordons(cmd.Context(), args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
 				return a.cordon(inv, cordons, args, cordon)
 			})
 		},
@@ -98,13 +99,16 @@ func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []s
 	return says, err
 }
 
-// changeCordons changes the cordons of the node, says what change says, and prints those that are in force.
+// changeCordons changes the cordons of LPUs that are named, says what change says, and prints those that are in force.
 func (a *app) changeCordons(
-	ctx context.Context, f format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
+	ctx context.Context, words []string, f format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
 ) error {
 	inv, err := a.scan(ctx, discovery.Options{})
 	if err != nil {
 		return err
+	}
+	if err := inv.Undecided(); err != nil && slices.ContainsFunc(words, isNumbered) {
+		return fail(exitFailed, "name the LPU by its PCI address, such as 0000:43:00.1", "indices of LPUs may be wrong: %w", err)
 	}
 	memory, err := node.RememberIn(a.root)
 	if err != nil {
@@ -123,6 +127,17 @@ func (a *app) changeCordons(
 		a.say("%s", printable(text))
 	}
 	return a.writeCordons(inv, cordons, f)
+}
+
+// isNumbered tells whether words may name an LPU by its index, and not by its PCI address or node.
+func isNumbered(words string) bool {
+	for word := range strings.SplitSeq(words, ",") {
+		byPlace := strings.Contains(word, ":") || strings.Contains(word, "pci-") || strings.HasPrefix(word, "/")
+		if !byPlace && word != cdi.AllDevice {
+			return true
+		}
+	}
+	return false
 }
 
 // cordonError adds what to do if the file of the cordons cannot be written; it is always at the same place.

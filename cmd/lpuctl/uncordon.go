@@ -28,7 +28,7 @@ Printed are the cordons that are left.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeCordoned,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeCordons(cmd.Context(), f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
+			return a.changeCordons(cmd.Context(), args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
 				return a.uncordon(inv, cordons, args)
 			})
 		},
