@@ -507,8 +507,9 @@ func (w *world) fail(format string, args ...any) {
 			names += " " + d.Name
 		}
 	}
-	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, cordons %v (cut: %v), foreign %v, config %d (serve %d), renewed %v\n%s%sspec:%s", len(w.steps),
-		fmt.Sprintf(format, args...), w.steps[max(0, len(w.steps)-12):], w.ring, w.cordons, w.cut, w.foreign, w.config, serve, w.renewed, state, list, names)
+	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, foreign %v, config %d (serve %d), renewed %v, cordons %v (cut: %v)\n%s%sspec:%s",
+		len(w.steps), fmt.Sprintf(format, args...), w.steps[max(0, len(w.steps)-12):],
+		w.ring, w.foreign, w.config, serve, w.renewed, w.cordons, w.cut, state, list, names)
 }
 
 // check holds what lpuctl has written and offers against what is true.

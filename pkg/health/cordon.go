@@ -154,8 +154,9 @@ func ChangeCordons(ctx context.Context, path string, change func(Cordons) error)
 		if err := putAside(path); err != nil {
 			return nil, nil, err
 		}
-		findings.Add(finding.CordonsUnreadable, path, bad.Error()+"; it was put aside as "+path+badSuffix+", and what it cordoned is not any more",
-			"see in "+path+badSuffix+" which LPUs were cordoned, and cordon them again")
+		kept := path + badSuffix
+		findings.Add(finding.CordonsUnreadable, path, bad.Error()+"; it was put aside as "+kept+", and what it cordoned is not any more",
+			"see in "+kept+" which LPUs were cordoned, and cordon them again")
 	}
 	return after, findings, writeCordons(path, after)
 }

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"bytes"
 	"os"
 	"slices"
 	"strings"
@@ -75,7 +76,7 @@ func TestCordons(t *testing.T) {
 	}
 	after, err := os.ReadFile(state)
 	w.must(err)
-	if now := w.state(w.root + "/var/run/cdi"); !slices.Equal(spec, now) || string(before) != string(after) {
+	if now := w.state(w.root + "/var/run/cdi"); !slices.Equal(spec, now) || !bytes.Equal(before, after) {
 		t.Errorf("a cordon changes files:\n%v\n%v\n%s%s", spec, now, before, after)
 	}
 	p.setCordons()
