@@ -11,7 +11,7 @@ import (
 // does not do it: a cordon is not a fact about the machine, and changes neither what is usable nor what is healthy.
 func (inv *Inventory) WithCordons(cordons health.Cordons, problems finding.List) *Inventory {
 	marked := *inv
-	marked.Problems = slices.Concat(finding.List{}, inv.Problems, problems)
+	marked.Problems = append(slices.Clip(slices.Clone(inv.Problems)), problems...)
 	marked.LPUs = slices.Clone(inv.LPUs)
 	for i := range marked.LPUs {
 		l := &marked.LPUs[i]
