@@ -24,7 +24,7 @@ const (
 	maxMessage = 8 << 10
 	// burst is how many events are handed on before the first one is looked at: a switch with eight cards makes some fifty.
 	burst = 64
-	// A socket that fails is opened anew after firstPause, and after twice as long each time that this fails too, up to lastPause.
+	// A socket that fails, which none was seen to do, is opened anew after firstPause, the next time after twice as long, up to lastPause.
 	firstPause, lastPause = 100 * time.Millisecond, 10 * time.Second
 )
 
@@ -86,11 +86,7 @@ func (l *Listener) run(ctx context.Context, socket *os.File) {
 	hasLost := false
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if socket != nil {
-			before := l.received.Load()
 			l.receive(ctx, socket, hasLost)
-			if l.received.Load() != before {
-				pause = firstPause
-			}
 		}
 		select {
 		case <-ctx.Done():

@@ -249,30 +249,88 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestSocketFails: a socket that fails is opened anew, and the consumer is told that events may have been lost.
+// TestSender: of the messages that arrive, those of the kernel to its group are uevents.
+func TestSender(t *testing.T) {
+	for sender, want := range map[unix.Sockaddr]bool{
+		&unix.SockaddrNetlink{Groups: 1}: true, &unix.SockaddrNetlink{Groups: 1, Pid: 7}: false, &unix.SockaddrNetlink{Pid: 7}: false,
+		&unix.SockaddrNetlink{}: false, &unix.SockaddrNetlink{Groups: 2}: false, &unix.SockaddrUnix{}: false, nil: false,
+	} {
+		if got := isFromKernel(sender); got != want {
+			t.Errorf("%+v: %v", sender, got)
+		}
+	}
+}
+
+// TestSocketFails: a socket that fails is closed, another one is opened, and the consumer is told that events may have been lost.
 func TestSocketFails(t *testing.T) {
 	kernel := newSpeaker(t)
 	socket, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
+	broken := replace(t, socket, os.DevNull)
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &Listener{wanted: ofOurs, events: make(chan Event, burst)}
 	go l.run(ctx, socket)
 	t.Cleanup(func() { end(t, cancel, l) })
-	kernel.asKernel(event("add"))
-	if got := next(t, l); got.Action != "add" {
-		t.Errorf("%+v", got)
-	}
-	if err := socket.Close(); err != nil {
-		t.Fatal(err)
-	}
 	if got := next(t, l); !got.Overflow {
 		t.Errorf("%+v after the socket failed", got)
+	}
+	if target, err := os.Readlink(broken); err == nil && target == os.DevNull {
+		t.Error("the socket that failed is left")
 	}
 	kernel.asKernel(event("bind"))
 	if got := next(t, l); got.Action != "bind" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// replace puts a file in the place of a socket, from which then nothing can be received. It returns the path of the descriptor.
+func replace(t *testing.T, socket *os.File, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var descriptor string
+	if err := conn.Control(func(fd uintptr) {
+		descriptor = fmt.Sprintf("/proc/self/fd/%d", fd)
+		err = unix.Dup3(int(file.Fd()), int(fd), unix.O_CLOEXEC)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return descriptor
+}
+
+// TestRoom: more events can wait than in a socket as it comes.
+func TestRoom(t *testing.T) {
+	socket, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	plain, err := unix.GetsockoptInt(newSpeaker(t).fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Control(func(fd uintptr) {
+		if room, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil || room <= plain {
+			t.Errorf("room of %d bytes, %v; without asking there are %d", room, err, plain)
+		}
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 
