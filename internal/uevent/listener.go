@@ -99,8 +99,8 @@ func (l *Listener) run(ctx context.Context, socket *os.File) {
 }
 
 // receive hands on what comes on a socket, until ctx ends or the socket fails. It closes the socket. hasLost says that events were
-// lost before. The consumer is told of lost events when none waits to be read: after an overflow the kernel drops events without a
-// word until all that wait are read, and a scan before that could miss what they said.
+// lost before. The consumer is told of lost events when all that waited are read: until then the kernel drops further ones without a
+// word, and a scan before that could miss what they said. That none waits shows it, or the next overflow.
 func (l *Listener) receive(ctx context.Context, socket *os.File, hasLost bool) {
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() }) // wakes the read below
 	defer func() {
@@ -123,10 +123,10 @@ func (l *Listener) receive(ctx context.Context, socket *os.File, hasLost bool) {
 	}
 	for ctx.Err() == nil && conn.Read(read) == nil {
 		switch {
-		case errors.Is(failed, unix.EAGAIN): // none waits
+		case errors.Is(failed, unix.EAGAIN) || hasLost && errors.Is(failed, unix.ENOBUFS):
 			l.overflows.Add(1)
 			l.send(ctx, Event{Overflow: true})
-			hasLost = false
+			hasLost = errors.Is(failed, unix.ENOBUFS)
 		case errors.Is(failed, unix.ENOBUFS):
 			hasLost = true
 		case errors.Is(failed, unix.EINTR):
