@@ -48,10 +48,11 @@ func listenForUevents() {
 // namespace they do not, and nothing else tells that.
 func TestUevents(t *testing.T) {
 	need(t, "setpriv")
-	self, err := os.Executable()
+	self, err := os.Open("/proc/self/exe") // its path may lead nowhere in these namespaces
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer self.Close()
 	identity := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 100000, Size: 65536}}
 	inUserNamespace := func(also uintptr) *syscall.SysProcAttr {
 		return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | also, UidMappings: identity, GidMappings: identity}
@@ -69,7 +70,7 @@ func TestUevents(t *testing.T) {
 	listeners := []*listener{
 		{name: "another user namespace alone", hears: true, command: []string{"/proc/self/exe"}, attr: inUserNamespace(0)},
 		{name: "root without capabilities", hears: true,
-			command: []string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", self}},
+			command: []string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "/proc/self/fd/3"}},
 		{name: "nobody", hears: true, command: []string{"/proc/self/exe"},
 			attr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}},
 		{name: "another user and network namespace", command: []string{"/proc/self/exe"}, attr: inUserNamespace(syscall.CLONE_NEWNET)},
@@ -80,6 +81,7 @@ func TestUevents(t *testing.T) {
 		l.cmd = exec.CommandContext(ctx, l.command[0], l.command[1:]...)
 		l.cmd.Env = append(os.Environ(), listenerIn+"=1")
 		l.cmd.SysProcAttr = l.attr
+		l.cmd.ExtraFiles = []*os.File{self}
 		l.cmd.Stderr = os.Stderr
 		stdin, errIn := l.cmd.StdinPipe()
 		stdout, errOut := l.cmd.StdoutPipe()
