@@ -151,7 +151,7 @@ vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU
 
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci
-	go test -run '^$$' -bench . -benchmem ./pkg/...
+	go test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/bench
 
 .PHONY: simulate-allocation
