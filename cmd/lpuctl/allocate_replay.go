@@ -13,7 +13,6 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
-	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
 // loggedDecision is a line of the log of `lpuctl serve --log-format json`.
@@ -23,6 +22,7 @@ type loggedDecision struct {
 	Size        int      `json:"size"`
 	Available   []string `json:"available"`
 	MustInclude []string `json:"mustInclude"`
+	Unhealthy   []string `json:"unhealthy"` // whose cables were dead
 	Chosen      []string `json:"chosen"`
 }
 
@@ -82,7 +82,6 @@ func (a *app) replay(ctx context.Context, name string, f format) error {
 // replayLog finds the decisions in a log. Other lines are passed over, whatever they are.
 func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, error) {
 	results := []replayed{}
-	fabric := inv.Fabric()
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, len(data)+1)
 	for line := 1; lines.Scan(); line++ {
@@ -95,7 +94,7 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 			continue
 		}
 		r := replayed{Line: line, Time: d.Time, Size: d.Size, Logged: emptyNotNull(d.Chosen), Now: []string{}}
-		decision, err := d.again(inv, fabric)
+		decision, err := d.again(inv)
 		if err != nil {
 			r.Reason = err.Error()
 		} else {
@@ -110,8 +109,8 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 	return results, lines.Err()
 }
 
-// again makes the decision on this node. The log names LPUs as list does.
-func (d *loggedDecision) again(inv *discovery.Inventory, f *ring.Fabric) (*allocate.Decision, error) {
+// again makes the decision on this node, with LPUs as healthy as they were then. The log names LPUs as list does.
+func (d *loggedDecision) again(inv *discovery.Inventory) (*allocate.Decision, error) {
 	free, err := inv.Resolve("", d.Available...)
 	if err != nil {
 		return nil, err
@@ -120,5 +119,9 @@ func (d *loggedDecision) again(inv *discovery.Inventory, f *ring.Fabric) (*alloc
 	if err != nil {
 		return nil, err
 	}
-	return allocate.Decide(inv, f, allocate.Wish{Size: d.Size, Free: free, Must: must})
+	unhealthy, err := inv.Resolve("", d.Unhealthy...)
+	if err != nil {
+		return nil, err
+	}
+	return allocate.Decide(inv, inv.FabricWithout(unhealthy), allocate.Wish{Size: d.Size, Free: free, Must: must})
 }

@@ -44,7 +44,7 @@ func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
 	for _, card := range cards {
 		d.add(AddressName(inv.LPUs[card].Address), []int{card}) // sets no variable of its own, so that several can be combined
 	}
-	f := inv.Fabric()
+	f := inv.Cabled()
 	for _, arc := range sets(inv, f) {
 		d.add(setName(pick(inv, arc)), arc, listVariables(pick(inv, arc), true, true)...)
 	}

@@ -101,7 +101,7 @@ func (e *Edits) merge(more Edits) {
 // advise names devices of the same LPUs that do not collide: one that covers them all, else one for each with the variables that
 // describe them as a whole. There are none where the models of the LPUs set a variable differently.
 func (d *devices) advise(e *Explanation, cards []int) {
-	inRing, variables := Container(d.inv, d.inv.Fabric(), cards)
+	inRing, variables := Container(d.inv, d.inv.Cabled(), cards)
 	names := []string{d.covering(cards)}
 	if names[0] != "" {
 		variables = []Variable{}

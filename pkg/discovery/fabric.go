@@ -1,12 +1,31 @@
 package discovery
 
 import (
+	"slices"
+
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Fabric returns how the LPUs are cabled, for choosing among them: card i is LPUs[i]. Only a cable to an absent LPU is dead
-// in it. The fabric must not change with health, because the CDI spec is made from it; so it does not use Ring.DeadLinks.
-func (inv *Inventory) Fabric() *ring.Fabric {
+// Fabric returns how the LPUs are cabled, for choosing among them: card i is LPUs[i]. The cables of an LPU that is absent or
+// unhealthy are dead, because it passes nothing on. Those of an LPU in doubt are not.
+func (inv *Inventory) Fabric() *ring.Fabric { return inv.FabricWithout(inv.unhealthy()) }
+
+// Cabled returns how the LPUs are cabled, whether or not they are healthy. The CDI spec is made from it, which must not change with
+// health.
+func (inv *Inventory) Cabled() *ring.Fabric { return inv.FabricWithout(nil) }
+
+// unhealthy are the LPUs that are.
+func (inv *Inventory) unhealthy() (cards []int) {
+	for i, l := range inv.LPUs {
+		if l.Health == Unhealthy {
+			cards = append(cards, i)
+		}
+	}
+	return cards
+}
+
+// FabricWithout returns how the LPUs are cabled if the cables of some, by position in LPUs, are dead. Those of absent LPUs are anyway.
+func (inv *Inventory) FabricWithout(cards []int) *ring.Fabric {
 	places := make([]ring.Place, len(inv.LPUs))
 	switches := map[string]int{}
 	for i, l := range inv.LPUs {
@@ -29,12 +48,31 @@ func (inv *Inventory) Fabric() *ring.Fabric {
 	var dead [][2]int
 	for _, r := range cabling.Rings {
 		for _, l := range r.Links {
-			if inv.LPUs[l[0]].Absent || inv.LPUs[l[1]].Absent {
+			if inv.passesNothing(l[0], cards) || inv.passesNothing(l[1], cards) {
 				dead = append(dead, l)
 			}
 		}
 	}
 	return ring.NewFabric(places, cabling, dead)
+}
+
+func (inv *Inventory) passesNothing(card int, dead []int) bool {
+	return inv.LPUs[card].Absent || slices.Contains(dead, card)
+}
+
+// markDeadLinks sets Ring.DeadLinks by the health of the LPUs.
+func (inv *Inventory) markDeadLinks() {
+	unhealthy := inv.unhealthy()
+	for i, cabled := range inv.cabling().Rings {
+		r := &inv.Rings[i]
+		r.DeadLinks = [][2]string{}
+		for _, l := range cabled.Links {
+			a, b := inv.LPUs[l[0]].Name, inv.LPUs[l[1]].Name
+			if (inv.passesNothing(l[0], unhealthy) || inv.passesNothing(l[1], unhealthy)) && !r.Dead(a, b) { // two LPUs are a ring of one cable
+				r.DeadLinks = append(r.DeadLinks, [2]string{a, b})
+			}
+		}
+	}
 }
 
 // cabling is how the LPUs of the rings are cabled: card i is LPUs[i].

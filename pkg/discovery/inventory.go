@@ -43,7 +43,7 @@ type Ring struct {
 	// neighbour of that LPU is the second. A chain starts with the lower of its two ends.
 	Members []string `json:"members"`
 	Closed  bool     `json:"closed"` // a cable leads from the last member to the first
-	// DeadLinks are the cables with an LPU at one end that is not usable (LPU.Usable).
+	// DeadLinks are the cables with an LPU at one end that is absent or unhealthy. An LPU of which that is not known passes data on.
 	DeadLinks [][2]string `json:"deadLinks"`
 }
 

@@ -170,6 +170,7 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) bool {
 			inv.addRing(r)
 		}
 	}
+	inv.markDeadLinks()
 	return true
 }
 
@@ -228,8 +229,7 @@ func (inv *Inventory) RingCards() []ring.Card {
 	return cards
 }
 
-// addRing adds a ring of the table to the inventory. The LPUs must have been read before, because a cable is dead if an LPU
-// at one of its ends is not usable.
+// addRing adds a ring of the table to the inventory.
 func (inv *Inventory) addRing(r ring.Ring) {
 	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
 	n := len(r.Cards)
@@ -243,11 +243,7 @@ func (inv *Inventory) addRing(r ring.Ring) {
 		if i == n-1 && !r.Closed {
 			continue
 		}
-		next := &inv.LPUs[r.Cards[(i+1)%n]]
-		l.Ring.Next = next.Name
-		if (!l.Usable || !next.Usable) && (n > 2 || i == 0) {
-			made.DeadLinks = append(made.DeadLinks, [2]string{l.Name, next.Name})
-		}
+		l.Ring.Next = inv.LPUs[r.Cards[(i+1)%n]].Name
 	}
 	inv.Rings = append(inv.Rings, made)
 }

@@ -96,17 +96,23 @@ func TestAHole(t *testing.T) {
 	}
 }
 
-// TestDeadCablesChangeNoChoice: an LPU that is not usable makes its cables dead, and the fabric stays as it is, because
-// the spec and the list for the kubelet must not change with health.
-func TestDeadCablesChangeNoChoice(t *testing.T) {
-	for _, fault := range []string{"unbound", "recovery"} {
+// TestDeadCables: an unhealthy LPU makes its cables dead, for choosing too, and one in doubt does not. The spec must not change with
+// health, so what it is made of stays as it is.
+func TestDeadCables(t *testing.T) {
+	for fault, dead := range map[string][][2]string{
+		"unbound": {{"lpu2", "lpu3"}, {"lpu3", "lpu0"}}, "recovery": {{"lpu2", "lpu3"}, {"lpu3", "lpu0"}}, "offline": {},
+	} {
 		root := simulated(t, simulate.Node{Profile: "orion", LPUs: 4, Faults: []simulate.Fault{{Name: fault, Index: 3}}})
 		inv := scan(t, root, discovery.Options{})
-		if diff := cmp.Diff([][2]string{{"lpu2", "lpu3"}, {"lpu3", "lpu0"}}, inv.Rings[0].DeadLinks); diff != "" {
+		if diff := cmp.Diff(dead, inv.Rings[0].DeadLinks); diff != "" {
 			t.Errorf("%s: %s", fault, diff)
 		}
-		if arcs := inv.Fabric().Arcs([]int{0, 1, 2, 3}, 4); len(arcs) != 1 || len(inv.Fabric().Arcs([]int{0, 3}, 2)) != 1 {
-			t.Errorf("%s: the ring is cut: %v", fault, arcs)
+		want := 1
+		if len(dead) > 0 {
+			want = 0
+		}
+		if arcs := inv.Fabric().Arcs([]int{0, 3}, 2); len(arcs) != want || len(inv.Cabled().Arcs([]int{0, 3}, 2)) != 1 {
+			t.Errorf("%s: over a cable of lpu3: %v", fault, arcs)
 		}
 	}
 }

@@ -100,6 +100,7 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 		verdict := w.judge.See(l.Address.String(), l.Name, l.Reading, now)
 		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
 	}
+	inv.markDeadLinks()
 	inv.Records = w.judge.Records()
 }
 

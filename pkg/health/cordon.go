@@ -61,10 +61,12 @@ func ParseCordons(data []byte) (Cordons, error) {
 	if d.APIVersion != cordonVersion || d.Kind != cordonKind {
 		return nil, fmt.Errorf("apiVersion %q, kind %q; expected %s, %s", d.APIVersion, d.Kind, cordonVersion, cordonKind)
 	}
-	for address := range d.Cordons {
+	for address, c := range d.Cordons {
 		if !isAddress().MatchString(address) {
 			return nil, fmt.Errorf("%q is not a PCI address in the form 0000:b1:00.1", address)
 		}
+		c.Since = c.Since.UTC() // so that equal times are equal values, whatever time zone somebody wrote
+		d.Cordons[address] = c
 	}
 	return d.Cordons, nil
 }

@@ -109,6 +109,18 @@ func TestCordonsAreKept(t *testing.T) {
 	}
 }
 
+// TestAnotherTimeZone: a file that somebody has edited is read as the same each time.
+func TestAnotherTimeZone(t *testing.T) {
+	text, err := json.Marshal(Cordons{address: cordon("a")}.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseCordons(bytes.ReplaceAll(text, []byte("T10:00:00Z"), []byte("T19:00:00+09:00")))
+	if want := (Cordons{address: cordon("a")}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
+
 // TestChangesAtOnce: nothing is lost, and who reads meanwhile sees each change as a whole.
 func TestChangesAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cordon.json")

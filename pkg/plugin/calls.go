@@ -13,6 +13,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
@@ -109,6 +110,9 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
 		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
 	}
+	if unhealthy := s.unhealthy(); len(unhealthy) > 0 {
+		attributes = append(attributes, "unhealthy", unhealthy)
+	}
 	if len(refusable) > 0 {
 		attributes = append(attributes, "notUsableNow", refusable)
 	}
@@ -125,6 +129,16 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 		ids = append(ids, cdi.AddressName(s.node.Inventory.LPUs[card].Address))
 	}
 	return ids, nil
+}
+
+// unhealthy are the names of the LPUs that are: their cables do not count.
+func (s *state) unhealthy() (names []string) {
+	for _, l := range s.node.Inventory.LPUs {
+		if l.Health == discovery.Unhealthy {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // notUsable names LPUs that the kubelet takes for available and that are not, for the end of a message.
