@@ -193,7 +193,7 @@ func (s *Snapshot) addPresent(was map[string]bool) {
 	for i := range s.Inventory.LPUs {
 		all = append(all, i)
 	}
-	ordered, _ := s.Fabric.Order(all)
+	ordered, _ := s.Inventory.Cabled().Order(all)
 	for _, i := range ordered {
 		l := &s.Inventory.LPUs[i]
 		d := Device{ID: cdi.AddressName(l.Address), Name: l.Name, NUMANode: l.NUMANode, Reasons: l.Reasons, Cordoned: l.Cordoned}

@@ -108,10 +108,7 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	p.metrics.preferences.Add(1, "size", strconv.Itoa(d.Explanation.Size), "outcome", outcome)
 	attributes := []any{
 		"size", r.AllocationSize, "available", d.Explanation.Free, "mustInclude", d.Explanation.MustInclude, "chosen", d.LPUs,
-		"connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
-	}
-	if unhealthy := s.unhealthy(); len(unhealthy) > 0 {
-		attributes = append(attributes, "unhealthy", unhealthy)
+		"unhealthy", s.unhealthy(), "connected", connected, "freeAfter", d.FreeAfter, "reason", d.Explanation.Reason, "candidates", candidates(d),
 	}
 	if len(refusable) > 0 {
 		attributes = append(attributes, "notUsableNow", refusable)
@@ -132,7 +129,8 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 }
 
 // unhealthy are the names of the LPUs that are: their cables do not count.
-func (s *state) unhealthy() (names []string) {
+func (s *state) unhealthy() []string {
+	names := []string{}
 	for _, l := range s.node.Inventory.LPUs {
 		if l.Health == discovery.Unhealthy {
 			names = append(names, l.Name)

@@ -83,7 +83,7 @@ func (p *Plugin) update(ctx context.Context, options Options) bool {
 	}
 	before := p.state.Load()
 	next := &state{s, options, options.devices(s), before.changed}
-	if !slices.EqualFunc(before.devices, next.devices, sameDevice) {
+	if !sameDevices(before.devices, next.devices) {
 		next.changed = make(chan struct{})
 		defer close(before.changed)
 	}
@@ -141,4 +141,12 @@ func (o *Options) publishNUMA(inv *discovery.Inventory) bool {
 	return true
 }
 
-func sameDevice(a, b *api.Device) bool { return proto.Equal(a, b) }
+// sameDevices tells whether two lists say the same. For each list that it gets the kubelet writes a file, so none is sent because only
+// the order has changed.
+func sameDevices(a, b []*api.Device) bool {
+	byID := map[string]*api.Device{}
+	for _, d := range a {
+		byID[d.ID] = d
+	}
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(d *api.Device) bool { return !proto.Equal(byID[d.ID], d) })
+}

@@ -737,3 +737,22 @@ func TestValidate(t *testing.T) {
 		t.Error("an unknown setting of NUMA is taken")
 	}
 }
+
+// TestSameDevices: what the kubelet is not sent again.
+func TestSameDevices(t *testing.T) {
+	a, b := &api.Device{ID: "a", Health: api.Healthy}, &api.Device{ID: "b", Health: api.Healthy}
+	sick := &api.Device{ID: "b", Health: api.Unhealthy}
+	elsewhere := &api.Device{ID: "b", Health: api.Healthy, Topology: &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: 1}}}}
+	for _, c := range []struct {
+		was, is []*api.Device
+		want    bool
+	}{
+		{nil, nil, true}, {[]*api.Device{a, b}, []*api.Device{b, a}, true}, {[]*api.Device{a, b}, []*api.Device{a, sick}, false},
+		{[]*api.Device{a, b}, []*api.Device{a, elsewhere}, false}, {[]*api.Device{a, b}, []*api.Device{a}, false},
+		{[]*api.Device{a}, []*api.Device{b}, false},
+	} {
+		if sameDevices(c.was, c.is) != c.want {
+			t.Errorf("%v, %v: not %t", c.was, c.is, c.want)
+		}
+	}
+}
