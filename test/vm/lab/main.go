@@ -79,6 +79,7 @@ func (b boot) run(k kernel, lpuctl, work string) error {
 	}
 	initramfs, err := k.initramfs(filepath.Join(work, b.name), map[string]string{
 		"init": lab + "/init.sh", "lab/test": tests, "bin/lpuctl": lpuctl, "lab/capture.sh": "testdata/capture.sh",
+		"etc/lpuctl/config.yaml": lab + "/config.yaml", "etc/lpuctl/ring.yaml": lab + "/ring.yaml",
 	})
 	if err != nil {
 		return err

@@ -196,6 +196,7 @@ func (m *Machine) listen(say func(line string)) {
 //	resets K MS         function-level resets of card K take that long, all ones meanwhile
 //	link K SPEED WIDTH  its link is negotiated anew
 //	unplug K, plug K    it is taken out of its slot, or put into it
+//	eject K             the guest has taken the power from its slot: that takes it out
 func (m *Machine) obey(command []string) error {
 	if len(command) < 2 {
 		return errors.New("what, of which card?")
@@ -213,7 +214,10 @@ func (m *Machine) obey(command []string) error {
 	}
 	switch command[0] {
 	case "unplug":
-		return m.unplug(k)
+		// Function 0 takes the other one along.
+		return errors.Join(m.call("device_del", map[string]any{"id": functionID(k, 0)}, nil), m.eject(k))
+	case "eject":
+		return m.eject(k)
 	case "plug":
 		return m.plug(k)
 	}
@@ -225,13 +229,9 @@ func (m *Machine) obey(command []string) error {
 	return nil
 }
 
-// unplug takes card k out of its slot, and returns when the guest has let it go.
-func (m *Machine) unplug(k int) error {
+// eject waits until card k is out of its slot, because the guest has let it go.
+func (m *Machine) eject(k int) error {
 	m.cards[k] = nil
-	// Function 0 takes the other one along.
-	if err := m.call("device_del", map[string]any{"id": functionID(k, 0)}, nil); err != nil {
-		return err
-	}
 	// The slot is free when both are gone: of a card that is put in earlier, QEMU would take away a part.
 	for left := len(card{}); left > 0; {
 		said, err := m.next()

@@ -1,0 +1,104 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Card is the card in a slot, 0 to 7.
+func (n *Node) Card(slot int) Card { return card(slot) }
+
+// Fault does something to the hardware, or to the kernel. From now on times are counted from its beginning.
+func (n *Node) Fault(what string, do func() error) {
+	n.t.Helper()
+	n.mark(time.Now())
+	n.say("FAULT: %s", what)
+	n.Must(do())
+	n.say("done")
+}
+
+// Ask has the machine do something to a card, as machine.Machine describes: "gone", 1.
+func (n *Node) Ask(command string, c Card, numbers ...int) error {
+	text := fmt.Sprint(command, " ", c.slot)
+	for _, number := range numbers {
+		text += fmt.Sprint(" ", number)
+	}
+	return n.host.ask(text)
+}
+
+// Unbind takes the driver from an LPU.
+func (n *Node) Unbind(c Card) error { return write(c.Attribute("driver/unbind"), c.Address()) }
+
+// Bind gives an LPU the driver.
+func (n *Node) Bind(c Card) error { return write(n.driverFile("bind"), c.Address()) }
+
+// Rebind does both, one after the other.
+func (n *Node) Rebind(c Card) error { return errors.Join(n.Unbind(c), n.Bind(c)) }
+
+// Remove takes a PCI function from the kernel, and what is behind it.
+func (n *Node) Remove(address string) error { return write(pciDevices+address+"/remove", "1") }
+
+// Rescan has the kernel look for PCI functions.
+func (n *Node) Rescan() error { return write("/sys/bus/pci/rescan", "1") }
+
+// Reset has the kernel reset an LPU (function-level reset), and returns when it has.
+func (n *Node) Reset(c Card) error { return write(c.Attribute("reset"), "1") }
+
+// SlotOff turns the power of a slot off. QEMU then takes the card out.
+func (n *Node) SlotOff(c Card) error {
+	return errors.Join(write(c.Slot()+"power", "0"), n.Ask("eject", c))
+}
+
+func (n *Node) driverFile(name string) string { return "/sys/bus/pci/drivers/" + n.driver + "/" + name }
+
+// SinceEvent counts times from the first event of the kernel about a card after the last fault: some faults take the kernel seconds.
+func (n *Node) SinceEvent(c Card) {
+	n.t.Helper()
+	var first time.Time
+	if !n.within(20*time.Second, func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, e := range n.uevents {
+			if e.at.After(n.fault) && strings.Contains(e.text, c.Address()) {
+				first = e.at
+				return true
+			}
+		}
+		return false
+	}) {
+		n.t.Fatalf("the kernel has told nothing about %s", c.Address())
+	}
+	n.mark(first)
+}
+
+// repair undoes what an earlier test may have left, and gives all LPUs the driver.
+func (n *Node) repair() {
+	n.try(n.Rescan())
+	for _, id := range []string{"10ee 505d", "8086 10d3"} {
+		n.try(write(n.driverFile("new_id"), id)) // which binds those that have no driver
+	}
+	for slot := range slots {
+		c := card(slot)
+		if !exists(pciDevices + c.Management()) {
+			n.Must(n.Ask("plug", c))
+			n.within(10*time.Second, func() bool { return exists(c.Attribute("driver")) })
+		}
+		if c.function == 1 {
+			n.Must(errors.Join(n.Ask("gone", c, 0), n.Ask("away", c, 0), n.Ask("resets", c, 0), n.Ask("link", c, 3, 16)))
+		}
+		n.rebind(c)
+	}
+}
+
+// rebind gives an LPU the driver if it has another one, or was dead when it got it.
+func (n *Node) rebind(c Card) {
+	if c.Driver() == n.driver && read(c.Attribute("power_state")) != "D3cold" {
+		return
+	}
+	if c.Driver() != "" {
+		n.try(n.Unbind(c))
+	}
+	n.Must(n.Bind(c))
+}

@@ -1,0 +1,223 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// Node is the virtual machine with a running `lpuctl serve` and a kubelet. What happens on it is logged, with the time since the last
+// fault in milliseconds.
+type Node struct {
+	// Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same for what makes no event;
+	// Back the same for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
+	Event, Polled, Back, Dead time.Duration
+	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and its start.
+	Command time.Duration
+
+	t       *testing.T
+	driver  string
+	host    host
+	running sync.WaitGroup // goroutines that log
+	serve   *exec.Cmd
+	ended   chan struct{} // closed when serve has ended
+
+	mu      sync.Mutex
+	fault   time.Time // when the last fault happened
+	kubelet kubelet
+	specs   []spec
+	uevents []uevent
+}
+
+type uevent struct {
+	at   time.Time
+	text string
+}
+
+// The defaults of lpuctl on which the bounds depend.
+const (
+	period     = time.Second
+	resetGrace = 5 * time.Second
+	recovery   = 3 * time.Second // so long a card must be well
+	slots      = 8
+)
+
+// Start starts serve on the machine, whose LPUs are all under a driver and well. At the end of the test serve is ended.
+func Start(t *testing.T, driver string) *Node {
+	t.Helper()
+	n := &Node{t: t, driver: driver, fault: time.Now()}
+	n.kubelet.node = n
+	t.Cleanup(n.running.Wait)
+	var err error
+	if n.host, err = openHost(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.host.file.Close() })
+	stop, err := listen(n.uevent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	n.repair()
+	n.forget()
+	if stop, err = n.kubelet.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	end := make(chan struct{})
+	n.running.Go(func() { n.watchSpec(end) })
+	t.Cleanup(func() { close(end) })
+	n.Serve()
+	t.Cleanup(func() { n.EndServe(time.Minute) })
+	if !n.within(30*time.Second, func() bool { return n.countHealthy() == slots }) {
+		t.Fatalf("at the start the kubelet is told of %d healthy LPUs", n.countHealthy())
+	}
+	n.setBounds()
+	return n
+}
+
+// try logs an error, which the test need not mind.
+func (n *Node) try(err error) {
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		n.say("%v", err)
+	}
+}
+
+// forget removes what an earlier serve has left.
+func (n *Node) forget() {
+	for _, dir := range []string{"/run/cdi", "/run/lpuctl", "/var/lib/lpuctl", pluginDir} {
+		names, _ := os.ReadDir(dir)
+		for _, name := range names {
+			n.try(os.RemoveAll(filepath.Join(dir, name.Name())))
+		}
+	}
+}
+
+// setBounds measures a scan: a guest of which the host takes the processor away needs longer.
+func (n *Node) setBounds() {
+	var scans []time.Duration
+	for range 3 {
+		start := time.Now()
+		_, err := discovery.Scan(context.Background(), "/", discovery.Options{Models: []discovery.Model{{
+			Name: "vm", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}, {Vendor: "8086", Device: "10d3"}},
+			Nodes: []string{"class:lpu", "class:uio"}, Management: &discovery.ManagementMatch{Device: "505c"},
+		}}})
+		n.Must(err)
+		scans = append(scans, time.Since(start))
+	}
+	slices.Sort(scans)
+	start := time.Now()
+	n.Must(exec.Command("lpuctl", "version").Run())
+	n.Command = time.Second + 100*time.Millisecond + time.Since(start)
+	n.Event = max(250*time.Millisecond, 2*scans[1])
+	n.Polled = n.Event + period
+	n.Back = recovery + n.Polled
+	n.Dead = resetGrace + period + n.Event
+	n.say("a scan takes %d ms here; bounds: event %d ms, polled %d ms", scans[1].Milliseconds(), n.Event.Milliseconds(), n.Polled.Milliseconds())
+}
+
+// Serve starts serve.
+func (n *Node) Serve() {
+	n.t.Helper()
+	n.serve = exec.Command("lpuctl", "serve", "--listen", "", "--log-format", "text")
+	stderr, err := n.serve.StderrPipe()
+	n.Must(err)
+	n.Must(n.serve.Start())
+	n.ended = make(chan struct{})
+	n.running.Go(func() {
+		defer close(n.ended)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			_, text, _ := strings.Cut(lines.Text(), "level=")
+			n.say("serve: %s", text)
+		}
+		_, _ = io.Copy(io.Discard, stderr)
+		n.try(n.serve.Wait())
+	})
+}
+
+// EndServe sends SIGTERM to serve, which has to end in time.
+func (n *Node) EndServe(limit time.Duration) {
+	n.t.Helper()
+	start := time.Now()
+	_ = n.serve.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-n.ended:
+		n.say("serve ended %d ms after SIGTERM", time.Since(start).Milliseconds())
+	case <-time.After(limit):
+		n.t.Errorf("serve has not ended %s after SIGTERM", limit)
+		_ = n.serve.Process.Kill()
+		<-n.ended
+	}
+}
+
+func (n *Node) countHealthy() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for _, health := range n.kubelet.health {
+		if health == Healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// within waits until something holds.
+func (n *Node) within(limit time.Duration, holds func() bool) bool {
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		if holds() {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}
+
+func (n *Node) mark(fault time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault = fault
+}
+
+func (n *Node) uevent(header string, variables []string) {
+	n.mu.Lock()
+	n.uevents = append(n.uevents, uevent{time.Now(), header})
+	n.mu.Unlock()
+	what := header
+	for _, v := range variables {
+		if strings.HasPrefix(v, "ERROR_EVENT=") || strings.HasPrefix(v, "DEVNAME=") || strings.HasPrefix(v, "DRIVER=") {
+			what += " " + v
+		}
+	}
+	n.say("uevent: %s", what)
+}
+
+func (n *Node) say(format string, args ...any) {
+	n.t.Helper()
+	n.mu.Lock()
+	since := time.Since(n.fault)
+	n.mu.Unlock()
+	n.t.Logf("%+7d ms %s", since.Milliseconds(), fmt.Sprintf(format, args...))
+}
+
+// Must ends the test if there is an error.
+func (n *Node) Must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
