@@ -58,7 +58,64 @@ func unpack(work string) (kernel, error) {
 			return k, err
 		}
 	}
-	return k, nil
+	return k, buildDriver(disk, release, work, k.modules)
+}
+
+// buildDriver builds the stand-in driver with the headers of exactly this kernel, which stay in the cache.
+func buildDriver(disk, release, work, to string) error {
+	version, err := installedVersion(disk, "linux-image-"+release)
+	if err != nil {
+		return err
+	}
+	headers, err := machine.Cached("linux-headers-"+version, func(dir string) error {
+		if err := getHeaders(dir, release, version); err != nil {
+			return fmt.Errorf("%w\nIf Debian's archive no longer has this version: remove %s, and make vm makes the disk anew", err, filepath.Dir(disk))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	source := filepath.Join(work, "driver")
+	if err := os.CopyFS(source, os.DirFS(lab+"/driver")); err != nil {
+		return err
+	}
+	if err := machine.Command("make", "-C", filepath.Join(headers, "usr/src/linux-headers-"+release), "M="+source, "modules"); err != nil {
+		return err
+	}
+	return install(filepath.Join(source, "lpu_sim.ko"), filepath.Join(to, "99-lpu_sim.ko"))
+}
+
+// installedVersion is the version of a Debian package on a disk.
+func installedVersion(disk, name string) (string, error) {
+	status, err := exec.Command("debugfs", "-R", "cat /var/lib/dpkg/status", disk).Output()
+	if err != nil {
+		return "", err
+	}
+	_, paragraph, _ := strings.Cut(string(status), "Package: "+name+"\n")
+	_, version, ok := strings.Cut(paragraph, "\nVersion: ")
+	version, _, _ = strings.Cut(version, "\n")
+	if !ok {
+		return "", fmt.Errorf("%s: %s is not installed", disk, name)
+	}
+	return version, nil
+}
+
+// getHeaders unpacks Debian's packages with the headers of a kernel into a directory.
+func getHeaders(dir, release, version string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	series := strings.Join(strings.SplitN(release, ".", 3)[:2], ".") // 6.1 of 6.1.0-50-amd64
+	common := "linux-headers-" + strings.TrimSuffix(release, "-amd64") + "-common"
+	for _, name := range []string{"linux-headers-" + release, common, "linux-kbuild-" + series} {
+		if err := machine.Command("sh", "-c", `cd "$1" && apt-get download -q "$2" && dpkg -x ./*.deb . && rm ./*.deb`, "sh", dir, name+"="+version); err != nil {
+			return err
+		}
+	}
+	// It names the common headers by a path that they have when they are installed.
+	makefile := filepath.Join(dir, "usr/src/linux-headers-"+release, "Makefile")
+	return os.WriteFile(makefile, []byte("include ../"+common+"/Makefile\n"), 0o644)
 }
 
 // decompress takes the ELF file out of a bzImage (Documentation/x86/boot.rst: setup_sects, payload_offset, payload_length; the last four

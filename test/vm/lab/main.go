@@ -25,6 +25,8 @@ import (
 //nolint:gochecknoglobals // a table
 var boots = []boot{
 	{name: "bus"},
+	{name: "standin"},
+	{name: "errors", network: 2},
 }
 
 type boot struct {

@@ -91,7 +91,7 @@ func TestLink(t *testing.T) {
 	n.Finds(c, n.Polled, "link-degraded")
 	n.Fault("the link has no lanes", func() error { return n.Ask("link", c, 0, 0) }) // which is no measure
 	n.Fault("the link is whole", func() error { return n.Ask("link", c, 3, 16) })
-	n.Well(c, 12*time.Second)
+	n.Lacks(c, 12*time.Second, "link-degraded")
 	n.Quiet(0)
 	n.Spec(c, node, 0)
 }
@@ -217,7 +217,7 @@ func TestNodesSwapped(t *testing.T) {
 	n.Spec(b, nodes[0], n.Event)
 	n.Finds(a, n.Polled, "rebound")
 	n.Must(held.Close())
-	n.Well(a, 12*time.Second)
+	n.Lacks(a, 12*time.Second, "rebound")
 	n.Quiet(0, a, b)
 }
 

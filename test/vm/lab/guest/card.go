@@ -18,7 +18,7 @@ const pciDevices = "/sys/bus/pci/devices/"
 // card is the card that is in a slot now.
 func card(slot int) Card {
 	c := Card{slot, 1}
-	if read(pciDevices+c.Management()+"/vendor") == "0x8086" {
+	if Read(pciDevices+c.Management()+"/vendor") == "0x8086" {
 		c.function = 0
 	}
 	return c

@@ -79,12 +79,12 @@ func (n *Node) sleep(until time.Duration) {
 	time.Sleep(time.Until(fault.Add(until)))
 }
 
-// Preferred wants the LPUs that serve prefers to be such that it then gives them, and none of them to be a certain one.
-func (n *Node) Preferred(not Card) {
+// Preferred wants the LPUs that serve prefers to be such that it then gives them, and certain ones not to be among them.
+func (n *Node) Preferred(not ...Card) {
 	n.t.Helper()
 	ids, err := n.preferred(slots / 2)
 	n.say("preferred: %v %v", ids, err)
-	if err != nil || slices.Contains(ids, not.ID()) {
+	if err != nil || slices.ContainsFunc(not, func(c Card) bool { return slices.Contains(ids, c.ID()) }) {
 		n.t.Errorf("serve prefers %v: %v", ids, err)
 	}
 }
@@ -150,10 +150,18 @@ func (n *Node) Finds(c Card, limit time.Duration, ids ...finding.ID) {
 	})
 }
 
-// Well wants list to call an LPU usable and healthy, without findings.
+// Well wants list to call an LPU usable and healthy.
 func (n *Node) Well(c Card, limit time.Duration) {
 	n.t.Helper()
-	n.lists(c.Address()+" is well", c, limit, func(l LPU) bool { return l.Usable && l.Health == "healthy" && len(l.Reasons) == 0 })
+	n.lists(c.Address()+" is well", c, limit, func(l LPU) bool { return l.Usable && l.Health == "healthy" })
+}
+
+// Lacks wants list not to name a finding about an LPU.
+func (n *Node) Lacks(c Card, limit time.Duration, id finding.ID) {
+	n.t.Helper()
+	n.lists(fmt.Sprint(c.Address(), " has no ", id), c, limit, func(l LPU) bool {
+		return !slices.ContainsFunc(l.Reasons, func(r Finding) bool { return r.ID == id })
+	})
 }
 
 // FindsOfNode wants list to name a finding about something else of the node, such as a port.

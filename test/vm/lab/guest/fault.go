@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,55 +30,63 @@ func (n *Node) Ask(command string, c Card, numbers ...int) error {
 }
 
 // Unbind takes the driver from an LPU.
-func (n *Node) Unbind(c Card) error { return write(c.Attribute("driver/unbind"), c.Address()) }
+func (n *Node) Unbind(c Card) error { return Write(c.Attribute("driver/unbind"), c.Address()) }
 
 // Bind gives an LPU the driver.
-func (n *Node) Bind(c Card) error { return write(n.driverFile("bind"), c.Address()) }
+func (n *Node) Bind(c Card) error { return Write(n.driverFile("bind"), c.Address()) }
 
 // Rebind does both, one after the other.
 func (n *Node) Rebind(c Card) error { return errors.Join(n.Unbind(c), n.Bind(c)) }
 
 // Remove takes a PCI function from the kernel, and what is behind it.
-func (n *Node) Remove(address string) error { return write(pciDevices+address+"/remove", "1") }
+func (n *Node) Remove(address string) error { return Write(pciDevices+address+"/remove", "1") }
 
 // Rescan has the kernel look for PCI functions.
-func (n *Node) Rescan() error { return write("/sys/bus/pci/rescan", "1") }
+func (n *Node) Rescan() error { return Write("/sys/bus/pci/rescan", "1") }
 
 // Reset has the kernel reset an LPU (function-level reset), and returns when it has.
-func (n *Node) Reset(c Card) error { return write(c.Attribute("reset"), "1") }
+func (n *Node) Reset(c Card) error { return Write(c.Attribute("reset"), "1") }
 
 // SlotOff turns the power of a slot off. QEMU then takes the card out.
 func (n *Node) SlotOff(c Card) error {
-	return errors.Join(write(c.Slot()+"power", "0"), n.Ask("eject", c))
+	return errors.Join(Write(c.Slot()+"power", "0"), n.Ask("eject", c))
 }
 
 func (n *Node) driverFile(name string) string { return "/sys/bus/pci/drivers/" + n.driver + "/" + name }
 
-// SinceEvent counts times from the first event of the kernel about a card after the last fault: some faults take the kernel seconds.
-func (n *Node) SinceEvent(c Card) {
+// SinceEvent counts times from the first event of the kernel about an LPU after the last fault, or the first with a variable such as
+// ERROR_EVENT=FAILED_RECOVERY: some faults take the kernel seconds.
+func (n *Node) SinceEvent(c Card, variable ...string) {
 	n.t.Helper()
 	var first time.Time
-	if !n.within(20*time.Second, func() bool {
+	n.Until("the kernel tells of "+c.Address()+strings.Join(variable, " "), 20*time.Second, func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		for _, e := range n.uevents {
-			if e.at.After(n.fault) && strings.Contains(e.text, c.Address()) {
-				first = e.at
-				return true
-			}
+		i := slices.IndexFunc(n.uevents, func(e uevent) bool {
+			return e.at.After(n.fault) && strings.Contains(e.header, c.Address()) &&
+				(len(variable) == 0 || slices.Contains(e.variables, variable[0]))
+		})
+		if i >= 0 {
+			first = n.uevents[i].at
 		}
-		return false
-	}) {
-		n.t.Fatalf("the kernel has told nothing about %s", c.Address())
-	}
+		return i >= 0
+	})
 	n.mark(first)
+}
+
+// Until waits until something holds, which is needed for the rest of the test.
+func (n *Node) Until(what string, limit time.Duration, holds func() bool) {
+	n.t.Helper()
+	if !n.within(limit, holds) {
+		n.t.Fatalf("not within %s: %s", limit, what)
+	}
 }
 
 // repair undoes what an earlier test may have left, and gives all LPUs the driver.
 func (n *Node) repair() {
 	n.try(n.Rescan())
 	for _, id := range []string{"10ee 505d", "8086 10d3"} {
-		n.try(write(n.driverFile("new_id"), id)) // which binds those that have no driver
+		n.try(Write(n.driverFile("new_id"), id)) // which binds those that have no driver
 	}
 	for slot := range slots {
 		c := card(slot)
@@ -94,7 +103,7 @@ func (n *Node) repair() {
 
 // rebind gives an LPU the driver if it has another one, or was dead when it got it.
 func (n *Node) rebind(c Card) {
-	if c.Driver() == n.driver && read(c.Attribute("power_state")) != "D3cold" {
+	if c.Driver() == n.driver && Read(c.Attribute("power_state")) != "D3cold" {
 		return
 	}
 	if c.Driver() != "" {

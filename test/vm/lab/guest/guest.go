@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// read is the text of a file without the newline, or "" if it cannot be read.
-func read(path string) string {
+// Read is the text of a file without the newline, or "" if it cannot be read.
+func Read(path string) string {
 	data, _ := os.ReadFile(path)
 	return strings.TrimSpace(string(data))
 }
 
-// write changes an attribute of the kernel, as the shell's echo does.
-func write(path, text string) error {
+// Write changes an attribute of the kernel, as the shell's echo does.
+func Write(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -43,8 +43,9 @@ type Node struct {
 }
 
 type uevent struct {
-	at   time.Time
-	text string
+	at        time.Time
+	header    string // ACTION@DEVPATH
+	variables []string
 }
 
 // The defaults of lpuctl on which the bounds depend.
@@ -195,7 +196,7 @@ func (n *Node) mark(fault time.Time) {
 
 func (n *Node) uevent(header string, variables []string) {
 	n.mu.Lock()
-	n.uevents = append(n.uevents, uevent{time.Now(), header})
+	n.uevents = append(n.uevents, uevent{time.Now(), header, variables})
 	n.mu.Unlock()
 	what := header
 	for _, v := range variables {

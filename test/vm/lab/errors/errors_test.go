@@ -1,0 +1,151 @@
+//go:build vmlab
+
+// Package errors has the errors that PCI Express reports (AER). Cards 6 and 7 are network cards, which have registers for them, and
+// the others only report what happens at the port above.
+package errors
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/test/vm/lab/guest"
+)
+
+// The drivers: one takes part in the recovery of the kernel, one does not.
+const (
+	withHandlers    = "lpu_sim"
+	withoutHandlers = "uio_pci_generic"
+)
+
+// Errors, as bits of the registers of a function (PCI Express Base Specification, 7.8.4).
+const (
+	receiverError     = 1 << 0  // correctable
+	completionTimeout = 1 << 14 // not fatal
+	malformedTLP      = 1 << 18 // fatal
+)
+
+func TestCorrectableAtTheEndpoint(t *testing.T) {
+	n := guest.Start(t, withHandlers)
+	c := n.Card(6)
+	n.Fault("more errors are corrected than policy allows", func() error { return correctable(c.Address()) })
+	n.Finds(c, 12*time.Second, "aer-correctable")
+	n.Quiet(0)
+}
+
+func TestCorrectableAtThePort(t *testing.T) {
+	n := guest.Start(t, withHandlers)
+	c := n.Card(0)
+	n.Fault("more errors are corrected than policy allows", func() error { return correctable(c.Port()) })
+	n.FindsOfNode(c.Port(), 12*time.Second, "aer-correctable")
+	n.Well(c, n.Polled)
+	n.Quiet(0)
+}
+
+func TestNonFatalAtTheEndpointRecovered(t *testing.T) {
+	n := guest.Start(t, withHandlers)
+	recovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
+	n.Finds(n.Card(7), 12*time.Second, "aer-nonfatal")
+}
+
+func TestNonFatalAtTheEndpointNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
+}
+
+func TestNonFatalAtThePortRecovered(t *testing.T) {
+	n := guest.Start(t, withHandlers)
+	recovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
+	n.FindsOfNode(n.Card(1).Port(), 12*time.Second, "aer-nonfatal")
+}
+
+func TestNonFatalAtThePortNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
+}
+
+func TestFatalAtTheEndpointRecovered(t *testing.T) {
+	n := guest.Start(t, withHandlers)
+	recovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
+}
+
+func TestFatalAtTheEndpointNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
+}
+
+func TestFatalAtThePortRecovered(t *testing.T) {
+	n := guest.Start(t, withHandlers)
+	recovered(n, n.Card(2), n.Card(2).Port(), malformedTLP)
+	n.FindsOfNode(n.Card(2).Port(), 12*time.Second, "aer-fatal")
+}
+
+func TestFatalAtThePortNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(2), n.Card(2).Port(), malformedTLP)
+}
+
+// recovered wants a warning when the kernel recovers an LPU from an error. The management function needs a driver with handlers too.
+func recovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
+	if c.Management() != c.Address() {
+		n.Must(bindManagement())
+	}
+	n.Fault("an error is reported by "+at, func() error { return inject(at, uncorrectable, 0) })
+	n.SinceEvent(c, "ERROR_EVENT=SUCCESSFUL_RECOVERY")
+	n.Finds(c, n.Polled, "recovered")
+	n.Well(c, n.Polled)
+	n.Quiet(0)
+}
+
+// notRecovered wants an LPU that the kernel could not recover to be unhealthy until its driver is bound again.
+func notRecovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
+	n.Fault("an error is reported by "+at, func() error { return inject(at, uncorrectable, 0) })
+	n.SinceEvent(c, "ERROR_EVENT=FAILED_RECOVERY")
+	n.Told(c, guest.Unhealthy, n.Event)
+	n.Finds(c, n.Polled, "recovery-failed")
+	n.Spec(c, c.Node(), 0)
+	n.Quiet(0, c)
+
+	n.Fault("the driver is unbound and bound, as the remedy says", func() error { return n.Rebind(c) })
+	n.Told(c, guest.Healthy, n.Back)
+	n.Well(c, n.Polled)
+}
+
+// bindManagement binds the stand-in driver to the management functions.
+func bindManagement() error {
+	err := guest.Write("/sys/bus/pci/drivers/"+withHandlers+"/new_id", "10ee 505c")
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// correctable reports corrected errors of a function until the kernel has counted more than 100.
+func correctable(address string) error {
+	for {
+		for line := range strings.Lines(guest.Read("/sys/bus/pci/devices/" + address + "/aer_dev_correctable")) {
+			if fields := strings.Fields(line); fields[0] == "TOTAL_ERR_COR" && len(fields[1]) > 2 {
+				return nil
+			}
+		}
+		if err := inject(address, 0, receiverError); err != nil {
+			return err
+		}
+	}
+}
+
+// inject lets the kernel find errors in the registers of a function (drivers/pci/pcie/aer_inject.c, struct aer_error_inj).
+func inject(address string, uncorrectable, correctable uint32) error {
+	a, err := discovery.ParseAddress(address)
+	if err != nil {
+		return err
+	}
+	message := []byte{a.Bus, a.Device, a.Function, 0}
+	message = binary.NativeEndian.AppendUint32(message, uncorrectable)
+	message = binary.NativeEndian.AppendUint32(message, correctable)
+	return guest.Write("/dev/aer_inject", string(append(message, make([]byte, 20)...)))
+}
