@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -200,7 +201,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
-	watcher, ready := discovery.NewWatcher(string(d.app.root), options, time.Now), false
+	watcher, ready := discovery.NewWatcher(string(d.app.root), options, host.SinceBoot), false
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
 		if !d.plugin.Update(ctx, watcher.Scan) {

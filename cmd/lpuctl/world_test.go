@@ -72,12 +72,14 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 	return w
 }
 
+func (w *world) sinceBoot() time.Duration { return time.Duration(w.now.UnixNano()) }
+
 // start starts serve, as after a kill: it knows what is on disk.
 func (w *world) start() {
 	options, scan := w.options()
 	var err error
 	clock := func() time.Time { return w.now }
-	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), discovery.NewWatcher(w.root, scan, clock), w.config}
+	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), discovery.NewWatcher(w.root, scan, w.sinceBoot), w.config}
 	s.plugin.Node.Now = clock
 	if s.plugin.Node.Memory, err = node.RememberIn(host.Root(w.root)); err != nil {
 		w.t.Fatal(err)
@@ -109,7 +111,7 @@ func (w *world) reload() {
 	options, scan := w.options()
 	w.serve.plugin.Reload(w.t.Context(), options)
 	if w.serve.config != w.config {
-		w.serve.watcher = discovery.NewWatcher(w.root, scan, func() time.Time { return w.now })
+		w.serve.watcher = discovery.NewWatcher(w.root, scan, w.sinceBoot)
 		w.serve.config = w.config
 		w.serve.plugin.Renew()
 	}

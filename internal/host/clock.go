@@ -17,10 +17,15 @@ type Moment struct {
 
 // Now returns the present moment of the machine that this process runs on, whatever root it reads.
 func Now() Moment {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return Moment{strings.TrimSpace(string(boot)), SinceBoot()}
+}
+
+// SinceBoot is [Moment.SinceBoot] of now.
+func SinceBoot() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // since Linux 2.6.39
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return Moment{strings.TrimSpace(string(boot)), time.Duration(t.Nano())}
+	return time.Duration(t.Nano())
 }
 
 // After tells whether m is later than other in the same boot. It is false if a boot is not known.

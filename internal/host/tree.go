@@ -99,6 +99,13 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
+// Inode is the inode number of the directory; 0 if it cannot be read. In sysfs each device has another one, also at the same address.
+func (d *Dir) Inode() uint64 {
+	var st unix.Stat_t
+	_ = unix.Fstat(d.fd, &st)
+	return st.Ino
+}
+
 // Close releases the directory.
 func (d *Dir) Close() { _ = unix.Close(d.fd) }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -101,12 +102,20 @@ func TestScanOfARealKernel(t *testing.T) {
 		Management: &Management{Address: Address{0, 0x84, 0, 0}},
 		Usable:     true, Health: Healthy, Reasons: finding.List{},
 	}
+	want.PowerState, want.Reading = "D0", inv.LPUs[5].Reading
 	if diff := cmp.Diff(want, inv.LPUs[5]); diff != "" {
 		t.Error(diff)
+	}
+	if r := inv.LPUs[5].Reading; r.Link != (health.Link{SpeedGTs: 8, Width: 16}) || r.MaxLink != r.Link || r.Enabled != 1 || r.Driver == "" ||
+		r.AERFatal != nil || r.Command != nil || r.Device == 0 {
+		t.Errorf("the reading is %+v", r)
 	}
 	inv = scanOf(t, unpack(t, e1000e), captureModels())
 	if len(inv.LPUs) != 8 || inv.LPUs[0].Model != "vm-e1000e" || inv.LPUs[0].Link.SpeedGTs != 2.5 {
 		t.Errorf("the e1000e capture gives %+v", inv.LPUs)
+	}
+	if r := inv.LPUs[0].Reading; r.AERFatal == nil || r.AERNonFatal == nil || r.AERCorrectable == nil {
+		t.Errorf("it counts its errors, and the reading is %+v", r)
 	}
 }
 
@@ -127,6 +136,13 @@ func TestScanIsTheSameWithoutOpenat2(t *testing.T) {
 	}
 }
 
+// without is a card without the attributes of a link, and with one file besides.
+func without(file, content string) map[string]string {
+	return map[string]string{
+		"current_link_speed": "", "current_link_width": "", "max_link_speed": "", "max_link_width": "", file: content,
+	}
+}
+
 // TestBrokenCard breaks the third card of a real kernel's tree in one way after the other.
 func TestBrokenCard(t *testing.T) {
 	const card = "sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:02.0/0000:45:00.1"
@@ -136,19 +152,22 @@ func TestBrokenCard(t *testing.T) {
 		want    string            // reasons' ids
 		health  Health
 	}{
-		"dead bus":         {map[string]string{"config": "\xff\xff\xff\xff"}, "dead-bus", Unhealthy},
-		"asleep, not dead": {map[string]string{"config": "\xff\xff\xff\xff", "power_state": "D3cold\n"}, "", Healthy},
-		"no driver":        {map[string]string{"driver": ""}, "no-driver", Unhealthy},
-		"another driver":   {map[string]string{"driver": "-> ../x/other"}, "wrong-driver", Unhealthy},
-		"vfio":             {map[string]string{"driver": "-> ../x/vfio-pci"}, "passed-through", Unhealthy},
-		"numa FIFO":        {map[string]string{"numa_node": "fifo"}, "unreadable-attribute", Healthy},
-		"numa junk":        {map[string]string{"numa_node": "\x80\x00"}, "unreadable-attribute", Healthy},
-		"numa words":       {map[string]string{"numa_node": "zero\n"}, "unreadable-attribute", Healthy},
-		"numa unknown":     {map[string]string{"numa_node": "-1\n"}, "", Healthy},
-		"no link files": {map[string]string{
-			"current_link_speed": "", "current_link_width": "", "max_link_speed": "", "max_link_width": "",
-		}, "", Healthy},
-		"link unknown":      {map[string]string{"current_link_speed": "Unknown\n", "current_link_width": "63\n"}, "", Healthy},
+		"all ones":          {map[string]string{"current_link_width": "63\n", "current_link_speed": "Unknown\n"}, "no-answer", HealthUnknown},
+		"all ones, no link": {without("config", strings.Repeat("\xff", 64)), "no-answer", HealthUnknown},
+		"memory off":        {without("config", "\xee\x10\x5d\x50\x04\x04\x10\x00"), "reset-behind-driver", Unhealthy},
+		"asleep, not dead":  {map[string]string{"current_link_width": "63\n", "power/runtime_status": "suspended\n"}, "asleep", Healthy},
+		"power lost":        {map[string]string{"power_state": "D3cold\n", "power/runtime_status": "active\n"}, "power-lost", Unhealthy},
+		"powered by whom":   {map[string]string{"power_state": "D3cold\n", "power/runtime_status": ""}, "", Healthy},
+		"counter of words":  {map[string]string{"aer_dev_fatal": "TOTAL_ERR_FATAL many\n"}, "unreadable-attribute", Healthy},
+		"no driver":         {map[string]string{"driver": ""}, "no-driver", Unhealthy},
+		"another driver":    {map[string]string{"driver": "-> ../x/other"}, "wrong-driver", Unhealthy},
+		"vfio":              {map[string]string{"driver": "-> ../x/vfio-pci"}, "passed-through", Unhealthy},
+		"numa FIFO":         {map[string]string{"numa_node": "fifo"}, "unreadable-attribute", Healthy},
+		"numa junk":         {map[string]string{"numa_node": "\x80\x00"}, "unreadable-attribute", Healthy},
+		"numa words":        {map[string]string{"numa_node": "zero\n"}, "unreadable-attribute", Healthy},
+		"numa unknown":      {map[string]string{"numa_node": "-1\n"}, "", Healthy},
+		"no link files":     {without("numa_node", "0\n"), "", Healthy},
+		"link unknown":      {map[string]string{"current_link_speed": "Unknown\n", "current_link_width": "0\n"}, "", Healthy},
 		"dev junk":          {map[string]string{"uio/uio6/dev": "245\n"}, "bad-node", Unhealthy},
 		"dev FIFO":          {map[string]string{"uio/uio6/dev": "fifo"}, "bad-node", Unhealthy},
 		"no dev":            {map[string]string{"uio/uio6/dev": ""}, "no-node", Unhealthy},
@@ -190,7 +209,9 @@ func TestBrokenCard(t *testing.T) {
 // replace puts something else in a file's place until the test ends; "" leaves the place empty.
 func replace(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.Rename(file, file+".kept"); err != nil {
+	err := os.Rename(file, file+".kept")
+	had := err == nil // a capture has not every file
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	if content != "" {
@@ -202,8 +223,10 @@ func replace(t *testing.T, file, content string) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Rename(file+".kept", file); err != nil {
-			t.Fatal(err)
+		if had {
+			if err := os.Rename(file+".kept", file); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

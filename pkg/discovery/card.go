@@ -12,24 +12,23 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
-// reason adds a finding about the LPU. The table of findings (pkg/finding) gives its severity, and its remedy if remedy is
-// empty. An error makes the LPU unusable and unhealthy.
+// reason adds a finding about the LPU. The table of findings (pkg/finding) gives its severity, and its remedy if remedy is empty.
 func (l *LPU) reason(id finding.ID, message, remedy string) {
-	if l.Reasons.Add(id, l.Name, message, remedy).Severity == finding.Error {
-		l.Usable, l.Health = false, Unhealthy
-	}
+	l.Reasons.Add(id, l.Name, message, remedy)
+	l.conclude()
 }
 
-// stalled adds the reason that a read of the LPU timed out. Its health is unknown then.
-func (l *LPU) stalled(err error) {
-	l.reason(finding.ReadStalled, err.Error(), "")
-	l.Health = HealthUnknown
-}
+// conclude says what the reasons make of the LPU: an error makes it unusable.
+func (l *LPU) conclude() { l.Usable, l.Health = !l.Reasons.HasErrors(), health.StateOf(l.Reasons) }
 
-// readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver
-// answers. If the driver hangs, the node and the PCI data are still reported.
+// stalled adds the reason that a read of the LPU timed out.
+func (l *LPU) stalled(err error) { l.reason(finding.ReadStalled, err.Error(), "") }
+
+// readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver answers, last the
+// configuration space if nothing else tells whether the card answers. If one of them hangs, what was read before is still reported.
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model != nil {
@@ -41,8 +40,9 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
-	lpu.Usable, lpu.Health, lpu.Serial = true, Healthy, s.known[f.address]
-	for stage, read := range []func(LPU, function) LPU{s.readKernel, s.readDriver} {
+	lpu.Serial = s.known[f.address]
+	lpu.conclude()
+	for stage, read := range []func(LPU, function) LPU{s.readKernel, s.readDriver, s.probe} {
 		before, what := lpu, fmt.Sprint("card ", f.address, stage)
 		after, err := within(ctx, s.readers, what, s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
 		if err != nil {
@@ -50,6 +50,32 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 			break
 		}
 		lpu = after
+	}
+	if len(lpu.Reasons) > 0 && !s.tree.Exists(pciDevices+"/"+f.address.String()) { // it left the bus meanwhile, whatever else was read
+		lpu.Reasons = nil
+		lpu.reason(finding.Gone, fmt.Sprintf("the card at %s left the bus", f.address), "")
+		return lpu
+	}
+	lpu.Reasons = append(slices.Clip(lpu.Reasons), lpu.Reading.Findings(lpu.Name, s.Policy)...)
+	lpu.conclude()
+	return lpu
+}
+
+// probe reads the configuration space of a function that has no link attributes, or whatever a watcher knows of it.
+func (s *scan) probe(lpu LPU, _ function) LPU {
+	if lpu.Reading.Asleep() || lpu.Reading.AllOnes {
+		return lpu
+	}
+	if known, ok := s.probes[lpu.Address]; ok {
+		lpu.Reading.AllOnes, lpu.Reading.Command = known.dead, known.command
+		return lpu
+	}
+	if lpu.Reading.Linked {
+		return lpu
+	}
+	if dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String()); err == nil {
+		defer dir.Close()
+		lpu.Reading.AllOnes, lpu.Reading.Command = readConfig(dir)
 	}
 	return lpu
 }
@@ -71,7 +97,7 @@ func (l *LPU) missing(f function) {
 func (s *scan) readKernel(lpu LPU, f function) LPU {
 	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
-		lpu.reason(finding.Gone, err.Error(), "the card left the bus during the scan: run lpuctl again")
+		lpu.warn(err)
 		return lpu
 	}
 	defer dir.Close()
@@ -90,13 +116,15 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 			lpu.IOMMUGroup = &n
 		}
 	}
-	lpu.readLink(dir)
 	var ports []Address
 	lpu.PCIeRoot, ports = pciPath(s.tree, lpu.Address)
 	if n := len(ports); n >= 4 {
 		lpu.Switch = &ports[n-3]
 	}
-	lpu.judgeBus(dir)
+	lpu.readVitals(dir)
+	if n := len(ports); n >= 2 && lpu.Link != nil {
+		s.limitLink(&lpu, ports[n-2])
+	}
 	lpu.judgeDriver(dir, f)
 	s.readNodes(&lpu, f.model)
 	s.readManagement(&lpu, f.model)
@@ -125,32 +153,6 @@ func (l *LPU) number(dir *host.Dir, name string) (n int, ok bool) {
 		l.warn(dir.Fault(name, fmt.Errorf("%.20q is not a number", text)))
 	}
 	return int(v), err == nil
-}
-
-// readLink reads the four link attributes. Speed is text such as "8.0 GT/s PCIe", "8 GT/s" before Linux 5.6
-// or "Unknown speed" (drivers/pci/probe.c, pci_speed_string); width 0, 63 and 255 mean unreadable.
-func (l *LPU) readLink(dir *host.Dir) {
-	speed := func(name string) float64 {
-		number, _, _ := strings.Cut(l.optional(dir.Line(name)), " ")
-		if v, _ := strconv.ParseFloat(number, 64); v > 0 && v < 1e4 {
-			return v
-		}
-		return 0
-	}
-	width := func(name string) int {
-		n, _ := l.number(dir, name)
-		if n < 0 || n > 32 {
-			return 0
-		}
-		return n
-	}
-	link := Link{
-		SpeedGTs: speed("current_link_speed"), Width: width("current_link_width"),
-		MaxSpeedGTs: speed("max_link_speed"), MaxWidth: width("max_link_width"),
-	}
-	if link != (Link{}) {
-		l.Link = &link
-	}
 }
 
 // driverVersion returns the version of the driver's module (MODULE_VERSION). It is read once in a scan.
@@ -185,17 +187,6 @@ func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
 		}
 	}
 	return root, ports
-}
-
-// judgeBus checks whether the function still answers. A device that fell off the bus reads as all ones, while the
-// kernel still has its ids. It checks in power state D0 only, because reading the configuration space wakes the device.
-func (l *LPU) judgeBus(dir *host.Dir) {
-	if state, err := dir.Line("power_state"); err == nil && state != "D0" && state != "unknown" {
-		return
-	}
-	if id, _ := dir.Head("config", 4); string(id) == "\xff\xff\xff\xff" {
-		l.reason(finding.DeadBus, "the card does not answer on the PCI bus (configuration space reads all ones)", "")
-	}
 }
 
 // remake returns the commands by which the kernel makes a node again. A file that is not the node stays if it is not removed.

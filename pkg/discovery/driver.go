@@ -12,7 +12,7 @@ import (
 // readDriver reads the attributes that the LPU's own driver answers, as the health profile says. The driver may have to
 // ask the card, so each of these reads can hang.
 func (s *scan) readDriver(lpu LPU, f function) LPU {
-	if lpu.Driver == "" || lpu.Driver == "vfio-pci" {
+	if lpu.Driver == "" || lpu.Driver == "vfio-pci" || lpu.Reading.AllOnes || lpu.Reading.Asleep() {
 		return lpu
 	}
 	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // APIVersion is the apiVersion of every document that lpuctl prints or reads.
@@ -19,6 +21,8 @@ type Inventory struct {
 	Rings      []Ring       `json:"rings"`
 	RingTable  *TableRef    `json:"ringTable,omitempty"` // absent: it is not known which LPUs are neighbours
 	Problems   finding.List `json:"problems"`            // findings about the machine; those about one LPU are in LPU.Reasons
+
+	Records map[string]health.Record `json:"-"` // what a watcher remembers of the LPUs' health, by PCI address
 }
 
 // Undecided returns an error if some LPUs may not be in the inventory, because it cannot be read whether a PCI function is an
@@ -65,13 +69,13 @@ type RingPlace struct {
 }
 
 // Health is the state of an LPU.
-type Health string
+type Health = health.State
 
-// The states of an LPU. It is unknown if a read did not end in time.
+// The states of an LPU.
 const (
-	Healthy       Health = "healthy"
-	Unhealthy     Health = "unhealthy"
-	HealthUnknown Health = "unknown"
+	Healthy       = health.Healthy
+	Unhealthy     = health.Unhealthy
+	HealthUnknown = health.Unknown
 )
 
 // LPU is one accelerator: on a card of two functions its user function. Paths in the comments are
@@ -107,6 +111,12 @@ type LPU struct {
 	Usable  bool         `json:"usable"` // a container that gets the node can work with it
 	Health  Health       `json:"health"`
 	Reasons finding.List `json:"reasons"` // why it is not usable, and warnings
+	// Judged is what lpuctl serve says of the LPU, which knows more than one reading. It is nil if serve has said nothing for a while.
+	Judged *Judged `json:"judged,omitempty"`
+
+	PowerState   string               `json:"powerState,omitempty"`   // power_state: "D0"
+	Temperatures []health.Temperature `json:"temperatures,omitempty"` // hwmon/hwmonN/temp*_input
+	Watts        *float64             `json:"watts,omitempty"`        // hwmon/hwmonN/power1_input
 	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its index.
 	Absent bool `json:"absent,omitempty"`
 	// Users are the processes that have a node open. It is nil if nobody is known to use the LPU and that is not certain: FindUsers
@@ -118,6 +128,17 @@ type LPU struct {
 	// Mounts and Env are what a container needs besides the node. They are from the model.
 	Mounts []Mount  `json:"-"`
 	Env    []string `json:"-"`
+
+	// Reading is what Health was made of.
+	Reading health.Reading `json:"-"`
+}
+
+// Judged is the state of an LPU over time.
+type Judged struct {
+	Health  Health        `json:"health"`
+	Since   time.Duration `json:"since"` // when the state began, in nanoseconds since boot
+	Reasons finding.List  `json:"reasons"`
+	Source  string        `json:"source"` // the file that says so
 }
 
 // State returns the state of the LPU in words for people: its health or, if it is not usable, the id of the first error

@@ -169,7 +169,7 @@ func TestATableThatBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, m, table := chained(t)
 			now := time.Unix(0, 0)
-			w := discovery.NewWatcher(root, discovery.Options{}, func() time.Time { return now })
+			w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Duration(now.UnixNano()) })
 			look := func() *discovery.Inventory {
 				t.Helper()
 				inv, err := w.Scan(t.Context())
@@ -276,7 +276,7 @@ func TestTheFirstReadingOfAFaultThatMayPass(t *testing.T) {
 		case "unbound":
 			check(t, m.Unbind(1))
 		}
-		w := discovery.NewWatcher(root, discovery.Options{}, func() time.Time { return now })
+		w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Duration(now.UnixNano()) })
 		for i, want := range want {
 			for range 2 { // a scan that is repeated at once says nothing new
 				inv, err := w.Scan(t.Context())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -50,6 +51,14 @@ type Options struct {
 	// function cannot be read: if that is one of them it is still taken for an LPU, without a model and a node, so that no other
 	// LPU gets its index. It may be nil.
 	Known func() []Address
+
+	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
+	Policy *health.Policy
+
+	// probes is what is known of the configuration space of LPUs, so that the scan need not read it.
+	probes map[Address]probe
+	// Records are what serve remembered of the health of LPUs before it was started again, by PCI address. Only a watcher uses them.
+	Records map[string]health.Record
 
 	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
 	// index. The serial number is not read again, because the card's management function may take long to answer.
@@ -90,6 +99,10 @@ type scan struct {
 
 func newScan(t *host.Tree, options Options) *scan {
 	options.CardDeadline = cmp.Or(options.CardDeadline, time.Second)
+	if options.Policy == nil {
+		policy := health.DefaultPolicy()
+		options.Policy = &policy
+	}
 	if options.readers == nil {
 		options.readers = &readers{}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
@@ -23,7 +24,7 @@ func watchedAs(t *testing.T, root string, options discovery.Options, interval ti
 	ctx, cancel := context.WithCancel(context.Background())
 	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
 	go func() {
-		w := discovery.NewWatcher(root, options, time.Now)
+		w := discovery.NewWatcher(root, options, host.SinceBoot)
 		w.Run(ctx, interval, func() {
 			inv, err := w.Scan(ctx)
 			if err == nil {

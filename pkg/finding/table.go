@@ -27,22 +27,39 @@ const (
 // Findings about one LPU. They are its reasons in the inventory.
 const (
 	Absent              ID = "absent"
+	AERCorrectable      ID = "aer-correctable"
+	AERFatal            ID = "aer-fatal"
+	AERNonFatal         ID = "aer-nonfatal"
 	AmbiguousModel      ID = "ambiguous-model"
+	Asleep              ID = "asleep"
 	BadNode             ID = "bad-node"
-	DeadBus             ID = "dead-bus"
+	BadState            ID = "bad-state"
+	ECCUncorrectable    ID = "ecc-uncorrectable"
+	Firewall            ID = "firewall"
 	Gone                ID = "gone"
+	Hot                 ID = "hot"
+	InRecovery          ID = "in-recovery"
+	LinkDegraded        ID = "link-degraded"
+	NoAnswer            ID = "no-answer"
 	NoDriver            ID = "no-driver"
+	NoHostMemory        ID = "no-host-memory"
 	NoNode              ID = "no-node"
 	NodeForeign         ID = "node-foreign"
 	NodeMismatch        ID = "node-mismatch"
 	NodeMissing         ID = "node-missing" // of a spec too
+	NotCalibrated       ID = "not-calibrated"
 	NotInSpec           ID = "not-in-spec"
 	NotReady            ID = "not-ready"
 	Offline             ID = "offline"
 	PassedThrough       ID = "passed-through"
+	PowerLost           ID = "power-lost"
 	ReadStalled         ID = "read-stalled"
+	Rebound             ID = "rebound"
+	Recovered           ID = "recovered"
 	Recovering          ID = "recovering"
+	RecoveryFailed      ID = "recovery-failed"
 	RecoveryShell       ID = "recovery-shell"
+	ResetBehindDriver   ID = "reset-behind-driver"
 	SharedNode          ID = "shared-node"
 	UnreadableAttribute ID = "unreadable-attribute"
 	WrongDriver         ID = "wrong-driver"
@@ -146,8 +163,8 @@ const (
 	CRINotJudged     ID = "cri-not-judged"
 	CRISilent        ID = "cri-silent"
 	CRIWouldFail     ID = "cri-would-fail"
+	FilesStalled     ID = "files-stalled"
 	KubeletSocket    ID = "kubelet-socket"
-	NoAnswer         ID = "no-answer"
 	RestartChanges   ID = "restart-changes"
 	RestartNeeded    ID = "restart-needed"
 	SettingLost      ID = "setting-lost"
@@ -175,14 +192,34 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{LPU, []Rule{
 		{Absent, Error, "The ring table names a card that is not in the machine. It keeps its index.",
 			"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)"},
+		{AERCorrectable, Warning, "The PCI bus corrected many errors of the card in a short time.",
+			"reseat the card; if the errors go on, try another slot"},
+		{AERFatal, Error, "The card reported a fatal error on the PCI bus. It counts until there was none for a while.",
+			"see dmesg; reset the card and start its jobs again; if it comes back, replace the card"},
+		{AERNonFatal, Warning, "The card reported errors on the PCI bus that the hardware did not correct.",
+			"see dmesg, and look at the results of the jobs; if the errors go on, reseat the card"},
 		{AmbiguousModel, Error, "Two models match the card equally well.",
 			"make the match of one of them narrower, or disable one, in the config file"},
+		{Asleep, Note, "The kernel has put the card to sleep, and so it was not read. Its driver wakes it when it is used.",
+			"nothing; to keep it awake: echo on > /sys/bus/pci/devices/ADDRESS/power/control"},
 		{BadNode, Error, "The kernel's description of the device node cannot be used.",
 			"reload the driver; check the model's node rules (lpuctl config show)"},
-		{DeadBus, Error, "The card does not answer on the PCI bus: its configuration space reads all ones.",
-			"reset the slot or power-cycle the server; if it stays so, reseat or replace the card"},
+		{BadState, Error, "The driver says that the card is in a state from which it does not recover.",
+			"xbutil reset --device ADDRESS, or power-cycle the server"},
+		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while.",
+			"start the card's jobs again; if it comes back, replace the card"},
+		{Firewall, Error, "The card's firewall has tripped: it stopped the logic on the card.", "xbutil reset --device ADDRESS"},
 		{Gone, Error, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
+		{Hot, Warning, "A sensor of the card shows its critical temperature. If the config file sets a limit, more than that is an error.",
+			"check fans and air flow"},
+		{InRecovery, Error, "The kernel is recovering the card from an error on the PCI bus.", "wait; see dmesg if it does not end"},
+		{LinkDegraded, Warning, "The card's PCI Express link is slower or narrower than it was.",
+			"reseat the card; if it stays so, try another slot"},
+		{NoAnswer, Error, "The card does not answer on the PCI bus: it reads as all ones. It is in a reset, or dead.",
+			"if it stays so, nothing resets it: reset the slot or power-cycle the server, then reseat or replace the card"},
 		{NoDriver, Error, "No driver is bound to the card.", "modprobe DRIVER; echo ADDRESS > /sys/bus/pci/drivers_probe"},
+		{NoHostMemory, Warning, "The card has no memory of the host, which HyperDex needs.",
+			"xbutil configure --host-mem --size 1G enable --device ADDRESS"},
 		{NoNode, Error, "The driver made no device node, or the model does not say where the node is.",
 			"see dmesg for the driver's complaint; reload the driver"},
 		{NodeForeign, Error, "The node in /dev has the device numbers of another device, and not of the LPU.",
@@ -191,6 +228,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"remove the file, then rebind the driver, so that its node is made again"},
 		{NodeMissing, Error, "The device node is not in /dev.",
 			"rebind the driver, so that its node is made again; in a container, hand the node in"},
+		{NotCalibrated, Error, "The card's memory is not calibrated.", "xbutil reset --device ADDRESS, or power-cycle the server"},
 		{NotInSpec, Error, "The CDI spec in place does not define the LPU, and so no container gets it.",
 			"see the log of lpuctl serve, and lpuctl cdi validate"},
 		{NotReady, Error, "The card's management side does not answer.",
@@ -198,12 +236,22 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{Offline, Error, "The driver holds the card offline.",
 			"wait for the reset to end; if it stays so, reset the card, or power-cycle the server"},
 		{PassedThrough, Error, "The card is given to a virtual machine (driver vfio-pci).", "unbind it from vfio-pci to take it back"},
+		{PowerLost, Error, "The card lost power behind its driver: the kernel calls it active, and it has none.",
+			"when it has power again, rebind the driver"},
 		{ReadStalled, Error, "The card was not read in time. Its state is unknown.",
 			"the card or its driver hangs: see dmesg, then reset the card or the server"},
+		{Rebound, Warning, "The card's driver was bound again, or its node was made anew. What used it before may have lost it.",
+			"start the containers again that had the card before"},
+		{Recovered, Warning, "The kernel recovered the card from an error on the PCI bus.",
+			"look at the results of its jobs; if it comes back, reseat the card"},
 		{Recovering, Warning, "The card answers again. It counts as healthy when it has stayed well for a moment.",
 			"wait; if this comes back, see dmesg"},
+		{RecoveryFailed, Error, "The kernel could not recover the card from an error on the PCI bus.",
+			"rebind the driver; if that does not help, power-cycle the server"},
 		{RecoveryShell, Error, "The card runs its factory image and not the LPU shell.",
 			"flash the LPU shell, then power-cycle the server"},
+		{ResetBehindDriver, Error, "Something reset the card while its driver was bound, and the driver does not know.",
+			"rebind the driver"},
 		{SharedNode, Error, "Two LPUs claim one device node: the same path, or the same device numbers.",
 			"reload the driver; if it stays so, report it to the maker of the driver"},
 		{UnreadableAttribute, Warning, "An attribute of the card cannot be read. What it says is left out.",
@@ -353,9 +401,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{CRISilent, Warning, "containerd's CRI does not answer, or does not tell its config.",
 			"ask again when it has started; else see its log"},
 		{CRIWouldFail, Error, "containerd's CRI does not start with a setting of its config.", "correct the setting, and restart containerd"},
+		{FilesStalled, Warning, "The runtime's files cannot be read in time.", "look for a file system that hangs (dmesg, mount)"},
 		{KubeletSocket, Note, "The kubelet uses a containerd at another socket than the usual one. That one is checked.",
 			"none is needed"},
-		{NoAnswer, Warning, "The runtime's files cannot be read in time.", "look for a file system that hangs (dmesg, mount)"},
 		{RestartChanges, Warning, "It works now, but not after a restart.", "correct the config file as the finding says"},
 		{RestartNeeded, Error, "The config file turns CDI on, and the running daemon has not read it yet.", "restart the daemon"},
 		{SettingLost, Warning, "A setting has no effect. It is a note where a later setting replaces it.",

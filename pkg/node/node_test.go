@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -153,7 +154,7 @@ func TestNewNumbersNeedANewFile(t *testing.T) {
 	}
 	var log bytes.Buffer
 	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
-	watcher := discovery.NewWatcher(root, discovery.Options{}, n.Now)
+	watcher := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Duration(n.Now().UnixNano()) })
 	ofX, ofY := m.Card(2).Numbers, m.Card(5).Numbers
 	for _, step := range []struct {
 		what   string

@@ -123,8 +123,10 @@ func (p *program) configure(env ...string) {
 	for i := range models {
 		models[i].Env = append(models[i].Env, env...)
 	}
-	p.watcher = discovery.NewWatcher(p.w.root, discovery.Options{Models: models}, p.Now)
+	p.watcher = discovery.NewWatcher(p.w.root, discovery.Options{Models: models}, p.w.sinceBoot)
 }
+
+func (w *world) sinceBoot() time.Duration { return time.Duration(w.now.UnixNano()) }
 
 // update is what happens at each poll.
 func (p *program) update() *node.Snapshot {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
@@ -90,7 +91,7 @@ func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		watcher := discovery.NewWatcher(r.root, discovery.Options{}, time.Now)
+		watcher := discovery.NewWatcher(r.root, discovery.Options{}, host.SinceBoot)
 		watcher.Run(ctx, 20*time.Millisecond, func() { r.plugin.Update(ctx, watcher.Scan) })
 	})
 	r.t.Cleanup(func() {

@@ -116,7 +116,7 @@ func (p probe) run(ctx context.Context, limit time.Duration) []Runtime {
 		}
 	case <-late.Done():
 		unread := newRuntime(p.name)
-		unread.add(finding.NoAnswer, location{}, fmt.Sprintf("its files cannot be read within %v", limit), "")
+		unread.add(finding.FilesStalled, location{}, fmt.Sprintf("its files cannot be read within %v", limit), "")
 		return []Runtime{*unread}
 	}
 	return []Runtime{*r}

@@ -34,7 +34,7 @@ func TestHang(t *testing.T) {
 	if len(all) != 2 || all[0].CDI != On {
 		t.Fatalf("found %+v", all)
 	}
-	if podman := all[1]; podman.Name != "podman" || podman.CDI != Unknown || !slices.Equal(findings(&podman), []string{"no-answer"}) {
+	if podman := all[1]; podman.Name != "podman" || podman.CDI != Unknown || !slices.Equal(findings(&podman), []string{"files-stalled"}) {
 		t.Errorf("found %+v", all)
 	}
 }

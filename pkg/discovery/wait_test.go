@@ -1,0 +1,20 @@
+package discovery
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// TestWaitAfterAnOverflow: where inotify missed changes, the next scan does not wait for the interval.
+func TestWaitAfterAnOverflow(t *testing.T) {
+	missed := make(chan error, 1)
+	missed <- fsnotify.ErrEventOverflow
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if !wait(ctx, nil, missed, time.Hour) || len(missed) != 0 {
+		t.Error("the error is not received")
+	}
+}

@@ -1,0 +1,291 @@
+package health_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+)
+
+// reading is one that a rune stands for.
+func reading(r rune) (found health.Reading) {
+	id := map[rune]finding.ID{
+		'g': finding.Gone, 'o': finding.Offline, 'r': finding.RecoveryShell, '?': finding.ReadStalled, '1': finding.NoAnswer, 'w': finding.Hot,
+	}[r]
+	if id != "" {
+		found.Reasons.Add(id, "", "", "")
+	}
+	return found
+}
+
+// TestHysteresis plays readings of one LPU, a second apart, and looks at the resulting state.
+func TestHysteresis(t *testing.T) {
+	for name, c := range map[string]struct{ readings, want string }{
+		// h: healthy; g: gone; o: offline; r: factory image; ?: does not answer in time; 1: all ones; w: a warning.
+		// want: h, u(nhealthy), ?
+		"gone counts at once":                {"hhgg", "hhuu"},
+		"healthy after three seconds":        {"hghhhhh", "huuuuhh"},
+		"a relapse starts again":             {"hghhghhhhh", "huuuuuuuhh"},
+		"one bad reading is none":            {"hrhhrh", "hhhhhh"},
+		"two are":                            {"hrrr", "hhuu"},
+		"a reset is not known for a while":   {"hoooo" + strings.Repeat("o", 30), "hh???" + strings.Repeat("?", 26) + "uuuu"},
+		"a reset that ends":                  {"hooohhhhh", "hh?????hh"},
+		"a card that does not answer":        {"h???" + strings.Repeat("?", 30), "hh??" + strings.Repeat("?", 27) + "uuu"},
+		"all ones for good":                  {"h11111111", "hh????uuu"},
+		"all ones after it was offline":      {"hooo1111111", "hh???????uu"},
+		"sick from the start":                {"rrhhhhh", "uuuuuhh"},
+		"not known from the start":           {"?hhhhh", "????hh"},
+		"offline after it was found missing": {"hgooh", "huuuu"},
+		"a warning is none":                  {"hwwww", "hhhhh"},
+	} {
+		j, now, got := health.NewJudge(health.DefaultPolicy(), nil), time.Hour, ""
+		for _, r := range c.readings {
+			state := j.See("a", "lpu0", reading(r), now).State
+			got += map[health.State]string{health.Healthy: "h", health.Unhealthy: "u", health.Unknown: "?"}[state]
+			now += time.Second
+		}
+		if got != c.want {
+			t.Errorf("%s: of  %s\n  got %s\n want %s", name, c.readings, got, c.want)
+		}
+	}
+}
+
+// TestAReadingThatIsRepeatedAtOnce, because a scan is repeated to write the CDI spec of it, is no second reading.
+func TestAReadingThatIsRepeatedAtOnce(t *testing.T) {
+	j, now := health.NewJudge(health.DefaultPolicy(), nil), time.Hour
+	for _, step := range []struct {
+		after   time.Duration
+		reading rune
+		want    health.State
+	}{
+		{0, 'h', health.Healthy},
+		{time.Second, 'r', health.Healthy},
+		{40 * time.Millisecond, 'r', health.Healthy},
+		{20 * time.Millisecond, 'r', health.Unhealthy}, // the second one
+	} {
+		now += step.after
+		if got := j.See("a", "lpu0", reading(step.reading), now).State; got != step.want {
+			t.Errorf("%c after %v: %s, want %s", step.reading, step.after, got, step.want)
+		}
+	}
+}
+
+// history plays steps a second apart: readings, and events before them.
+type step struct {
+	event health.Event
+	read  func(r *health.Reading)
+	want  string // the ids of the reasons after it
+}
+
+func play(t *testing.T, steps []step) {
+	t.Helper()
+	j, now := health.NewJudge(health.DefaultPolicy(), nil), time.Hour
+	for i, s := range steps {
+		now += time.Second
+		r := health.Reading{
+			Driver: "xocl", PowerState: "D0", RuntimeStatus: "active", Enabled: 1,
+			Link: health.Link{SpeedGTs: 8, Width: 16}, MaxLink: health.Link{SpeedGTs: 8, Width: 16},
+		}
+		if s.read != nil {
+			s.read(&r)
+		}
+		if s.event != "" {
+			j.Tell("a", s.event, now)
+		}
+		policy := health.DefaultPolicy()
+		r.Reasons = r.Findings("lpu0", &policy)
+		if got := ids(j.See("a", "lpu0", r, now).Reasons); got != s.want {
+			t.Errorf("step %d: %q, want %q", i, got, s.want)
+		}
+	}
+}
+
+func ids(l finding.List) string {
+	var all []string
+	for _, f := range l {
+		all = append(all, string(f.ID))
+	}
+	return strings.Join(slices.DeleteFunc(all, func(id string) bool { return id == "recovering" }), " ")
+}
+
+// TestPower: a card without power stays so until it is in D0, or until a driver was bound again and the card answers. The kernel goes
+// on calling it D3cold then, and all the same a second loss is seen.
+func TestPower(t *testing.T) {
+	lost := func(r *health.Reading) { r.PowerState = "D3cold" }
+	dead := func(r *health.Reading) {
+		*r = health.Reading{PowerState: "D3cold", RuntimeStatus: "active", AllOnes: true}
+	}
+	play(t, []step{
+		{}, {"", dead, "no-answer power-lost"}, {"", lost, "power-lost"}, {},
+		{"", dead, "no-answer power-lost"}, {health.Bound, dead, "no-answer power-lost rebound"}, {"", lost, "power-lost rebound"},
+		{health.Bound, lost, "rebound"}, {"", lost, "rebound"},
+		{"", dead, "no-answer power-lost rebound"}, {"", lost, "power-lost rebound"},
+		{"", func(r *health.Reading) { r.PowerState = "error" }, "power-lost rebound"},
+		{"", func(r *health.Reading) { r.PowerState, r.RuntimeStatus = "D3cold", "suspended" }, "asleep rebound"},
+	})
+}
+
+// TestRecovery: a recovery that is under way may end well, which is a warning for a while. One that failed stays until a driver is
+// bound again.
+func TestRecovery(t *testing.T) {
+	play(t, []step{
+		{}, {health.RecoveryBegan, nil, "in-recovery"}, {"", nil, "in-recovery"},
+		{health.RecoveryEnded, nil, "recovered"}, {"", nil, "recovered"},
+		{health.RecoveryBegan, nil, "in-recovery recovered"}, {health.RecoveryFailed, nil, "recovery-failed recovered"},
+		{"", nil, "recovery-failed recovered"}, {health.Bound, nil, "recovered rebound"},
+	})
+	j, policy := health.NewJudge(health.DefaultPolicy(), nil), health.DefaultPolicy()
+	j.See("a", "lpu0", health.Reading{}, time.Hour)
+	j.Tell("a", health.RecoveryEnded, time.Hour)
+	j.Tell("b", health.RecoveryFailed, time.Hour) // of a function that was never read
+	if got := ids(j.See("a", "lpu0", health.Reading{}, time.Hour+policy.CounterQuiet-1).Reasons); got != "recovered" {
+		t.Errorf("before it is forgotten: %q", got)
+	}
+	if got := j.See("a", "lpu0", health.Reading{}, time.Hour+policy.CounterQuiet); len(got.Reasons) != 0 || got.State != health.Healthy {
+		t.Errorf("when it is forgotten: %+v", got)
+	}
+	if got := j.See("b", "lpu1", health.Reading{}, time.Hour); got.State != health.Healthy {
+		t.Errorf("the first reading of another: %+v", got)
+	}
+}
+
+// TestCounters: what is counted before the first reading is the baseline, and so is a counter that fell. Growth is forgotten after a while.
+func TestCounters(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		values []uint64 // a minute apart
+		want   string   // after each: F(atal), n(on-fatal), c(orrectable) or -
+		field  func(r *health.Reading, n *uint64)
+	}{
+		{"fatal", []uint64{5, 5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6}, "--FFFFFFFFFF-", func(r *health.Reading, n *uint64) { r.AERFatal = n }},
+		{"a counter that falls", []uint64{5, 6, 0, 0, 1}, "-F--F", func(r *health.Reading, n *uint64) { r.AERFatal = n }},
+		{"not fatal", []uint64{0, 1, 1}, "-nn", func(r *health.Reading, n *uint64) { r.AERNonFatal = n }},
+		{"few that were corrected", []uint64{0, 100}, "--", func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},
+		{"many", []uint64{0, 50, 101, 101}, "--cc", func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},
+		{"many, but slowly", []uint64{0, 12, 24, 36, 48, 60, 72, 84, 96, 98, 100, 110, 120}, "-------------",
+			func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},
+	} {
+		j, now, got := health.NewJudge(health.DefaultPolicy(), nil), time.Hour, ""
+		for _, value := range c.values {
+			var r health.Reading
+			c.field(&r, &value)
+			verdict := j.See("a", "lpu0", r, now)
+			letter := map[string]string{"aer-fatal": "F", "aer-nonfatal": "n", "aer-correctable": "c", "": "-"}[ids(verdict.Reasons)]
+			if letter == "F" && verdict.State != health.Unhealthy {
+				t.Errorf("%s: %s with %s", c.name, verdict.State, letter)
+			}
+			got += letter
+			now += time.Minute
+			j = health.NewJudge(health.DefaultPolicy(), j.Records()) // a restart forgets nothing
+		}
+		if got != c.want {
+			t.Errorf("%s: %v\n  got %s\n want %s", c.name, c.values, got, c.want)
+		}
+	}
+}
+
+// TestLink: a link is degraded if it is less than it was, and less than card and port can.
+func TestLink(t *testing.T) {
+	with := func(speed float64, width, most int) func(r *health.Reading) {
+		return func(r *health.Reading) {
+			r.Link, r.MaxLink = health.Link{SpeedGTs: speed, Width: width}, health.Link{SpeedGTs: 8, Width: most}
+		}
+	}
+	play(t, []step{
+		{"", with(8, 4, 16), ""}, // it was never better: perhaps the slot has no more
+		{"", with(2.5, 4, 16), "link-degraded"},
+		{"", with(8, 16, 16), ""},
+		{"", with(8, 4, 16), "link-degraded"},
+		{"", with(0, 0, 16), ""}, // no measure
+		{"", with(8, 4, 4), ""},  // the port says that it can no more
+		{"", with(8, 4, 0), "link-degraded"},
+	})
+	policy := health.DefaultPolicy()
+	policy.DegradedLink = health.DegradedUnhealthy
+	j := health.NewJudge(policy, nil)
+	for i, want := range []health.State{health.Healthy, health.Healthy, health.Unhealthy} {
+		r := health.Reading{Link: health.Link{SpeedGTs: 8, Width: 16 >> min(i, 1)}}
+		if got := j.See("a", "lpu0", r, time.Hour+time.Duration(i)*time.Second); got.State != want {
+			t.Errorf("step %d: %+v, want %s", i, got, want)
+		}
+	}
+}
+
+// TestReadings: what a reading shows by itself.
+func TestReadings(t *testing.T) {
+	command, off, zero, no := uint16(6), uint16(4), uint64(0), false
+	for want, r := range map[string]health.Reading{
+		"":                    {Command: &command, Driver: "xocl", Enabled: 1, PowerState: "D0", RuntimeStatus: "active"},
+		"reset-behind-driver": {Command: &off, Driver: "xocl", Enabled: 1},
+		"no-answer":           {AllOnes: true, Command: &off, Driver: "xocl", Enabled: 1},
+		"asleep":              {RuntimeStatus: "suspended", PowerState: "D3cold"},
+		"power-lost":          {RuntimeStatus: "active", PowerState: "error"},
+		"bad-state":           {BadState: true},
+		"firewall":            {Firewall: 2},
+		"not-calibrated":      {Calibrated: &no, Loaded: true},
+		"no-host-memory":      {HostMemory: &zero, Calibrated: &no},
+		"hot hot": {Temperatures: []health.Temperature{
+			{Celsius: 90, Critical: 90}, {Celsius: 89, Critical: 90}, {Celsius: 200}, {Celsius: 101, Critical: 100},
+		}},
+	} {
+		policy := health.DefaultPolicy()
+		if got := ids(r.Findings("lpu0", &policy)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for _, r := range []health.Reading{{Command: &off, Enabled: 1}, {Command: &off, Driver: "xocl"}} { // nobody has enabled it
+		policy := health.DefaultPolicy()
+		if got := r.Findings("lpu0", &policy); len(got) != 0 {
+			t.Errorf("%+v: %v", r, got)
+		}
+	}
+	limit := health.DefaultPolicy()
+	limit.MaxCelsius = 85
+	hot := health.Reading{Temperatures: []health.Temperature{{Celsius: 85}}}
+	if got := hot.Findings("lpu0", &limit); len(got) != 1 || got[0].Severity != finding.Error {
+		t.Errorf("over the limit of the config: %v", got)
+	}
+}
+
+// TestAnotherDevice at the address of an LPU has baselines of its own, and still has to stay healthy for a moment.
+func TestAnotherDevice(t *testing.T) {
+	j := health.NewJudge(health.DefaultPolicy(), nil)
+	many, few := uint64(9), uint64(10)
+	j.See("a", "lpu0", health.Reading{Device: 1, AERFatal: &many}, time.Hour)
+	j.Tell("a", health.RecoveryFailed, time.Hour)
+	var gone health.Reading
+	gone.Reasons.Add(finding.Gone, "lpu0", "", "")
+	if got := j.See("a", "lpu0", gone, time.Hour+time.Second); got.State != health.Unhealthy {
+		t.Errorf("gone: %+v", got)
+	}
+	got := j.See("a", "lpu0", health.Reading{Device: 2, AERFatal: &few}, time.Hour+2*time.Second)
+	if got.State != health.Unhealthy || ids(got.Reasons) != "" {
+		t.Errorf("another: %+v", got)
+	}
+}
+
+// TestNext: the machine is read again when a grace ends, and at every interval until all is settled.
+func TestNext(t *testing.T) {
+	j := health.NewJudge(health.DefaultPolicy(), nil)
+	see := func(r rune, at time.Duration) { j.See("a", "lpu0", reading(r), time.Hour+at) }
+	for _, c := range []struct {
+		reading   rune
+		at, next  time.Duration
+		unsettled bool
+	}{
+		{'h', 0, 0, false}, {'1', time.Second, 6 * time.Second, true}, {'1', 2 * time.Second, 6 * time.Second, true},
+		{'1', 6 * time.Second, 0, false}, {'h', 7 * time.Second, 0, true}, {'h', 8 * time.Second, 0, true}, {'h', 10 * time.Second, 0, false},
+	} {
+		see(c.reading, c.at)
+		want := c.next
+		if want > 0 {
+			want += time.Hour
+		}
+		if at, unsettled := j.Next(time.Hour + c.at); at != want || unsettled != c.unsettled {
+			t.Errorf("after %c at %v: %v, %t, want %v, %t", c.reading, c.at, at, unsettled, want, c.unsettled)
+		}
+	}
+}
