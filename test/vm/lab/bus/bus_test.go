@@ -88,10 +88,10 @@ func TestLink(t *testing.T) {
 	node := c.Node()
 
 	n.Fault("the link has four lanes", func() error { return n.Ask("link", c, 3, 4) })
-	n.Finds(c, n.Polled, "link-degraded")
+	n.Finds(c, n.Polled, finding.LinkDegraded)
 	n.Fault("the link has no lanes", func() error { return n.Ask("link", c, 0, 0) }) // which is no measure
 	n.Fault("the link is whole", func() error { return n.Ask("link", c, 3, 16) })
-	n.Lacks(c, 12*time.Second, "link-degraded")
+	n.Lacks(c, 12*time.Second, finding.LinkDegraded)
 	n.Quiet(0)
 	n.Spec(c, node, 0)
 }
@@ -111,7 +111,7 @@ func TestAllOnesForGood(t *testing.T) {
 	c := n.Card(4)
 
 	n.Fault("the card answers all ones", func() error { return n.Ask("gone", c, 1) })
-	n.Finds(c, n.Polled, "no-answer")
+	n.Finds(c, n.Polled, finding.NoAnswer)
 	n.Quiet(3 * time.Second) // it may be a reset
 	n.Preferred(c)
 	n.Told(c, guest.Unhealthy, n.Dead)
@@ -134,10 +134,10 @@ func TestDeadAndRebound(t *testing.T) {
 		n.Fault("its driver is unbound and bound", func() error { return n.Rebind(c) })
 		n.Never(c, guest.Healthy, 8*time.Second)
 		n.Told(c, guest.Unhealthy, n.Dead)
-		n.Finds(c, n.Polled, "power-lost", "no-answer")
+		n.Finds(c, n.Polled, finding.PowerLost, finding.NoAnswer)
 
 		n.Fault("the card answers", func() error { return n.Ask("gone", c, 0) })
-		n.Finds(c, n.Polled, "power-lost")
+		n.Finds(c, n.Polled, finding.PowerLost)
 		n.Fault("its driver is unbound and bound", func() error { return n.Rebind(c) })
 		n.Told(c, guest.Healthy, n.Back)
 		n.Spec(c, c.Node(), n.Event)
@@ -215,9 +215,9 @@ func TestNodesSwapped(t *testing.T) {
 	}
 	n.Spec(a, nodes[1], n.Event)
 	n.Spec(b, nodes[0], n.Event)
-	n.Finds(a, n.Polled, "rebound")
+	n.Finds(a, n.Polled, finding.Rebound)
 	n.Must(held.Close())
-	n.Lacks(a, 12*time.Second, "rebound")
+	n.Lacks(a, 12*time.Second, finding.Rebound)
 	n.Quiet(0, a, b)
 }
 
@@ -253,7 +253,7 @@ func TestThreeFaultsAtOnce(t *testing.T) {
 	n.Told(unbound, guest.Unhealthy, n.Event)
 	n.Finds(removed, n.Polled, finding.Gone, finding.Absent)
 	n.Finds(unbound, n.Polled, finding.NoDriver)
-	n.Finds(dead, n.Polled, "no-answer")
+	n.Finds(dead, n.Polled, finding.NoAnswer)
 	n.Told(dead, guest.Unhealthy, n.Dead)
 	n.Quiet(0, dead, removed, unbound)
 

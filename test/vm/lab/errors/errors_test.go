@@ -8,11 +8,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/test/vm/lab/guest"
 )
 
@@ -33,7 +36,7 @@ func TestCorrectableAtTheEndpoint(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	c := n.Card(6)
 	n.Fault("more errors are corrected than policy allows", func() error { return correctable(c.Address()) })
-	n.Finds(c, 12*time.Second, "aer-correctable")
+	n.Finds(c, 12*time.Second, finding.AERCorrectable)
 	n.Quiet(0)
 }
 
@@ -41,7 +44,7 @@ func TestCorrectableAtThePort(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	c := n.Card(0)
 	n.Fault("more errors are corrected than policy allows", func() error { return correctable(c.Port()) })
-	n.FindsOfNode(c.Port(), 12*time.Second, "aer-correctable")
+	n.FindsOfNode(c.Port(), 12*time.Second, finding.AERCorrectable)
 	n.Well(c, n.Polled)
 	n.Quiet(0)
 }
@@ -49,23 +52,13 @@ func TestCorrectableAtThePort(t *testing.T) {
 func TestNonFatalAtTheEndpointRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
-	n.Finds(n.Card(7), 12*time.Second, "aer-nonfatal")
-}
-
-func TestNonFatalAtTheEndpointNotRecovered(t *testing.T) {
-	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
+	n.Finds(n.Card(7), 12*time.Second, finding.AERNonFatal)
 }
 
 func TestNonFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
-	n.FindsOfNode(n.Card(1).Port(), 12*time.Second, "aer-nonfatal")
-}
-
-func TestNonFatalAtThePortNotRecovered(t *testing.T) {
-	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
+	n.FindsOfNode(n.Card(1).Port(), 12*time.Second, finding.AERNonFatal)
 }
 
 func TestFatalAtTheEndpointRecovered(t *testing.T) {
@@ -73,15 +66,25 @@ func TestFatalAtTheEndpointRecovered(t *testing.T) {
 	recovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
 }
 
-func TestFatalAtTheEndpointNotRecovered(t *testing.T) {
-	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
-}
-
 func TestFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(2), n.Card(2).Port(), malformedTLP)
-	n.FindsOfNode(n.Card(2).Port(), 12*time.Second, "aer-fatal")
+	n.FindsOfNode(n.Card(2).Port(), 12*time.Second, finding.AERFatal)
+}
+
+func TestNonFatalAtTheEndpointNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
+}
+
+func TestNonFatalAtThePortNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
+}
+
+func TestFatalAtTheEndpointNotRecovered(t *testing.T) {
+	n := guest.Start(t, withoutHandlers)
+	notRecovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
 }
 
 func TestFatalAtThePortNotRecovered(t *testing.T) {
@@ -96,7 +99,7 @@ func recovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
 	}
 	n.Fault("an error is reported by "+at, func() error { return inject(at, uncorrectable, 0) })
 	n.SinceEvent(c, "ERROR_EVENT=SUCCESSFUL_RECOVERY")
-	n.Finds(c, n.Polled, "recovered")
+	n.Finds(c, n.Polled, finding.Recovered)
 	n.Well(c, n.Polled)
 	n.Quiet(0)
 }
@@ -106,7 +109,7 @@ func notRecovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) 
 	n.Fault("an error is reported by "+at, func() error { return inject(at, uncorrectable, 0) })
 	n.SinceEvent(c, "ERROR_EVENT=FAILED_RECOVERY")
 	n.Told(c, guest.Unhealthy, n.Event)
-	n.Finds(c, n.Polled, "recovery-failed")
+	n.Finds(c, n.Polled, finding.RecoveryFailed)
 	n.Spec(c, c.Node(), 0)
 	n.Quiet(0, c)
 
@@ -124,18 +127,27 @@ func bindManagement() error {
 	return err
 }
 
-// correctable reports corrected errors of a function until the kernel has counted more than 100.
+// correctable reports corrected errors of a function, one after the other, until the kernel has counted more than 100.
 func correctable(address string) error {
-	for {
-		for line := range strings.Lines(guest.Read("/sys/bus/pci/devices/" + address + "/aer_dev_correctable")) {
-			if fields := strings.Fields(line); fields[0] == "TOTAL_ERR_COR" && len(fields[1]) > 2 {
-				return nil
-			}
+	for counted := uint64(0); counted <= 100; {
+		if err := inject(address, 0, receiverError); err != nil && !errors.Is(err, syscall.EBUSY) { // busy with the one before
+			return err
 		}
-		if err := inject(address, 0, receiverError); err != nil {
+		var err error
+		if counted, err = total(address, "aer_dev_correctable"); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// total is the sum in the last line of a file of counters.
+func total(address, file string) (uint64, error) {
+	fields := strings.Fields(guest.Read("/sys/bus/pci/devices/" + address + "/" + file))
+	if len(fields) == 0 {
+		return 0, errors.New(address + " has no " + file)
+	}
+	return strconv.ParseUint(fields[len(fields)-1], 10, 64)
 }
 
 // inject lets the kernel find errors in the registers of a function (drivers/pci/pcie/aer_inject.c, struct aer_error_inj).

@@ -197,7 +197,11 @@ func (n *Node) mark(fault time.Time) {
 func (n *Node) uevent(header string, variables []string) {
 	n.mu.Lock()
 	n.uevents = append(n.uevents, uevent{time.Now(), header, variables})
+	starting := n.kubelet.lists == 0
 	n.mu.Unlock()
+	if starting {
+		return
+	}
 	what := header
 	for _, v := range variables {
 		if strings.HasPrefix(v, "ERROR_EVENT=") || strings.HasPrefix(v, "DEVNAME=") || strings.HasPrefix(v, "DRIVER=") {

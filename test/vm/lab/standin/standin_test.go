@@ -21,15 +21,15 @@ func TestSuspendedAndDead(t *testing.T) {
 
 	n.Fault("the kernel puts the LPU to sleep", func() error { return guest.Write(c.Attribute("power/control"), "auto") })
 	n.Until("the LPU sleeps", time.Second, func() bool { return guest.Read(c.Attribute("power/runtime_status")) == "suspended" })
-	n.Finds(c, n.Polled, "asleep")
+	n.Finds(c, n.Polled, finding.Asleep)
 	n.Fault("it answers all ones", func() error { return n.Ask("gone", c, 1) })
 	n.Quiet(8 * time.Second) // it is not read, and nobody uses it
-	n.Finds(c, n.Polled, "asleep")
+	n.Finds(c, n.Polled, finding.Asleep)
 	n.Preferred()
 
 	n.Fault("it is woken", func() error { return guest.Write(c.Attribute("power/control"), "on") })
 	n.Told(c, guest.Unhealthy, n.Polled)
-	n.Finds(c, n.Polled, "power-lost")
+	n.Finds(c, n.Polled, finding.PowerLost)
 	n.Spec(c, node, 0)
 
 	n.Fault("it answers", func() error { return n.Ask("gone", c, 0) })
@@ -90,7 +90,10 @@ func TestResetBehindTheDriver(t *testing.T) {
 	node := c.Node()
 
 	n.Fault("the bus of the card is reset by the port above it", func() error { return busReset(c) })
-	n.Finds(c, n.Polled, "reset-behind-driver")
+	if config := guest.Read(c.Attribute("config")); config[4]&2 != 0 {
+		t.Fatalf("the card was not reset: %x", config[:8])
+	}
+	n.Finds(c, n.Polled, finding.ResetBehindDriver)
 	n.Told(c, guest.Unhealthy, 12*time.Second+n.Polled) // the command register is read each ten seconds
 	n.Spec(c, node, 0)
 
