@@ -182,6 +182,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.RecoveryFailed:      hardware,
 		finding.ResetBehindDriver:   hardware,
 		finding.Asleep:              nothing,
+		finding.UeventsSilent:       nothing,
 		finding.Rebound:             "containers are to be started again, whoever runs them",
 		finding.InRecovery:          "waiting is enough: TestRecovery",
 		finding.Recovered:           "waiting is enough: TestRecovery",

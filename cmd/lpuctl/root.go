@@ -229,6 +229,9 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 		}
 		return nil, err
 	}
+	if memory, err := node.RememberIn(a.root); err == nil {
+		memory.Judge(inv)
+	}
 	a.log.Debug("scanned", "root", a.root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, nil
 }

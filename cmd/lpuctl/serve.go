@@ -201,6 +201,10 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
+	var err error
+	if options.Records, err = d.plugin.Node.Memory.Records(); err != nil {
+		d.app.log.Warn("what serve knew of the LPUs before is lost", "error", err)
+	}
 	watcher, ready := discovery.NewWatcher(string(d.app.root), options, host.SinceBoot), false
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {

@@ -5,6 +5,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
@@ -90,6 +92,15 @@ func (r Root) Locate(typed string) (Root, string) {
 		return r, "/" + rest
 	}
 	return "/", abs
+}
+
+// State is a text that changes when what a file says changes, or its mode; of a link, what it leads to. It is "" if there is none.
+func State(name string) string {
+	var st unix.Stat_t
+	if name == "" || unix.Stat(name, &st) != nil {
+		return ""
+	}
+	return fmt.Sprint(name, st.Ino, st.Ctim)
 }
 
 // IsAbsent tells whether an error says that a file does not exist.

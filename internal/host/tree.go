@@ -286,6 +286,15 @@ func (t *Tree) Names(dir string) ([]string, error) {
 	return d.Names()
 }
 
+// State is [State] of a path of the root.
+func (t *Tree) State(p string) string {
+	real, err := t.Resolve(p)
+	if err != nil {
+		return err.Error()
+	}
+	return State(real)
+}
+
 // Lstat returns the status of a file without opening it. Links in the path to it are followed within the root.
 func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 	var st unix.Stat_t

@@ -61,21 +61,24 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	return lpu
 }
 
-// probe reads the configuration space of a function that has no link attributes, or whatever a watcher knows of it.
+// probe reads the configuration space of a function whose link does not tell whether the card answers. A watcher has read it already.
 func (s *scan) probe(lpu LPU, _ function) LPU {
 	if lpu.Reading.Asleep() || lpu.Reading.AllOnes {
 		return lpu
 	}
-	if known, ok := s.probes[lpu.Address]; ok {
-		lpu.Reading.AllOnes, lpu.Reading.Command = known.dead, known.command
+	if s.probes == nil && !lpu.Reading.Linked {
+		if dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String()); err == nil {
+			defer dir.Close()
+			lpu.Reading.AllOnes, lpu.Reading.Command = readConfig(dir)
+		}
 		return lpu
 	}
-	if lpu.Reading.Linked {
-		return lpu
+	known := s.probes[lpu.Address]
+	if known.device == lpu.Reading.Device {
+		lpu.Reading.AllOnes, lpu.Reading.Command = known.dead && !lpu.Reading.Linked, known.command
 	}
-	if dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String()); err == nil {
-		defer dir.Close()
-		lpu.Reading.AllOnes, lpu.Reading.Command = readConfig(dir)
+	if known.hangs {
+		lpu.stalled(fmt.Errorf("%w: its configuration space is not read", errStalled))
 	}
 	return lpu
 }

@@ -107,20 +107,3 @@ func (l *LPU) count(dir *host.Dir, name, text string) *uint64 {
 	}
 	return &n
 }
-
-// readConfig reads the ids and the command register out of the configuration space. While the kernel resets the function, this read
-// sleeps for up to a minute, and not even SIGKILL ends it: it is to be the last read of a card, and no other may wait for it.
-func readConfig(dir *host.Dir) (dead bool, command *uint16) {
-	head, err := dir.Head("config", 8)
-	if err != nil || len(head) < 8 {
-		return false, nil
-	}
-	register := uint16(head[4]) | uint16(head[5])<<8
-	return string(head[:4]) == "\xff\xff\xff\xff", &register
-}
-
-// probe is what a read of the configuration space found.
-type probe struct {
-	dead    bool    // all ones
-	command *uint16 // nil if it cannot be read
-}

@@ -32,6 +32,9 @@ const (
 // ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing is known about LPUs.
 var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 
+// defaultDeadline is the longest time for all reads of one card.
+const defaultDeadline = time.Second
+
 // Options are the options of a scan. The zero value searches for the built-in models.
 type Options struct {
 	Models       []Model       // nil: BuiltinModels()
@@ -55,7 +58,7 @@ type Options struct {
 	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
 	Policy *health.Policy
 
-	// probes is what is known of the configuration space of LPUs, so that the scan need not read it.
+	// probes is what a watcher knows of the configuration space of LPUs, and so the scan does not read it; nil without a watcher.
 	probes map[Address]probe
 	// Records are what serve remembered of the health of LPUs before it was started again, by PCI address. Only a watcher uses them.
 	Records map[string]health.Record
@@ -98,7 +101,7 @@ type scan struct {
 }
 
 func newScan(t *host.Tree, options Options) *scan {
-	options.CardDeadline = cmp.Or(options.CardDeadline, time.Second)
+	options.CardDeadline = cmp.Or(options.CardDeadline, defaultDeadline)
 	if options.Policy == nil {
 		policy := health.DefaultPolicy()
 		options.Policy = &policy

@@ -14,7 +14,7 @@ func TestWaitAfterAnOverflow(t *testing.T) {
 	missed <- fsnotify.ErrEventOverflow
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if !wait(ctx, nil, missed, time.Hour) || len(missed) != 0 {
+	if !new(Watcher).wait(ctx, nil, missed, nil, time.Hour) || len(missed) != 0 {
 		t.Error("the error is not received")
 	}
 }

@@ -1,14 +1,17 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
@@ -16,22 +19,36 @@ import (
 // debounce is how long a watch waits after a change of /dev, because changes seldom come alone.
 const debounce = 20 * time.Millisecond
 
+// fullPeriod is how often a watcher reads all of the machine, though a glance shows no change: counters, sensors, the whole of a link.
+const fullPeriod = 10 * time.Second
+
 // Watcher scans one machine again and again. It remembers what one scan cannot know: the health of the LPUs over time, a
 // card that an earlier scan saw stays in the inventory and keeps its index when it is gone, and the cabling stays when the ring
 // table breaks. Its methods may be called at the same time.
 type Watcher struct {
 	root      string
 	sinceBoot func() time.Duration // the clock
+	prober    prober
+	nodes     *fsnotify.Watcher // of the directories with the LPUs' nodes; nil without inotify
+
+	ours     atomic.Pointer[map[string]bool] // the addresses of the LPUs, for the listener
+	listener atomic.Pointer[uevent.Listener] // nil where uevents cannot be had
 
 	mu      sync.Mutex // held by Scan
 	options Options
 	judge   *health.Judge
-	nodes   *fsnotify.Watcher // of the directories with the LPUs' nodes; nil without inotify
+	latest  *Inventory    // of the latest scan; nil before the first
+	seen    string        // the glance before it
+	due     bool          // an event asks for another one
+	silent  bool          // something has changed of which no uevent told
+	scanned time.Duration // when it was
+	probed  time.Duration // when the configuration spaces were read last
 }
 
 // NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as [host.SinceBoot].
 func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *Watcher {
 	options.readers = &readers{}
+	options.CardDeadline = cmp.Or(options.CardDeadline, defaultDeadline)
 	if options.Policy == nil {
 		policy := health.DefaultPolicy()
 		options.Policy = &policy
@@ -39,15 +56,26 @@ func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *W
 	return &Watcher{root: root, sinceBoot: sinceBoot, options: options, judge: health.NewJudge(*options.Policy, options.Records)}
 }
 
-// Scan takes one more reading of the machine. The error is that of [Scan]; then the watcher remembers what it knew before.
+// Scan takes one more reading of the machine. If a glance shows that nothing has changed, and no health is in doubt, it returns
+// the inventory of the scan before for up to ten seconds. The error is that of [Scan]; then the watcher remembers what it knew before.
 func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now, seen := w.sinceBoot(), ""
+	if w.latest != nil {
+		seen = glance(ctx, w.root, &w.options, w.latest)
+		_, unsettled := w.judge.Next(now)
+		if seen != "" && seen == w.seen && !unsettled && !w.due && now-w.scanned < fullPeriod && !w.prober.news() {
+			return w.latest, nil
+		}
+	}
+	w.options.probes = w.prober.known()
 	inv, err := Scan(ctx, w.root, w.options)
 	if err != nil {
 		return nil, err
 	}
-	w.judgeAll(inv)
+	w.judgeAll(inv, now)
+	w.listen(inv)
 	w.options.known = make(map[Address]string, len(inv.LPUs))
 	for _, l := range inv.LPUs {
 		w.options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
@@ -56,12 +84,16 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		w.options.LastRing, _ = ring.Parse(LastRingTable, table)
 	}
 	w.followNodes(inv)
+	if seen != w.seen || now-w.probed >= fullPeriod {
+		w.probed = now
+		w.prober.start(w.root, inv)
+	}
+	w.latest, w.seen, w.scanned, w.due = inv, seen, now, false
 	return inv, nil
 }
 
 // judgeAll replaces the health that was read for each LPU by what this and earlier readings mean together.
-func (w *Watcher) judgeAll(inv *Inventory) {
-	now := w.sinceBoot()
+func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
 		l.Reading.Reasons = l.Reasons
@@ -83,12 +115,24 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) 
 		w.nodes = nodes
 		w.mu.Unlock()
 	}
+	events := w.startListening(ctx)
 	for ctx.Err() == nil {
 		look()
-		if !wait(ctx, changes, missed, interval) {
+		if !w.wait(ctx, changes, missed, events, w.pause(interval)) {
 			return
 		}
 	}
+}
+
+// pause is the interval or, if the grace of an LPU ends before that, until then.
+func (w *Watcher) pause(interval time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.sinceBoot()
+	if at, _ := w.judge.Next(now); at > 0 {
+		return min(interval, at-now)
+	}
+	return interval
 }
 
 // followNodes watches the directories that hold the nodes of an inventory.
@@ -105,7 +149,9 @@ func (w *Watcher) followNodes(inv *Inventory) {
 
 // wait returns after the interval or soon after a change; false if ctx ended. Errors are received too, because the watcher
 // tells nothing more until they are.
-func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, interval time.Duration) bool {
+func (w *Watcher) wait(
+	ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, events <-chan uevent.Event, interval time.Duration,
+) bool {
 	expired, changed := time.After(interval), false
 	for {
 		var hasChanged bool
@@ -118,6 +164,12 @@ func wait(ctx context.Context, changes <-chan fsnotify.Event, missed <-chan erro
 			hasChanged = err != nil
 		case e := <-changes:
 			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
+		case e, ok := <-events:
+			if !ok { // ctx ends
+				events = nil
+			}
+			hasChanged = ok
+			w.take(e)
 		}
 		if hasChanged && !changed {
 			changed = true

@@ -71,6 +71,7 @@ const (
 	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
+	UeventsSilent      ID = "uevents-silent"
 	UnreadableClass    ID = "unreadable-class"
 	UnreadableFunction ID = "unreadable-function"
 	UsersHidden        ID = "users-hidden"
@@ -267,6 +268,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"check the file system on which the path lies, above all a network file system"},
 		{OddPCIEntry, Warning, "The list of PCI devices has an entry that the kernel does not make.",
 			"check what is mounted at sys/bus/pci/devices"},
+		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",
+			"nothing; in a pod with hostUsers: false this is normal"},
 		{UnreadableClass, Error, "A class of devices cannot be listed: its LPUs are not seen.",
 			"check that sysfs is mounted as a whole"},
 		{UnreadableFunction, Error, "The ids of a PCI function cannot be read. It may be an LPU, and then the indices are wrong.",

@@ -155,13 +155,13 @@ func (j *Judge) Tell(id string, e Event, now time.Duration) {
 	case RecoveryFailed:
 		delete(c.Latched, finding.InRecovery)
 		c.Latched[finding.RecoveryFailed] = now
-	case Unbound, Renumbered:
-		c.Latched[finding.Rebound] = now
 	case Bound:
 		delete(c.Latched, finding.InRecovery)
 		delete(c.Latched, finding.RecoveryFailed)
-		c.Latched[finding.Rebound] = now
 		c.Revived = true
+	}
+	if c.State == Healthy && (e == Bound || e == Unbound || e == Renumbered) { // else nobody uses it
+		c.Latched[finding.Rebound] = now
 	}
 }
 

@@ -96,7 +96,7 @@ func play(t *testing.T, steps []step) {
 			j.Tell("a", s.event, now)
 		}
 		policy := health.DefaultPolicy()
-		r.Reasons = r.Findings("lpu0", &policy)
+		r.Reasons = append(r.Reasons, r.Findings("lpu0", &policy)...)
 		if got := ids(j.See("a", "lpu0", r, now).Reasons); got != s.want {
 			t.Errorf("step %d: %q, want %q", i, got, s.want)
 		}
@@ -120,11 +120,11 @@ func TestPower(t *testing.T) {
 	}
 	play(t, []step{
 		{}, {"", dead, "no-answer power-lost"}, {"", lost, "power-lost"}, {},
-		{"", dead, "no-answer power-lost"}, {health.Bound, dead, "no-answer power-lost rebound"}, {"", lost, "power-lost rebound"},
-		{health.Bound, lost, "rebound"}, {"", lost, "rebound"},
-		{"", dead, "no-answer power-lost rebound"}, {"", lost, "power-lost rebound"},
-		{"", func(r *health.Reading) { r.PowerState = "error" }, "power-lost rebound"},
-		{"", func(r *health.Reading) { r.PowerState, r.RuntimeStatus = "D3cold", "suspended" }, "asleep rebound"},
+		{"", dead, "no-answer power-lost"}, {health.Bound, dead, "no-answer power-lost"}, {"", lost, "power-lost"},
+		{health.Bound, lost, ""}, {"", lost, ""},
+		{"", dead, "no-answer power-lost"}, {"", lost, "power-lost"},
+		{"", func(r *health.Reading) { r.PowerState = "error" }, "power-lost"},
+		{"", func(r *health.Reading) { r.PowerState, r.RuntimeStatus = "D3cold", "suspended" }, "asleep"},
 	})
 }
 
@@ -135,7 +135,7 @@ func TestRecovery(t *testing.T) {
 		{}, {health.RecoveryBegan, nil, "in-recovery"}, {"", nil, "in-recovery"},
 		{health.RecoveryEnded, nil, "recovered"}, {"", nil, "recovered"},
 		{health.RecoveryBegan, nil, "in-recovery recovered"}, {health.RecoveryFailed, nil, "recovery-failed recovered"},
-		{"", nil, "recovery-failed recovered"}, {health.Bound, nil, "recovered rebound"},
+		{"", nil, "recovery-failed recovered"}, {health.Bound, nil, "recovered"},
 	})
 	j, policy := health.NewJudge(health.DefaultPolicy(), nil), health.DefaultPolicy()
 	j.See("a", "lpu0", health.Reading{}, time.Hour)
@@ -150,6 +150,15 @@ func TestRecovery(t *testing.T) {
 	if got := j.See("b", "lpu1", health.Reading{}, time.Hour); got.State != health.Healthy {
 		t.Errorf("the first reading of another: %+v", got)
 	}
+}
+
+// TestRebound: who used a healthy card may have lost it when its driver was bound again between two looks. Of a card that was not
+// healthy nobody needs to be told.
+func TestRebound(t *testing.T) {
+	noDriver := func(r *health.Reading) { r.Reasons.Add(finding.NoDriver, "", "", "") }
+	play(t, []step{{}, {health.Renumbered, nil, "rebound"}, {"", nil, "rebound"}})
+	play(t, []step{{}, {health.Unbound, nil, "rebound"}})
+	play(t, []step{{"", noDriver, "no-driver"}, {health.Bound, nil, ""}})
 }
 
 // TestCounters: what is counted before the first reading is the baseline, and so is a counter that fell. Growth is forgotten after a while.

@@ -2,16 +2,20 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // StateDir is the directory, under the root, with what lpuctl must not forget when it is started again.
@@ -33,25 +37,57 @@ func RememberIn(root host.Root) (Memory, error) {
 
 // healthRecord is the document in healthFile.
 type healthRecord struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`    // "Health"
-	Boot       string          `json:"boot"`    // [host.Moment]
-	Healthy    map[string]bool `json:"healthy"` // by Device.ID
+	APIVersion string                   `json:"apiVersion"`
+	Kind       string                   `json:"kind"`    // "Health"
+	Boot       string                   `json:"boot"`    // [host.Moment]
+	Healthy    map[string]bool          `json:"healthy"` // what the kubelet is told, by Device.ID
+	LPUs       map[string]health.Record `json:"lpus"`    // by PCI address
 }
 
-// health returns the health of each device as it was known last in this boot. It is empty if nothing is known.
-func (m Memory) health() map[string]bool {
-	var r healthRecord
-	data, err := wholefile.Read(filepath.Join(m.Dir, healthFile), 1<<20)
-	if m.Dir == "" || err != nil || json.Unmarshal(data, &r) != nil || r.Boot == "" || r.Boot != host.Now().Boot {
-		return nil
+// read reads what is known of the health of LPUs in this boot. It is nothing if there is no file, or if it is of another boot. The
+// error says that the file cannot be used.
+func (m Memory) read() (r healthRecord, err error) {
+	if m.Dir == "" {
+		return r, nil
 	}
-	return r.Healthy
+	path := filepath.Join(m.Dir, healthFile)
+	data, err := wholefile.Read(path, 1<<20)
+	if host.IsAbsent(err) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err == nil && (r.APIVersion != discovery.APIVersion || r.Kind != "Health") {
+		err = fmt.Errorf("it is of apiVersion %q and kind %q", r.APIVersion, r.Kind)
+	}
+	if err != nil {
+		return healthRecord{}, fmt.Errorf("%s: %w", path, host.Reason(err))
+	}
+	if r.Boot == "" || r.Boot != host.Now().Boot {
+		return healthRecord{}, nil
+	}
+	return r, nil
+}
+
+// Records are what the latest serve of this boot remembered of the LPUs' health, by PCI address. A file that cannot be used is put
+// aside, and the error says so: then all is judged anew.
+func (m Memory) Records() (map[string]health.Record, error) {
+	r, err := m.read()
+	if err != nil {
+		aside := filepath.Join(m.Dir, healthFile+".bad")
+		err = fmt.Errorf("%w; it is put aside as %s, and the health of LPUs is judged anew", err, aside)
+		if moved := os.Rename(filepath.Join(m.Dir, healthFile), aside); moved != nil {
+			err = fmt.Errorf("%w (which failed: %w)", err, moved)
+		}
+	}
+	return r.LPUs, err
 }
 
 // Seen are the LPUs that were here in this boot, as far as serve has seen them.
 func (m Memory) Seen() (seen []discovery.Address) {
-	for id := range m.health() {
+	r, _ := m.read()
+	for id := range r.Healthy {
 		if a, err := cdi.ParseAddressName(id); err == nil {
 			seen = append(seen, a)
 		}
@@ -59,12 +95,49 @@ func (m Memory) Seen() (seen []discovery.Address) {
 	return seen
 }
 
-func (m Memory) keepHealth(healthy map[string]bool) error {
-	data, err := json.MarshalIndent(healthRecord{discovery.APIVersion, "Health", host.Now().Boot, healthy}, "", "  ")
-	if err != nil {
-		return err
+// judgedFor is how long what serve has judged is worth showing. A serve that runs renews it every ten seconds.
+const judgedFor = 30 * time.Second
+
+// Judge adds to the LPUs of an inventory what serve says of them, if it has said so lately.
+func (m Memory) Judge(inv *discovery.Inventory) {
+	r, err := m.read()
+	path := filepath.Join(m.Dir, healthFile)
+	info, statErr := os.Stat(path)
+	if err != nil || statErr != nil || time.Since(info.ModTime()).Abs() > judgedFor {
+		return
 	}
-	return m.keep(healthFile, append(data, '\n'))
+	for i := range inv.LPUs {
+		l := &inv.LPUs[i]
+		if c, known := r.LPUs[l.Address.String()]; known {
+			l.Judged = &discovery.Judged{Health: c.State, Since: c.Since, Reasons: c.Reasons, Source: path}
+		}
+	}
+}
+
+// keepHealth writes what is known. If nothing has changed but the times of the latest readings, it only renews the time of the file.
+func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Record, before string) (kept string, err error) {
+	r := healthRecord{discovery.APIVersion, "Health", host.Now().Boot, healthy, map[string]health.Record{}}
+	for id, c := range records {
+		c.Readings, c.First, c.Latest = 0, 0, 0
+		r.LPUs[id] = c
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return before, err
+	}
+	path := filepath.Join(m.Dir, healthFile)
+	if now := time.Now(); m.Dir == "" || string(text) == before && os.Chtimes(path, now, now) == nil {
+		return string(text), nil
+	}
+	r.LPUs = records
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = m.keep(healthFile, append(data, '\n'))
+	}
+	if err != nil {
+		return before, err
+	}
+	return string(text), nil
 }
 
 // KeepRing writes the cabling of an inventory to [discovery.LastRingTable], if a ring table could be used and the file says
@@ -95,7 +168,8 @@ func (m Memory) keep(name string, data []byte) error {
 func (n *Node) healthBefore(ctx context.Context, inv *discovery.Inventory, before *Snapshot) map[string]bool {
 	if before.Inventory == nil {
 		n.started = n.Now()
-		n.recalled = maps.Clone(n.Memory.health())
+		known, _ := n.Memory.read() // of a file that cannot be used nothing is known
+		n.recalled = known.Healthy
 		if n.Recall != nil && n.doubtful(inv) {
 			if n.recalled == nil {
 				n.recalled = map[string]bool{}
@@ -129,14 +203,9 @@ func (n *Node) remember(s *Snapshot) {
 			healthy[d.ID] = d.Healthy
 		}
 	}
-	err := n.Memory.KeepRing(s.Inventory)
-	if !maps.Equal(healthy, n.kept) {
-		if keepErr := n.Memory.keepHealth(healthy); keepErr != nil {
-			err = keepErr
-		} else {
-			n.kept = healthy
-		}
-	}
+	kept, err := n.Memory.keepHealth(healthy, s.Inventory.Records, n.kept)
+	n.kept = kept
+	err = cmp.Or(n.Memory.KeepRing(s.Inventory), err)
 	text := ""
 	if err != nil {
 		text = err.Error()

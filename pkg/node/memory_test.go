@@ -183,3 +183,72 @@ func places(inv *discovery.Inventory) map[string]discovery.RingPlace {
 	}
 	return all
 }
+
+// TestTheGraceOutlivesTheProgram: a card that does not answer is given up five seconds after that was first seen, whoever sees it.
+func TestTheGraceOutlivesTheProgram(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	width := filepath.Join(w.root, w.machine.Card(2).Dir, "current_link_width")
+	var p *program
+	start := func() {
+		p = w.program()
+		p.Memory.Dir = dir
+		records, err := p.Memory.Records()
+		w.must(err)
+		p.watcher = discovery.NewWatcher(w.root, discovery.Options{Records: records}, w.sinceBoot)
+	}
+	look := func(want string) {
+		t.Helper()
+		w.now = w.now.Add(time.Second)
+		if s := p.update(); unhealthy(s) != want || !s.Settled {
+			t.Errorf("unhealthy: %q, want %q; settled: %t", unhealthy(s), want, s.Settled)
+		}
+	}
+	start()
+	look("")
+	w.must(os.WriteFile(width, []byte("63\n"), 0o600))
+	for range 5 { // a restart after each look
+		look("")
+		start()
+	}
+	look("pci-0000-45-00.1")
+	var judged discovery.Inventory
+	judged.LPUs = w.scan().LPUs
+	p.Memory.Judge(&judged)
+	if j := judged.LPUs[2].Judged; j == nil || j.Health != discovery.Unhealthy || judged.LPUs[2].Health != discovery.HealthUnknown ||
+		judged.LPUs[0].Judged.Health != discovery.Healthy {
+		t.Errorf("what serve says of it is not shown: %+v", j)
+	}
+	old := time.Now().Add(-time.Minute)
+	w.must(os.Chtimes(filepath.Join(dir, "health.json"), old, old))
+	judged.LPUs = w.scan().LPUs
+	if p.Memory.Judge(&judged); judged.LPUs[2].Judged != nil {
+		t.Error("what serve said a minute ago is shown")
+	}
+}
+
+// TestAFileOfHealthThatIsBroken is put aside, and nothing is unhealthy for it.
+func TestAFileOfHealthThatIsBroken(t *testing.T) {
+	boot := host.Now().Boot
+	for name, text := range map[string]string{
+		"cut":   `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "Health", "boot": "` + boot,
+		"newer": `{"apiVersion": "lpuctl.hyperaccel.ai/v9", "kind": "Health", "boot": "` + boot + `"}`,
+		"other": `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "Ring"}`,
+		"empty": ``,
+	} {
+		m := node.Memory{Dir: t.TempDir()}
+		path := filepath.Join(m.Dir, "health.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if records, err := m.Records(); len(records) != 0 || err == nil || !strings.Contains(err.Error(), "put aside as "+path+".bad") {
+			t.Errorf("%s: %v, %v", name, records, err)
+		}
+		if aside, err := os.ReadFile(path + ".bad"); string(aside) != text || err != nil {
+			t.Errorf("%s: put aside: %q, %v", name, aside, err)
+		}
+		if records, err := m.Records(); len(records) != 0 || err != nil {
+			t.Errorf("%s: the next time: %v, %v", name, records, err)
+		}
+	}
+}

@@ -39,7 +39,7 @@ type Node struct {
 
 	started     time.Time       // of the first snapshot
 	recalled    map[string]bool // the health of devices as it was known before that
-	kept        map[string]bool // the health that was written last
+	kept        string          // what was written of the health last
 	memoryError string          // the error that was logged last
 
 	scans, scanFailures, specWrites *Metric
@@ -95,6 +95,12 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	}
 	before := n.latest.Load()
 	check := n.checkSpec(spec, inv, before.spec)
+	if n.rests(inv, &check, before) {
+		s := *before
+		s.ReadAt = n.Now()
+		n.latest.Store(&s)
+		return &s
+	}
 	if n.due(check) {
 		counted := func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) }
 		corrected, after, err := n.putSpec(ctx, spec, counted)
@@ -123,6 +129,11 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	n.remember(s)
 	n.latest.Store(s)
 	return s
+}
+
+// rests tells whether nothing has changed since a snapshot, and nothing is left to be done.
+func (n *Node) rests(inv *discovery.Inventory, check *specCheck, before *Snapshot) bool {
+	return inv == before.Inventory && before.Settled && check.right() && before.spec.right() && !n.upkeep.renew && n.memoryError == ""
 }
 
 // Renew makes the next Update correct what is otherwise only reported: mounts and variables of the CDI spec.

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -25,12 +25,17 @@ type Spec struct {
 
 // specCheck is the result of a look at the CDI spec on disk.
 type specCheck struct {
-	want       string   // the spec that should be there
-	files      []string // the file, and the state of each spec file in its directory; nil: look again the next time
-	unresolved []string // names of LPUs that no runtime resolves to their nodes; they must not be handed out
+	asked      string               // what the spec was asked to be
+	inv        *discovery.Inventory // what it was compared with
+	want       string               // the spec that should be there
+	files      []string             // the file, and the state of each spec file in its directory; nil: look again the next time
+	unresolved []string             // names of LPUs that no runtime resolves to their nodes; they must not be handed out
 	drift      cdi.Drift
 	err        error // why the spec is not as it should be
 }
+
+// right tells whether the spec in place is the one that would be made now.
+func (c *specCheck) right() bool { return c.err == nil && len(c.unresolved) == 0 && !c.drift.Any() }
 
 // The spec is written at most maxWrites times within writePeriod, so that two programs that disagree, or a card that comes and goes,
 // do not keep the runtimes busy. A name that could lead to another card's node is corrected at once nevertheless.
@@ -53,7 +58,7 @@ type upkeep struct {
 // A runtime remembers the numbers of a node with the spec, and makes nodes of them, until the file is another one.
 func (u *upkeep) renumbered(file cdi.File, inv *discovery.Inventory) (names []string) {
 	first := u.numbers == nil
-	if state := fileState(file.Path); first || state != u.file {
+	if state := host.State(file.Path); first || state != u.file {
 		u.file, u.numbers = state, map[string]discovery.Node{}
 	}
 	for _, l := range inv.LPUs {
@@ -79,15 +84,19 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	if spec.File.Path == "" {
 		return specCheck{}
 	}
+	check := specCheck{asked: fmt.Sprint(spec.File.Path, spec.Options), inv: inv, files: specFiles(spec.File)}
+	rests := before.files != nil && slices.Equal(check.files, before.files) && !before.drift.Names()
+	if rests && inv == before.inv && check.asked == before.asked {
+		return before
+	}
 	want, err := wanted(inv, spec.Options)
-	check := specCheck{files: specFiles(spec.File)}
 	if want != nil {
 		text, _ := cdi.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
 		check.want = string(text)
 	}
 	renumbered := n.upkeep.renumbered(spec.File, inv)
-	if before.files != nil && slices.Equal(check.files, before.files) && check.want == before.want &&
-		len(renumbered) == 0 && !before.drift.Names() {
+	if rests && check.want == before.want && len(renumbered) == 0 {
+		before.asked, before.inv = check.asked, inv
 		return before
 	}
 	var driftErr, conflictErr error
@@ -96,17 +105,23 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
+	check.err = cmp.Or(err, conflictErr, driftErr)
 	bad := slices.Concat(check.drift.Wrong, check.drift.Dangling, check.drift.Missing)
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
 	}
+	check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
+	return check
+}
+
+// namesOf are the names by PCI address of those LPUs that have a node.
+func namesOf(inv *discovery.Inventory, wanted func(name string) bool) (names []string) {
 	for _, l := range inv.LPUs {
-		if name := cdi.AddressName(l.Address); len(l.Nodes) > 0 && (err != nil || slices.Contains(bad, name)) {
-			check.unresolved = append(check.unresolved, name)
+		if name := cdi.AddressName(l.Address); len(l.Nodes) > 0 && wanted(name) {
+			names = append(names, name)
 		}
 	}
-	check.err = cmp.Or(err, conflictErr, driftErr)
-	return check
+	return names
 }
 
 // wanted is the spec of an inventory; nil if no LPU has a node.
@@ -124,19 +139,10 @@ func specFiles(file cdi.File) []string {
 	states := []string{file.Path, fmt.Sprint(err)}
 	for _, e := range entries {
 		if name := filepath.Join(filepath.Dir(file.Path), e.Name()); filepath.Ext(name) != ".lock" {
-			states = append(states, fileState(name))
+			states = append(states, host.State(name))
 		}
 	}
 	return states
-}
-
-// fileState is a text that changes when what a file says changes, or its mode; of a link, what it leads to. It is "" if there is none.
-func fileState(name string) string {
-	var st unix.Stat_t
-	if unix.Stat(name, &st) != nil {
-		return ""
-	}
-	return fmt.Sprint(name, st.Ino, st.Ctim)
 }
 
 // due tells whether a spec that was looked at is to be written now.

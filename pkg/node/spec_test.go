@@ -357,7 +357,8 @@ func TestTwoProgramsThatDisagree(t *testing.T) {
 	}
 }
 
-// state is what tells that a file was written: its inode and the time of its last change.
+// state is what tells that a file was written: its inode and the time of its last change. Of health.json it is the inode only, because
+// serve renews its time to show that it runs.
 func (w *world) state(dirs ...string) (states []string) {
 	w.Helper()
 	for _, dir := range dirs {
@@ -366,6 +367,9 @@ func (w *world) state(dirs ...string) (states []string) {
 		for _, e := range entries {
 			var st unix.Stat_t
 			w.must(unix.Lstat(filepath.Join(dir, e.Name()), &st))
+			if e.Name() == "health.json" {
+				st.Ctim = unix.Timespec{}
+			}
 			states = append(states, fmt.Sprint(dir, e.Name(), st.Ino, st.Ctim))
 		}
 	}

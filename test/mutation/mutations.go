@@ -13,6 +13,10 @@ const (
 	program  = "./cmd/lpuctl"
 	driftGo  = "pkg/cdi/drift.go"
 	nodeSpec = "pkg/node/spec.go"
+
+	judgeGo   = "pkg/health/judge.go"
+	signalsGo = "pkg/health/signals.go"
+	healthPkg = "./pkg/health"
 )
 
 // mutations are the fixes that keep lpuctl right while the node changes.
@@ -92,9 +96,8 @@ func mutations() []mutation {
 			"s.Settled = before.Settled || !n.doubtful(inv) ||", "s.Settled = true ||", "TestHealthAtTheStart", "./pkg/node",
 		},
 		{
-			"the first reading of a fault that may pass counts", "pkg/discovery/watch.go",
-			"c.health = HealthUnknown\n			}\n			h[l.Address] = c", "_ = c\n			}\n			h[l.Address] = c",
-			"TestTheFirstReadingOfAFaultThatMayPass", "./pkg/discovery",
+			"the first reading of a fault that may pass counts", judgeGo,
+			"		return StateOf(reasons)\n", "		return Unhealthy\n", "TestTheFirstReadingOfAFaultThatMayPass", "./pkg/discovery",
 		},
 		{
 			"a node of another function is verified", "pkg/discovery/node.go",
@@ -120,6 +123,48 @@ func mutations() []mutation {
 		{
 			"the list of an instance that ended stays", "pkg/plugin/server.go",
 			"go s.Plugin.resend()", "_ = s.Plugin.resend", "TestInvariant8TheLastListIsThatOfTheOneThatStays", "./pkg/plugin",
+		},
+		// Each rule of health.
+		{"a card that does not answer is fine", signalsGo, "	add(r.AllOnes,", "	add(false,", "TestReadings", healthPkg},
+		{"a card without power is fine", signalsGo, "	add(r.PowerLost(),", "	add(false,", "TestReadings", healthPkg},
+		{"a card that was reset behind its driver is fine", signalsGo, "*r.Command&memorySpace == 0", "false", "TestReadings", healthPkg},
+		{"a card without memory on the bus has no driver", signalsGo, `r.Driver != "" && r.Enabled > 0`, "true", "TestReadings", healthPkg},
+		{"a bad state is fine", signalsGo, "	add(r.BadState,", "	add(false,", "TestReadings", healthPkg},
+		{"a firewall that has tripped is fine", signalsGo, "	add(r.Firewall > 0,", "	add(false,", "TestReadings", healthPkg},
+		{"memory that is not calibrated is fine", signalsGo, "	add(r.Loaded &&", "	add(false && r.Loaded &&", "TestReadings", healthPkg},
+		{"an empty card needs calibrated memory", signalsGo, "	add(r.Loaded &&", "	add(", "TestReadings", healthPkg},
+		{"a hot card is fine", signalsGo, "t.Celsius >= t.Critical:", "false:", "TestReadings", healthPkg},
+		{"all ones last as long as other faults", signalsGo, "		return p.ResetGrace\n", "		return p.Grace\n", "TestHysteresis", healthPkg},
+		{
+			"what passed once has less time the next time", judgeGo,
+			"	c.Passing = passing\n", "	maps.Copy(c.Passing, passing)\n", "TestHysteresis|TestNext", healthPkg,
+		},
+		{
+			"power that came back is never seen", judgeGo,
+			"	case c.Revived && r.PowerLost() && r.Link.Width > 0:\n", "	case false:\n", "TestPower", healthPkg,
+		},
+		{
+			"a second loss of power is not seen", judgeGo,
+			"	case c.Revived && r.AllOnes: // it died again\n		c.Revived = false\n", "", "TestPower", healthPkg,
+		},
+		{"a counter that falls has grown", judgeGo, "!known || *value < n.Value", "!known", "TestCounters", healthPkg},
+		{
+			"what was counted before counts", judgeGo,
+			"		n = Count{From: *value, Began: now}\n", "		n = Count{Began: now}\n", "TestCounters", healthPkg,
+		},
+		{"what was counted is never forgotten", judgeGo, "	if now-max(n.Grew, n.Began) >= quiet {", "	if false {", "TestCounters", healthPkg},
+		{"a slot that is narrow degrades a card", judgeGo, "(most == 0 || now < most)", "true", "TestLink", healthPkg},
+		{"a link that was never better is degraded", judgeGo, "now < best && (", "(", "TestLink", healthPkg},
+		{"a failed recovery is forgotten", judgeGo, "		c.Latched[finding.RecoveryFailed] = now\n", "", "TestRecovery", healthPkg},
+		{
+			"a failed recovery stays after the driver was bound", judgeGo,
+			"		delete(c.Latched, finding.RecoveryFailed)\n", "", "TestRecovery", healthPkg,
+		},
+		{"another card inherits what was counted", judgeGo, "c.Device != r.Device {", "false {", "TestAnotherDevice", healthPkg},
+		{"the grace ends whenever it is looked at next", judgeGo, "ends > now && (at == 0 || ends < at)", "false", "TestNext", healthPkg},
+		{
+			"a card that is asleep is read", "pkg/discovery/reading.go",
+			"	if l.Reading.Asleep() {\n", "	if false {\n", "TestBrokenCard", "./pkg/discovery",
 		},
 	}
 }

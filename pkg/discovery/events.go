@@ -1,0 +1,107 @@
+package discovery
+
+import (
+	"context"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+)
+
+// startListening begins to receive uevents, so that a change is seen at once, and so that one between two looks is seen at all. The
+// kernel tells of its own machine only. The result is nil where uevents cannot be had; then the next look shows a change.
+func (w *Watcher) startListening(ctx context.Context) <-chan uevent.Event {
+	var fs unix.Statfs_t
+	if unix.Statfs(filepath.Join(w.root, "sys"), &fs) != nil || fs.Type != unix.SYSFS_MAGIC {
+		return nil
+	}
+	listener, err := uevent.Listen(ctx, func(devPath, subsystem []byte) bool {
+		return string(subsystem) == "pci" || w.isOurs(lastFunction(devPath))
+	})
+	if err != nil {
+		return nil
+	}
+	w.listener.Store(listener)
+	return listener.Events()
+}
+
+// lastFunction is the PCI function that a device is, or that it belongs to; nil if there is none.
+func lastFunction(devPath []byte) (last []byte) {
+	for f := range uevent.Functions(devPath) {
+		last = f
+	}
+	return last
+}
+
+func (w *Watcher) isOurs(address []byte) bool {
+	ours := w.ours.Load()
+	return ours != nil && (*ours)[string(address)]
+}
+
+// take tells the judge of an event, and has the machine scanned soon.
+func (w *Watcher) take(e uevent.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	address := lastFunction([]byte(e.DevPath))
+	if !e.Overflow && !w.isOurs(address) {
+		return // a glance will show whether it is a new LPU
+	}
+	w.due = true
+	if told := eventOf(&e); told != "" {
+		w.judge.Tell(string(address), told, w.sinceBoot())
+	}
+}
+
+// eventOf is what a uevent of an LPU, or of its class device, means for its health; "" if nothing.
+func eventOf(e *uevent.Event) health.Event {
+	switch {
+	case e.ErrorEvent == "BEGIN_RECOVERY":
+		return health.RecoveryBegan
+	case e.ErrorEvent == "SUCCESSFUL_RECOVERY":
+		return health.RecoveryEnded
+	case e.ErrorEvent == "FAILED_RECOVERY":
+		return health.RecoveryFailed
+	case e.Subsystem == "pci" && (e.Action == "bind" || e.Action == "add"):
+		return health.Bound
+	case e.Subsystem == "pci" && (e.Action == "unbind" || e.Action == "remove"):
+		return health.Unbound
+	case e.DevName != "" && (e.Action == "add" || e.Action == "remove"):
+		return health.Renumbered
+	}
+	return ""
+}
+
+// listen says which LPUs there are, for the listener. If an LPU has come or gone, or its driver has, and no uevent was ever received, it
+// says that none arrive.
+func (w *Watcher) listen(inv *Inventory) {
+	ours := make(map[string]bool, len(inv.LPUs))
+	for _, l := range inv.LPUs {
+		ours[l.Address.String()] = true
+	}
+	w.ours.Store(&ours)
+	listener := w.listener.Load()
+	if listener == nil {
+		return
+	}
+	w.silent = listener.Counts().Received == 0 && (w.silent || w.latest != nil && !sameDrivers(w.latest, inv))
+	if w.silent {
+		inv.Problems.Add(finding.UeventsSilent, "uevents", "changes of the machine are seen by polling, because no uevents arrive here", "")
+	}
+}
+
+// sameDrivers tells whether two inventories have the same LPUs with the same drivers.
+func sameDrivers(a, b *Inventory) bool {
+	drivers := map[Address]string{}
+	for _, l := range a.LPUs {
+		drivers[l.Address] = l.Driver
+	}
+	for _, l := range b.LPUs {
+		if driver, known := drivers[l.Address]; !known || driver != l.Driver {
+			return false
+		}
+	}
+	return len(a.LPUs) == len(b.LPUs)
+}
