@@ -64,7 +64,7 @@ func main() {
 }
 
 func run(r *report, deb string, names []string) error {
-	if err := machine.Able(); err != nil {
+	if err := machine.Able(map[string]string{"mkfs.ext4": "e2fsprogs"}); err != nil {
 		if os.Getenv("CI") != "" {
 			return err
 		}

@@ -10,7 +10,7 @@ done
 mkdir /run/cdi /dev/virtio-ports
 ln -s /run /var/run
 for module in /modules/*.ko; do insmod "$module"; done
-until [ -e /dev/vport0p2 ]; do sleep 0.01; done
+until [ -e /dev/vport0p3 ]; do sleep 0.01; done
 for port in /sys/class/virtio-ports/*; do
 	read -r name <"$port/name"
 	ln -s "/dev/${port##*/}" "/dev/virtio-ports/$name"

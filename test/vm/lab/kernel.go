@@ -177,7 +177,7 @@ func readDir(disk, dir string) (string, error) {
 func (k kernel) initramfs(dir string, files map[string]string) (string, error) {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		return "", errors.New("busybox is missing (apt-get install busybox-static)")
+		return "", err
 	}
 	files["bin/busybox"] = busybox
 	for _, empty := range []string{"dev", "proc", "sys", "var/lib"} {

@@ -2,8 +2,9 @@
 // busybox, lpuctl and a test binary, in a few seconds. Tests order faults of the cards from [machine.Machine].
 //
 // It is run from the project's root, with LPUCTL naming a static binary, and prints what `go test -json` would print. Arguments are
-// the names of boots; without any it is all of them. RUN is a regular expression for tests. Tests named TestLong... run only if LPUCTL_LONG is set.
-// Needs qemu-system-x86, e2fsprogs and busybox-static, and what `make vm` needs for the disk from which kernel and modules are taken.
+// the names of boots; without any it is all of them. RUN is a regular expression for tests; those named TestLong... run only if
+// LPUCTL_LONG is set. What the tests say, also those that pass, is in dist/lab.
+// Kernel and modules are taken out of the disk of `make vm`; see there what making it needs.
 package main
 
 import (
@@ -27,11 +28,13 @@ var boots = []boot{
 	{name: "bus"},
 	{name: "standin"},
 	{name: "errors", network: 2},
+	{name: "capture", network: 2, asked: true},
 }
 
 type boot struct {
 	name    string // of a directory beside this file
 	network int    // how many of the cards report errors (machine.Options)
+	asked   bool   // runs only if it is named
 }
 
 const (
@@ -48,7 +51,9 @@ func main() {
 }
 
 func run(lpuctl string, names []string) error {
-	if err := machine.Able(); err != nil {
+	if err := machine.Able(map[string]string{
+		"debugfs": "e2fsprogs", "xz": "xz-utils", "busybox": "busybox-static", "make": "make", "gcc": "gcc",
+	}); err != nil {
 		return err
 	}
 	work, err := os.MkdirTemp("", "lpuctl-lab-")
@@ -64,7 +69,7 @@ func run(lpuctl string, names []string) error {
 		return err
 	}
 	for _, b := range boots {
-		if len(names) == 0 || slices.Contains(names, b.name) {
+		if len(names) == 0 && !b.asked || slices.Contains(names, b.name) {
 			err = errors.Join(err, b.run(kernel, lpuctl, work))
 		}
 	}
@@ -94,6 +99,7 @@ func (b boot) run(k kernel, lpuctl, work string) error {
 	if err != nil {
 		return err
 	}
+	m.Add("-chardev", "file,id=files,path="+filepath.Join(logs, b.name+".tar"), "-device", "virtserialport,chardev=files,name=files")
 	m.Add("-kernel", k.image, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 "+arguments(),
 		"-serial", "file:"+filepath.Join(logs, b.name+".console"), "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
 	finish, err := b.report(out)

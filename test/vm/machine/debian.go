@@ -12,9 +12,10 @@ import (
 
 const mkroot = "test/vm/mkroot.sh"
 
-// Able says what is missing for virtual machines.
-func Able() error {
-	for tool, name := range map[string]string{"qemu-system-x86_64": "qemu-system-x86", "mkfs.ext4": "e2fsprogs"} {
+// Able says what is missing for virtual machines, and for what is done with them: packages by the tool that is in them.
+func Able(tools map[string]string) error {
+	tools["qemu-system-x86_64"] = "qemu-system-x86"
+	for tool, name := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("%s is missing (apt-get install %s)", tool, name)
 		}

@@ -5,7 +5,6 @@
 package errors
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/test/vm/lab/guest"
 )
@@ -25,17 +23,10 @@ const (
 	withoutHandlers = "uio_pci_generic"
 )
 
-// Errors, as bits of the registers of a function (PCI Express Base Specification, 7.8.4).
-const (
-	receiverError     = 1 << 0  // correctable
-	completionTimeout = 1 << 14 // not fatal
-	malformedTLP      = 1 << 18 // fatal
-)
-
 func TestCorrectableAtTheEndpoint(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	c := n.Card(6)
-	n.Fault("more errors are corrected than policy allows", func() error { return correctable(c.Address()) })
+	n.Fault("more errors are corrected than policy allows", func() error { return correctable(n, c.Address()) })
 	n.Finds(c, 12*time.Second, finding.AERCorrectable)
 	n.Quiet(0)
 }
@@ -43,7 +34,7 @@ func TestCorrectableAtTheEndpoint(t *testing.T) {
 func TestCorrectableAtThePort(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	c := n.Card(0)
-	n.Fault("more errors are corrected than policy allows", func() error { return correctable(c.Port()) })
+	n.Fault("more errors are corrected than policy allows", func() error { return correctable(n, c.Port()) })
 	n.FindsOfNode(c.Port(), 12*time.Second, finding.AERCorrectable)
 	n.Well(c, n.Polled)
 	n.Quiet(0)
@@ -51,45 +42,45 @@ func TestCorrectableAtThePort(t *testing.T) {
 
 func TestNonFatalAtTheEndpointRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
-	recovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
+	recovered(n, n.Card(7), n.Card(7).Address(), guest.CompletionTimeout)
 	n.Finds(n.Card(7), 12*time.Second, finding.AERNonFatal)
 }
 
 func TestNonFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
-	recovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
+	recovered(n, n.Card(1), n.Card(1).Port(), guest.CompletionTimeout)
 	n.FindsOfNode(n.Card(1).Port(), 12*time.Second, finding.AERNonFatal)
 }
 
 func TestFatalAtTheEndpointRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
-	recovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
+	recovered(n, n.Card(6), n.Card(6).Address(), guest.MalformedTLP)
 }
 
 func TestFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
-	recovered(n, n.Card(2), n.Card(2).Port(), malformedTLP)
+	recovered(n, n.Card(2), n.Card(2).Port(), guest.MalformedTLP)
 	n.FindsOfNode(n.Card(2).Port(), 12*time.Second, finding.AERFatal)
 }
 
 func TestNonFatalAtTheEndpointNotRecovered(t *testing.T) {
 	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(7), n.Card(7).Address(), completionTimeout)
+	notRecovered(n, n.Card(7), n.Card(7).Address(), guest.CompletionTimeout)
 }
 
 func TestNonFatalAtThePortNotRecovered(t *testing.T) {
 	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(1), n.Card(1).Port(), completionTimeout)
+	notRecovered(n, n.Card(1), n.Card(1).Port(), guest.CompletionTimeout)
 }
 
 func TestFatalAtTheEndpointNotRecovered(t *testing.T) {
 	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(6), n.Card(6).Address(), malformedTLP)
+	notRecovered(n, n.Card(6), n.Card(6).Address(), guest.MalformedTLP)
 }
 
 func TestFatalAtThePortNotRecovered(t *testing.T) {
 	n := guest.Start(t, withoutHandlers)
-	notRecovered(n, n.Card(2), n.Card(2).Port(), malformedTLP)
+	notRecovered(n, n.Card(2), n.Card(2).Port(), guest.MalformedTLP)
 }
 
 // recovered wants a warning when the kernel recovers an LPU from an error. The management function needs a driver with handlers too.
@@ -97,7 +88,7 @@ func recovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
 	if c.Management() != c.Address() {
 		n.Must(bindManagement())
 	}
-	n.Fault("an error is reported by "+at, func() error { return inject(at, uncorrectable, 0) })
+	n.Fault("an error is reported by "+at, func() error { return n.Inject(at, uncorrectable, 0) })
 	n.SinceEvent(c, "ERROR_EVENT=SUCCESSFUL_RECOVERY")
 	n.Finds(c, n.Polled, finding.Recovered)
 	n.Well(c, n.Polled)
@@ -106,7 +97,7 @@ func recovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
 
 // notRecovered wants an LPU that the kernel could not recover to be unhealthy until its driver is bound again.
 func notRecovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
-	n.Fault("an error is reported by "+at, func() error { return inject(at, uncorrectable, 0) })
+	n.Fault("an error is reported by "+at, func() error { return n.Inject(at, uncorrectable, 0) })
 	n.SinceEvent(c, "ERROR_EVENT=FAILED_RECOVERY")
 	n.Told(c, guest.Unhealthy, n.Event)
 	n.Finds(c, n.Polled, finding.RecoveryFailed)
@@ -128,9 +119,9 @@ func bindManagement() error {
 }
 
 // correctable reports corrected errors of a function, one after the other, until the kernel has counted more than 100.
-func correctable(address string) error {
+func correctable(n *guest.Node, address string) error {
 	for counted := uint64(0); counted <= 100; {
-		if err := inject(address, 0, receiverError); err != nil && !errors.Is(err, syscall.EBUSY) { // busy with the one before
+		if err := n.Inject(address, 0, guest.ReceiverError); err != nil && !errors.Is(err, syscall.EBUSY) { // busy with the one before
 			return err
 		}
 		var err error
@@ -148,16 +139,4 @@ func total(address, file string) (uint64, error) {
 		return 0, errors.New(address + " has no " + file)
 	}
 	return strconv.ParseUint(fields[len(fields)-1], 10, 64)
-}
-
-// inject lets the kernel find errors in the registers of a function (drivers/pci/pcie/aer_inject.c, struct aer_error_inj).
-func inject(address string, uncorrectable, correctable uint32) error {
-	a, err := discovery.ParseAddress(address)
-	if err != nil {
-		return err
-	}
-	message := []byte{a.Bus, a.Device, a.Function, 0}
-	message = binary.NativeEndian.AppendUint32(message, uncorrectable)
-	message = binary.NativeEndian.AppendUint32(message, correctable)
-	return guest.Write("/dev/aer_inject", string(append(message, make([]byte, 20)...)))
 }

@@ -1,11 +1,15 @@
 package guest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // Card is the card in a slot, 0 to 7.
@@ -46,6 +50,53 @@ func (n *Node) Rescan() error { return Write("/sys/bus/pci/rescan", "1") }
 
 // Reset has the kernel reset an LPU (function-level reset), and returns when it has.
 func (n *Node) Reset(c Card) error { return Write(c.Attribute("reset"), "1") }
+
+// BusReset has the port above a card reset its bus, of which nothing in the kernel knows: it sets and clears the bit for it in the
+// bridge control (PCI-to-PCI Bridge Architecture Specification, 3.2.5.18), as setpci can.
+func (n *Node) BusReset(c Card) error {
+	port, err := os.OpenFile(pciDevices+c.Port()+"/config", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	var control [1]byte
+	_, err = port.ReadAt(control[:], 0x3e)
+	for _, reset := range []byte{1 << 6, 0} {
+		if err == nil {
+			_, err = port.WriteAt([]byte{control[0] | reset}, 0x3e)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return err
+}
+
+// Sleep has the kernel put an LPU to sleep, which needs a driver that lets it.
+func (n *Node) Sleep(c Card) error {
+	err := Write(c.Attribute("power/control"), "auto")
+	if !n.within(time.Second, func() bool { return Read(c.Attribute("power/runtime_status")) == "suspended" }) {
+		err = errors.Join(err, errors.New(c.Address()+" does not sleep"))
+	}
+	return err
+}
+
+// Errors that a function can report, as bits of its registers (PCI Express Base Specification, 7.8.4).
+const (
+	ReceiverError     = 1 << 0  // correctable
+	CompletionTimeout = 1 << 14 // uncorrectable, not fatal
+	MalformedTLP      = 1 << 18 // uncorrectable, fatal
+)
+
+// Inject lets the kernel find errors in the registers of a function (drivers/pci/pcie/aer_inject.c, struct aer_error_inj).
+func (n *Node) Inject(address string, uncorrectable, correctable uint32) error {
+	a, err := discovery.ParseAddress(address)
+	if err != nil {
+		return err
+	}
+	message := []byte{a.Bus, a.Device, a.Function, 0}
+	message = binary.NativeEndian.AppendUint32(message, uncorrectable)
+	message = binary.NativeEndian.AppendUint32(message, correctable)
+	return Write("/dev/aer_inject", string(append(message, make([]byte, 20)...)))
+}
 
 // SlotOff turns the power of a slot off. QEMU then takes the card out.
 func (n *Node) SlotOff(c Card) error {

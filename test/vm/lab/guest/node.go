@@ -56,36 +56,37 @@ const (
 	slots      = 8
 )
 
-// Start starts serve on the machine, whose LPUs are all under a driver and well. At the end of the test serve is ended.
-func Start(t *testing.T, driver string) *Node {
+// Open is the machine without serve. Its LPUs are all under a driver and well.
+func Open(t *testing.T, driver string) *Node {
 	t.Helper()
 	n := &Node{t: t, driver: driver, fault: time.Now()}
 	n.kubelet.node = n
 	t.Cleanup(n.running.Wait)
 	var err error
-	if n.host, err = openHost(); err != nil {
-		t.Fatal(err)
-	}
+	n.host, err = openHost()
+	n.Must(err)
 	t.Cleanup(func() { _ = n.host.file.Close() })
 	stop, err := listen(n.uevent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n.Must(err)
 	t.Cleanup(stop)
 	n.repair()
+	return n
+}
+
+// Start starts serve on the machine, as on one that has just booted. At the end of the test serve is ended.
+func Start(t *testing.T, driver string) *Node {
+	t.Helper()
+	n := Open(t, driver)
 	n.forget()
-	if stop, err = n.kubelet.start(); err != nil {
-		t.Fatal(err)
-	}
+	stop, err := n.kubelet.start()
+	n.Must(err)
 	t.Cleanup(stop)
 	end := make(chan struct{})
 	n.running.Go(func() { n.watchSpec(end) })
 	t.Cleanup(func() { close(end) })
 	n.Serve()
 	t.Cleanup(func() { n.EndServe(time.Minute) })
-	if !n.within(30*time.Second, func() bool { return n.countHealthy() == slots }) {
-		t.Fatalf("at the start the kubelet is told of %d healthy LPUs", n.countHealthy())
-	}
+	n.Until("the kubelet is told of healthy LPUs", 30*time.Second, func() bool { return n.countHealthy() == slots })
 	n.setBounds()
 	return n
 }

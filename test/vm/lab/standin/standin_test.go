@@ -4,7 +4,6 @@
 package standin
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -19,8 +18,7 @@ func TestSuspendedAndDead(t *testing.T) {
 	c := n.Card(0)
 	node := c.Node()
 
-	n.Fault("the kernel puts the LPU to sleep", func() error { return guest.Write(c.Attribute("power/control"), "auto") })
-	n.Until("the LPU sleeps", time.Second, func() bool { return guest.Read(c.Attribute("power/runtime_status")) == "suspended" })
+	n.Fault("the kernel puts the LPU to sleep", func() error { return n.Sleep(c) })
 	n.Finds(c, n.Polled, finding.Asleep)
 	n.Fault("it answers all ones", func() error { return n.Ask("gone", c, 1) })
 	n.Quiet(8 * time.Second) // it is not read, and nobody uses it
@@ -89,7 +87,7 @@ func TestResetBehindTheDriver(t *testing.T) {
 	c := n.Card(4)
 	node := c.Node()
 
-	n.Fault("the bus of the card is reset by the port above it", func() error { return busReset(c) })
+	n.Fault("the bus of the card is reset by the port above it", func() error { return n.BusReset(c) })
 	if config := guest.Read(c.Attribute("config")); config[4]&2 != 0 {
 		t.Fatalf("the card was not reset: %x", config[:8])
 	}
@@ -100,24 +98,4 @@ func TestResetBehindTheDriver(t *testing.T) {
 	n.Fault("the driver is unbound and bound, as the remedy says", func() error { return n.Rebind(c) })
 	n.Told(c, guest.Healthy, n.Back)
 	n.Well(c, n.Polled)
-}
-
-// busReset sets and clears the bit for it in the bridge control of the port (PCI-to-PCI Bridge Architecture Specification, 3.2.5.18).
-func busReset(c guest.Card) error {
-	port, err := os.OpenFile("/sys/bus/pci/devices/"+c.Port()+"/config", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer port.Close()
-	var control [1]byte
-	if _, err := port.ReadAt(control[:], 0x3e); err != nil {
-		return err
-	}
-	for _, reset := range []byte{1 << 6, 0} {
-		if _, err := port.WriteAt([]byte{control[0] | reset}, 0x3e); err != nil {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil
 }
