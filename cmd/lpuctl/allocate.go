@@ -25,9 +25,9 @@ func newAllocateCommand(a *app) *cobra.Command {
 		Aliases: []string{"alloc"},
 		Short:   "Tell which LPUs a workload should take, and why",
 		Long: `allocate picks LPUs that are free and connected, in such a way that those who come next find connected LPUs too,
-and says which CDI device hands them out. It reserves nothing. Free is what is usable and held open by no process that
-can be seen. As an ordinary user you do not see the processes of others: then a warning says that an LPU may be in use
-all the same. --available names the free LPUs yourself.
+and says which CDI device hands them out. It reserves nothing. Free is what is usable, not cordoned, and held open by no process
+that can be seen. As an ordinary user you do not see the processes of others: then a warning says that an LPU may be in use
+all the same. --available names the free LPUs yourself; those that are cordoned are left out all the same.
 
 The exit code is 3 if there are not enough free LPUs or, with --require-connected, no connected set. Then -o name and -o args
 print nothing, and a container that is started with nothing has no LPU. So start it in a second step, after &&, as below.
@@ -104,6 +104,9 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 	if decision == nil {
 		return refused
 	}
+	if refused == nil {
+		a.report(cordonsOf(inv))
+	}
 	if len(inv.LPUs) == 0 {
 		refused = noLPU(a.root)
 		decision.Explanation.Reason = refused.Error()
@@ -130,6 +133,7 @@ func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish)
 	var err error
 	if w.available != nil {
 		resolved.Free, err = a.withNodes(inv, w.available)
+		resolved.Free = slices.DeleteFunc(resolved.Free, func(card int) bool { return inv.LPUs[card].Cordoned != nil })
 	} else {
 		a.findUsers(ctx, inv)
 		resolved.Free = allocate.Free(inv)

@@ -19,52 +19,66 @@ const usersLimit = 3 * time.Second
 
 func newListCommand(a *app) *cobra.Command {
 	var f format
+	var watch bool
 	cmd := &cobra.Command{
 		Use:     "list [LPU...]",
 		Aliases: []string{"ls", "get", "ps"},
 		Short:   "List the LPUs of this node",
 		Long: `list shows every LPU of this node, usable or not: a sick card keeps its place and its index.
-Why one is not usable goes to stderr. With LPUs named it shows these.
+Why one is not usable, or is cordoned, goes to stderr. With LPUs named it shows these.
+--watch looks once a second, and as soon as a device node comes or goes, and keeps one odd reading from changing the health. On a
+terminal the list stays in place; elsewhere each one follows the one before, below a line with the time. With -o json or yaml it
+prints a document for each change. It ends with ^C, and that is exit code 0.
 A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU.
 ` + lpuForms + `
 The exit code is 4 if there is no LPU.`,
 		Example: `  lpuctl list
   lpuctl list lpu0 lpu4
+  lpuctl list --watch
   lpuctl list -o wide
   lpuctl list -o json | jq -r '.lpus[] | select(.usable | not) | .address'
   lpuctl list -o name          # names for podman run --device`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if watch {
+				return a.watchList(cmd.Context(), args, f)
+			}
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}
-			a.findUsers(cmd.Context(), inv)
-			if len(args) > 0 {
-				cards, err := a.lpus(inv, args)
-				if err != nil {
-					return err
-				}
-				var wanted []discovery.LPU
-				for _, card := range cards {
-					wanted = append(wanted, inv.LPUs[card])
-				}
-				inv.LPUs = wanted
-			}
-			if err := a.writeInventory(inv, f); err != nil {
-				return err
-			}
-			a.report(whyUnusable(inv))
-			if len(inv.LPUs) == 0 {
-				return noLPU(a.root)
-			}
-			return nil
+			return a.list(cmd.Context(), inv, args, f)
 		},
 	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the list anew whenever it changes, until ^C")
 	a.ringTableFlag(cmd)
 	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
 	return cmd
+}
+
+// list prints an inventory, or those of its LPUs that are named.
+func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string, f format) error {
+	a.findUsers(ctx, inv)
+	if len(words) > 0 {
+		cards, err := a.lpus(inv, words)
+		if err != nil {
+			return err
+		}
+		var wanted []discovery.LPU
+		for _, card := range cards {
+			wanted = append(wanted, inv.LPUs[card])
+		}
+		inv.LPUs = wanted
+	}
+	if err := a.writeInventory(inv, f); err != nil {
+		return err
+	}
+	a.report(whyUnusable(inv))
+	if len(inv.LPUs) == 0 {
+		return noLPU(a.root)
+	}
+	return nil
 }
 
 // findUsers fills in who uses the LPUs, as far as that can be found out in time.
@@ -74,7 +88,7 @@ func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 	discovery.FindUsers(ctx, string(a.root), inv)
 }
 
-// whyUnusable is what is wrong with the machine, and for each LPU that is not usable the first reason.
+// whyUnusable is what is wrong with the machine, and for each LPU that is not usable or cordoned why that is so.
 func whyUnusable(inv *discovery.Inventory) finding.List {
 	findings := slices.Clone(inv.Problems)
 	for _, l := range inv.LPUs {
@@ -82,7 +96,15 @@ func whyUnusable(inv *discovery.Inventory) finding.List {
 			findings = append(findings, *reason)
 		}
 	}
-	return findings
+	return append(findings, cordonsOf(inv)...)
+}
+
+// cordonsOf are the findings that say which LPUs are cordoned.
+func cordonsOf(inv *discovery.Inventory) (findings finding.List) {
+	for _, l := range inv.LPUs {
+		findings = append(findings, l.Reasons...)
+	}
+	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID != finding.Cordoned })
 }
 
 func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
@@ -127,12 +149,16 @@ func nodeNames(nodes []discovery.Node) string {
 	return strings.Join(names, ",")
 }
 
-// healthText is the health, or that there is nothing that could have any.
+// healthText is the health, or that there is nothing that could have any; and whether the LPU is cordoned.
 func healthText(l *discovery.LPU) string {
+	health := string(l.Health)
 	if l.Absent {
-		return "absent"
+		health = "absent"
 	}
-	return string(l.Health)
+	if l.Cordoned != nil {
+		health += ",cordoned"
+	}
+	return health
 }
 
 func ringText(r *discovery.RingPlace) string {

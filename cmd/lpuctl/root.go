@@ -107,6 +107,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a), newAllocateCommand(a),
+		newCordonCommand(a), newUncordonCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
 		newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
@@ -213,7 +214,7 @@ func (a *app) remembering(options discovery.Options) (discovery.Options, error) 
 	return options, err
 }
 
-// scan reads the config and then the machine.
+// scan reads the config, the machine, and which LPUs are cordoned.
 func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
 	options, err := a.scanOptions(options)
 	if err == nil {
@@ -229,9 +230,12 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 		}
 		return nil, err
 	}
-	if memory, err := node.RememberIn(a.root); err == nil {
-		memory.Judge(inv)
+	memory, err := node.RememberIn(a.root)
+	if err != nil {
+		return nil, err
 	}
+	memory.Judge(inv)
+	inv = inv.WithCordons(memory.Cordons().Read())
 	a.log.Debug("scanned", "root", a.root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, nil
 }

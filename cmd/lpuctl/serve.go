@@ -206,6 +206,11 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 		d.app.log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher, ready := discovery.NewWatcher(string(d.app.root), options, host.SinceBoot), false
+	var following sync.WaitGroup
+	following.Go(func() {
+		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
+	})
+	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
 		if !d.plugin.Update(ctx, watcher.Scan) {

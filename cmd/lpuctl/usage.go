@@ -17,7 +17,7 @@ import (
 func flagHabits() map[string]string {
 	return map[string]string{
 		"json": "-o json", "yaml": "-o yaml", "wide": "-o wide", "output": "-o FORMAT", "m": "-o matrix", "L": "lpuctl list",
-		"w": "watch -n 1 lpuctl list", "watch": "watch -n 1 lpuctl list", "number": "-n", "headers": "--no-headers", "noheaders": "--no-headers",
+		"w": "lpuctl list --watch", "watch": "lpuctl list --watch", "number": "-n", "headers": "--no-headers", "noheaders": "--no-headers",
 	}
 }
 

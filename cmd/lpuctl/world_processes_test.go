@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +104,7 @@ func (p *processes) command(args ...string) *exec.Cmd {
 
 // serveAgain starts serve.
 func (p *processes) serveAgain() {
+	p.forgetCordons()
 	p.serving = p.command("serve", "--interval", "100ms", "--listen", "", "--plugin-dir", "/kubelet")
 	if err := p.serving.Start(); err != nil {
 		p.t.Fatal(err)
@@ -190,5 +192,50 @@ func TestAWorldOfProcesses(t *testing.T) {
 				p.step()
 			}
 		})
+	}
+}
+
+// TestACordonIsToldAtOnce: the kubelet is told within 250 ms of the change of the file, though the next scan is ten seconds away; and no
+// spec is written for it.
+func TestACordonIsToldAtOnce(t *testing.T) {
+	p := newProcesses(t, rand.New(rand.NewPCG(1, 2)))
+	p.refreshAll()
+	p.kill()
+	p.serving = p.command("serve", "--interval", "10s", "--listen", "", "--plugin-dir", "/kubelet")
+	if err := p.serving.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually()
+	specs := p.written("var/run/cdi")
+	id := p.ids()[1]
+	var took []time.Duration
+	for round := range 9 {
+		command, want := p.command("cordon", "lpu1", "--reason", "a test"), api.Unhealthy
+		if round%2 == 1 {
+			command, want = p.command("uncordon", "lpu1"), api.Healthy
+		}
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		info, err := os.Stat(filepath.Join(p.root, "var/lib/lpuctl/cordon.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := info.ModTime()
+		for p.kubelet.listed()[id] != want {
+			if time.Since(start) > 30*time.Second {
+				t.Fatalf("%s is not %s", id, want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	t.Logf("from the change of the file to the kubelet, at most: %v", took)
+	if median := took[len(took)/2]; median > 250*time.Millisecond {
+		t.Errorf("the median is %v", median)
+	}
+	if after := p.written("var/run/cdi"); !slices.Equal(specs, after) {
+		t.Errorf("the spec was written:\n%v\n%v", specs, after)
 	}
 }

@@ -41,10 +41,12 @@ type world struct {
 	now     time.Time // the clock of serve
 
 	serve   *servant
-	ring    string // "good", "broken"
-	foreign bool   // another file defines lpu0 too
-	config  int    // number of the config file in place
-	renewed bool   // serve has started or reloaded since the last change of what it only reports otherwise
+	ring    string       // "good", "broken"
+	foreign bool         // another file defines lpu0 too
+	config  int          // number of the config file in place
+	cordons map[int]bool // the LPUs that are cordoned, as far as serve knows
+	cut     bool         // the file with the cordons is not whole
+	renewed bool         // serve has started or reloaded since the last change of what it only reports otherwise
 	steps   []string
 }
 
@@ -65,7 +67,7 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &world{t: t, rand: r, root: filepath.Join(dir, "node"), now: time.Now(), ring: "good"}
+	w := &world{t: t, rand: r, root: filepath.Join(dir, "node"), now: time.Now(), ring: "good", cordons: map[int]bool{}}
 	if w.machine, err = (simulate.Node{Profile: "orion", LPUs: worldLPUs}).Start(w.root); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +87,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.serve, w.renewed = s, true
+	w.forgetCordons()
 }
 
 // options are those of the plugin and of its scans, by the config file in place.
@@ -177,6 +180,9 @@ var actions = []action{
 	}},
 	{"show ids", func(w *world) bool { return w.machine.Show(w.rand.IntN(worldLPUs)) == nil }},
 	{"ring table", func(w *world) bool { return w.changeRing() }},
+	{"cordon", func(w *world) bool { return w.cordon(w.rand.IntN(worldLPUs)) }},
+	{"uncordon", func(w *world) bool { return w.uncordon(w.rand.IntN(worldLPUs)) }},
+	{"cut cordons", func(w *world) bool { return w.cutCordons() }},
 	// Until here they change the node, see nodeActions.
 	{"edit", func(w *world) bool { return w.edit(w.rand.IntN(edits)) }},
 	{"foreign file", func(w *world) bool { return w.toggleForeign() }},
@@ -188,7 +194,7 @@ var actions = []action{
 }
 
 // nodeActions is how many of the actions change the node. They come first.
-const nodeActions = 9
+const nodeActions = 12
 
 // hiccup holds a card offline for a moment, as a reset does. Meanwhile the kubelet takes it for healthy, and it cannot be handed out.
 func (w *world) hiccup(i int) bool {
@@ -206,7 +212,7 @@ func (w *world) hiccup(i int) bool {
 	if err := errors.Join(w.checkSpec(), w.checkList(w.listed())); err != nil { // neither follows a fault that may pass
 		w.fail("LPU %d is offline: %v", i, err)
 	}
-	if healthy := w.healthy(); len(healthy) > 1 {
+	if healthy := w.offered(); len(healthy) > 1 {
 		answer, err := w.serve.plugin.GetPreferredAllocation(w.t.Context(), preference(len(healthy)-1, w.ids()))
 		if err != nil {
 			w.fail("no %d of %v LPUs while LPU %d is offline: %v", len(healthy)-1, healthy, i, err)
@@ -233,6 +239,87 @@ func preference(size int, available []string) *api.PreferredAllocationRequest {
 	return &api.PreferredAllocationRequest{
 		ContainerRequests: []*api.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: available, AllocationSize: int32(size)}},
 	}
+}
+
+// cordon cordons an LPU that is known on the node.
+func (w *world) cordon(i int) bool {
+	before := w.written("var/run/cdi")
+	name := []string{fmt.Sprint("lpu", i), w.machine.Card(i).Address.String()}[w.rand.IntN(2)]
+	if code, printed := w.lpuctl("cordon", name, "--reason", "a test"); code == exitFailed && strings.Contains(printed, "no LPU") {
+		return false
+	} else if code != exitDone {
+		w.fail("cordon: exit %d: %s", code, printed)
+	}
+	if w.cut {
+		clear(w.cordons)
+	}
+	w.cordons[i], w.cut = true, false
+	w.sameSpec(before)
+	return true
+}
+
+// uncordon ends the cordon of an LPU, whether or not its card is there.
+func (w *world) uncordon(i int) bool {
+	if !w.cordons[i] && !w.cut {
+		return false
+	}
+	before := w.written("var/run/cdi")
+	if code, printed := w.lpuctl("uncordon", w.machine.Card(i).Address.String()); code != exitDone {
+		w.fail("uncordon: exit %d: %s", code, printed)
+	}
+	if w.cut {
+		clear(w.cordons)
+	}
+	delete(w.cordons, i)
+	w.cut = false
+	w.sameSpec(before)
+	return true
+}
+
+// sameSpec wants serve not to write the spec because of a cordon.
+func (w *world) sameSpec(before []string) {
+	if w.serve != nil {
+		w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	}
+	if after := w.written("var/run/cdi"); !slices.Equal(before, after) && w.serve != nil {
+		w.fail("a cordon changes the spec:\n%v\n%v", before, after)
+	}
+}
+
+// cutCordons leaves half of the file with the cordons. A serve that runs keeps to those that it has read.
+func (w *world) cutCordons() bool {
+	path := filepath.Join(w.root, "var/lib/lpuctl/cordon.json")
+	info, err := os.Stat(path)
+	if err != nil || w.cut {
+		return false
+	}
+	w.cut = true
+	return os.Truncate(path, info.Size()/2) == nil
+}
+
+// forgetCordons is what happens when serve starts and the file with the cordons is not whole.
+func (w *world) forgetCordons() {
+	if w.cut {
+		clear(w.cordons)
+	}
+}
+
+// checkCordons: who has a cordoned LPU keeps it, also through a restart, and nobody else gets it.
+func (w *world) checkCordons() error {
+	for _, i := range w.healthy() {
+		id := w.ids()[i : i+1]
+		_, got := w.serve.plugin.Allocate(w.t.Context(), &api.AllocateRequest{
+			ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: id}},
+		})
+		_, restarted := w.serve.plugin.PreStartContainer(w.t.Context(), &api.PreStartContainerRequest{DevicesIds: id})
+		wish := preference(1, id)
+		wish.ContainerRequests[0].MustIncludeDeviceIDs = id
+		_, kept := w.serve.plugin.GetPreferredAllocation(w.t.Context(), wish)
+		if (got != nil) != w.cordons[i] || restarted != nil || kept != nil {
+			return fmt.Errorf("cordons %v: LPU %d: handed out: %w, restarted: %w, kept: %w", w.cordons, i, got, restarted, kept)
+		}
+	}
+	return nil
 }
 
 const worldTable = "opt/hyperdex/hrt/xclbin/table.json"
@@ -426,8 +513,9 @@ func (w *world) fail(format string, args ...any) {
 			names += " " + d.Name
 		}
 	}
-	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, foreign %v, config %d (serve %d), renewed %v\n%s%sspec:%s", len(w.steps),
-		fmt.Sprintf(format, args...), w.steps[max(0, len(w.steps)-12):], w.ring, w.foreign, w.config, serve, w.renewed, state, list, names)
+	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, foreign %v, config %d (serve %d), renewed %v, cordons %v (cut: %v)\n%s%sspec:%s",
+		len(w.steps), fmt.Sprintf(format, args...), w.steps[max(0, len(w.steps)-12):],
+		w.ring, w.foreign, w.config, serve, w.renewed, w.cordons, w.cut, state, list, names)
 }
 
 // check holds what lpuctl has written and offers against what is true.
@@ -440,7 +528,10 @@ func (w *world) check() error {
 		err = w.checkList(w.listed())
 	}
 	if err == nil {
-		err = w.checkChoices(w.healthy())
+		err = w.checkChoices(w.offered())
+	}
+	if err == nil {
+		err = w.checkCordons()
 	}
 	if err == nil {
 		err = w.checkValidate()
@@ -453,18 +544,19 @@ func (w *world) check() error {
 
 // checkQuiet: serve at rest writes nothing.
 func (w *world) checkQuiet() error {
-	before := w.written()
+	const specs, state = "var/run/cdi", "var/lib/lpuctl"
+	before := w.written(specs, state)
 	w.now = w.now.Add(time.Second)
 	w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
-	if after := w.written(); !slices.Equal(before, after) {
+	if after := w.written(specs, state); !slices.Equal(before, after) {
 		return fmt.Errorf("serve writes at rest:\n%v\n%v", before, after)
 	}
 	return nil
 }
 
-// written are the files that lpuctl writes, and when each was changed.
-func (w *world) written() (states []string) {
-	for _, dir := range []string{"var/run/cdi", "var/lib/lpuctl"} {
+// written are the files in directories, and when each was changed.
+func (w *world) written(dirs ...string) (states []string) {
+	for _, dir := range dirs {
 		entries, _ := os.ReadDir(filepath.Join(w.root, dir)) // there may be none yet
 		for _, e := range entries {
 			var st unix.Stat_t
@@ -577,11 +669,16 @@ func (w *world) healthy() (healthy []int) {
 	return healthy
 }
 
-// checkList: the kubelet is told of every LPU, and that just those are healthy that are.
+// offered are the LPUs that somebody new can get.
+func (w *world) offered() []int {
+	return slices.DeleteFunc(w.healthy(), func(i int) bool { return w.cordons[i] })
+}
+
+// checkList: the kubelet is told of every LPU, and that just those are healthy that are and are not cordoned.
 func (w *world) checkList(listed map[string]string) error {
 	for i, id := range w.ids() {
 		want := api.Unhealthy
-		if slices.Contains(w.healthy(), i) {
+		if slices.Contains(w.offered(), i) {
 			want = api.Healthy
 		}
 		if listed[id] != want {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -55,6 +56,17 @@ func replace(path string, data []byte, dir string) error {
 		return err
 	}
 	return f.CloseAtomicallyReplace()
+}
+
+// ClearLeftovers removes the temporary files that a killed Replace has left beside path. The caller knows that none is under way.
+func ClearLeftovers(path string) {
+	dir, base := filepath.Split(path)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+base) {
+			_ = os.Remove(dir + e.Name())
+		}
+	}
 }
 
 // Refuse is an error if there is something at path that is not a regular file: a symbolic link may lead to a file that is

@@ -20,11 +20,11 @@ type Wish struct {
 	Connected bool
 }
 
-// Free returns the LPUs that are available: usable, and without users as far as discovery.FindUsers has found.
+// Free returns the LPUs that are available: usable, not cordoned, and without users as far as discovery.FindUsers has found.
 func Free(inv *discovery.Inventory) []int {
 	free := []int{}
 	for i, l := range inv.LPUs {
-		if l.Usable && len(l.Users) == 0 {
+		if l.Usable && l.Cordoned == nil && len(l.Users) == 0 {
 			free = append(free, i)
 		}
 	}
@@ -134,6 +134,8 @@ func reasonOf(l *discovery.LPU) reason {
 	switch {
 	case !l.Usable:
 		return reason{l.State(), "see lpuctl describe %s"}
+	case l.Cordoned != nil:
+		return reason{"cordoned " + l.Cordoned.String(), "lpuctl uncordon %s"}
 	case len(l.Users) > 0:
 		return reason{"in use by " + l.Users[0].String(), "wait until %s is no longer in use"}
 	}

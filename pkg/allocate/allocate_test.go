@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // eight is a node of eight LPUs, all usable, in one ring if it is cabled.
@@ -180,7 +182,20 @@ func TestFree(t *testing.T) {
 	inv := eight(true)
 	inv.LPUs[2].Usable = false
 	inv.LPUs[5].Users = []discovery.User{{PID: 1}}
-	if free := allocate.Free(inv); !slices.Equal(free, []int{0, 1, 3, 4, 6, 7}) {
+	inv.LPUs[7].Cordoned = &health.Cordon{}
+	if free := allocate.Free(inv); !slices.Equal(free, []int{0, 1, 3, 4, 6}) {
 		t.Errorf("free are %v", free)
+	}
+}
+
+// TestCordoned: the refusal says who cordoned an LPU, and why.
+func TestCordoned(t *testing.T) {
+	inv := eight(true)
+	inv.LPUs[2].Cordoned = &health.Cordon{Reason: "a test", Since: time.Unix(1e9, 0).UTC(), By: "root(0)"}
+	_, err := allocate.Decide(inv, inv.Fabric(), allocate.Wish{Size: 2, Free: allocate.Free(inv), Must: []int{2}})
+	const want = "LPUs that must be included are not free: lpu2 (cordoned since 2001-09-09T01:46:40Z by root(0): a test)"
+	refusal, _ := errors.AsType[*allocate.Refusal](err)
+	if refusal == nil || refusal.Why != want || refusal.Remedy != "lpuctl uncordon lpu2" {
+		t.Errorf("%+v", refusal)
 	}
 }

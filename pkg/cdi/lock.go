@@ -7,30 +7,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
-)
-
-// lockTimeout is how long Hold waits for another lpuctl. One needs a second for a card that hangs, else milliseconds; those that
-// wait for it take its result.
-const lockTimeout = 10 * time.Second
-
-// Between two tries to get the lock there is a pause, which doubles with each try: many that wait must not take the processors from
-// the one that has it.
-const (
-	minPause = 2 * time.Millisecond
-	maxPause = 100 * time.Millisecond
 )
 
 // Held is a spec file under its lock. No other lpuctl changes the file until Release. Whoever writes a spec scans the machine under
@@ -40,68 +24,13 @@ type Held struct {
 	lock *os.File
 }
 
-// Hold waits for the lock of the file, and makes the directory if it is not there. The lock is a file that only its owner can
-// open: one that others can open, they can lock for ever. The caller calls Release.
+// Hold waits for the lock of the file as [filelock.Hold] does. The caller calls Release.
 func (f File) Hold(ctx context.Context) (*Held, error) {
-	if err := wholefile.MakeDir(filepath.Dir(f.Path)); err != nil {
+	lock, err := filelock.Hold(ctx, f.Path)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	name := filepath.Join(filepath.Dir(f.Path), "."+strings.TrimSuffix(filepath.Base(f.Path), ".json")+".lock")
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		lock, err := openLock(name)
-		if err != nil {
-			return nil, err
-		}
-		switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-		case err == nil && isAt(lock, name):
-			return &Held{f, lock}, nil
-		case err == nil: // it was replaced in the meantime
-			lock.Close()
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			lock.Close()
-			return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
-		}
-		lock.Close()
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: another lpuctl holds the lock: %w", name, ctx.Err())
-		}
-		time.Sleep(pause/2 + rand.N(pause))
-	}
-}
-
-// openLock opens the lock file. A lock file that others can open, as lpuctl 0.1 made it, is replaced: somebody may hold it.
-func openLock(name string) (*os.File, error) {
-	for range 2 {
-		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		info, err := lock.Stat()
-		if err == nil && info.Mode().Perm()&0o077 == 0 {
-			return lock, nil
-		}
-		lock.Close()
-		if err != nil {
-			return nil, err
-		}
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("%s: others can open it, whatever its mode: choose a directory of another file system", name)
-}
-
-// isAt tells whether an open file is still the one of this name.
-func isAt(file *os.File, name string) bool {
-	now, err := os.Lstat(name)
-	if err != nil {
-		return false
-	}
-	opened, err := file.Stat()
-	return err == nil && os.SameFile(now, opened)
+	return &Held{f, lock}, nil
 }
 
 // Release lets others have the lock.
@@ -166,7 +95,7 @@ func (h *Held) Write(spec *specs.Spec) error {
 	if err != nil {
 		return err
 	}
-	h.clearLeftovers()
+	wholefile.ClearLeftovers(h.Path)
 	if err := wholefile.Replace(h.Path, data); err != nil {
 		return err
 	}
@@ -178,21 +107,10 @@ func (h *Held) Remove() (removed bool, err error) {
 	if err := wholefile.Refuse(h.Path); err != nil {
 		return false, err
 	}
-	h.clearLeftovers()
+	wholefile.ClearLeftovers(h.Path)
 	err = os.Remove(h.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// clearLeftovers removes what a killed Write left behind; the lock says that none is under way.
-func (h *Held) clearLeftovers() {
-	dir, base := filepath.Split(h.Path)
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+base) {
-			_ = os.Remove(dir + e.Name())
-		}
-	}
 }

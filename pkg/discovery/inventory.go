@@ -110,7 +110,9 @@ type LPU struct {
 
 	Usable  bool         `json:"usable"` // a container that gets the node can work with it
 	Health  Health       `json:"health"`
-	Reasons finding.List `json:"reasons"` // why it is not usable, and warnings
+	Reasons finding.List `json:"reasons"` // why it is not usable, warnings, and that it is cordoned
+	// Cordoned: an administrator has taken it out of use (Inventory.WithCordons). It may be usable and healthy.
+	Cordoned *health.Cordon `json:"cordoned,omitempty"`
 	// Judged is what lpuctl serve says of the LPU, which knows more than one reading. It is nil if serve has said nothing for a while.
 	Judged *Judged `json:"judged,omitempty"`
 
@@ -142,13 +144,16 @@ type Judged struct {
 }
 
 // State returns the state of the LPU in words for people: its health or, if it is not usable, the id of the first error
-// with spaces for dashes, such as "no driver" or "absent".
+// with spaces for dashes, such as "no driver" or "absent"; and whether it is cordoned: "healthy,cordoned".
 func (l *LPU) State() string {
-	first := l.Reasons.FirstError()
-	if l.Usable || first == nil {
-		return string(l.Health)
+	state := string(l.Health)
+	if first := l.Reasons.FirstError(); first != nil && !l.Usable {
+		state = strings.ReplaceAll(string(first.ID), "-", " ")
 	}
-	return strings.ReplaceAll(string(first.ID), "-", " ")
+	if l.Cordoned != nil {
+		state += ",cordoned"
+	}
+	return state
 }
 
 // Node is a character device in /dev.

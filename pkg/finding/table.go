@@ -34,6 +34,7 @@ const (
 	Asleep              ID = "asleep"
 	BadNode             ID = "bad-node"
 	BadState            ID = "bad-state"
+	Cordoned            ID = "cordoned"
 	ECCUncorrectable    ID = "ecc-uncorrectable"
 	Firewall            ID = "firewall"
 	Gone                ID = "gone"
@@ -68,6 +69,7 @@ const (
 // Findings about the machine as a whole.
 const (
 	CardWithoutLPU     ID = "card-without-lpu"
+	CordonsUnreadable  ID = "cordons-unreadable"
 	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
@@ -207,6 +209,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"reload the driver; check the model's node rules (lpuctl config show)"},
 		{BadState, Error, "The driver says that the card is in a state from which it does not recover.",
 			"xbutil reset --device ADDRESS, or power-cycle the server"},
+		{Cordoned, Note, "An administrator has taken the LPU out of use. Containers that have it keep it, and no other gets it.",
+			"when it may be handed out again: lpuctl uncordon LPU"},
 		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while.",
 			"start the card's jobs again; if it comes back, replace the card"},
 		{Firewall, Error, "The card's firewall has tripped: it stopped the logic on the card.", "xbutil reset --device ADDRESS"},
@@ -262,6 +266,10 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Machine, []Rule{
 		{CardWithoutLPU, Warning, "A card shows its management function and no LPU: it runs its factory (golden) image or another shell.",
 			"flash the LPU shell, then power-cycle the server"},
+		{CordonsUnreadable, Warning,
+			"The file with the cordons cannot be read, or has another form. A running serve keeps to those that it had read; " +
+				"for other programs no LPU is cordoned.",
+			"see in the file which LPUs were cordoned, and cordon them again (lpuctl cordon), which puts the file aside"},
 		{ModelWithoutIDs, Warning, "A model has no PCI ids, and so matches no card. This machine has devices that look like its LPUs.",
 			"write the ids of the cards into the config file, as the finding shows"},
 		{MountStalled, Warning, "A path that containers need does not answer.",

@@ -173,6 +173,7 @@ func TestCounters(t *testing.T) {
 		{"a counter that falls", []uint64{5, 6, 0, 0, 1}, "-F--F", func(r *health.Reading, n *uint64) { r.AERFatal = n }},
 		{"not fatal", []uint64{0, 1, 1}, "-nn", func(r *health.Reading, n *uint64) { r.AERNonFatal = n }},
 		{"few that were corrected", []uint64{0, 100}, "--", func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},
+		{"many before", []uint64{1000, 1001}, "--", func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},
 		{"many", []uint64{0, 50, 101, 101}, "--cc", func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},
 		{"many, but slowly", []uint64{0, 12, 24, 36, 48, 60, 72, 84, 96, 98, 100, 110, 120}, "-------------",
 			func(r *health.Reading, n *uint64) { r.AERCorrectable = n }},

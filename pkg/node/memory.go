@@ -35,6 +35,14 @@ func RememberIn(root host.Root) (Memory, error) {
 	return Memory{dir}, err
 }
 
+// Cordons is the file with the cordons of the machine.
+func (m Memory) Cordons() *health.CordonFile {
+	if m.Dir == "" {
+		return &health.CordonFile{}
+	}
+	return &health.CordonFile{Path: filepath.Join(m.Dir, "cordon.json")}
+}
+
 // healthRecord is the document in healthFile.
 type healthRecord struct {
 	APIVersion string                   `json:"apiVersion"`

@@ -101,7 +101,8 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
 	buildInfo.SetBool(true, build...)
 	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
-	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be; always 1.")
+	cordoned := NewMetric("gauge", "lpuctl_lpu_cordoned", "Whether an administrator has taken the LPU out of use.")
+	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be, or that it is cordoned; always 1.")
 	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
 	drift := NewMetric("gauge", "lpuctl_spec_drift",
 		"Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
@@ -112,7 +113,8 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	drift.Add(float64(len(s.spec.drift.Missing)), "differs", "missing")
 	drift.Add(float64(len(s.spec.drift.Other)), "differs", "other")
 	for _, d := range s.Devices {
-		healthy.SetBool(d.Healthy, "lpu", d.Name, "device", d.ID)
+		healthy.SetBool(d.Offered(), "lpu", d.Name, "device", d.ID)
+		cordoned.SetBool(d.Cordoned != nil, "lpu", d.Name, "device", d.ID)
 		for _, r := range d.Reasons {
 			reason.SetBool(true, "lpu", d.Name, "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity))
 		}
@@ -123,5 +125,5 @@ func (n *Node) Metrics(build ...string) []*Metric {
 		}
 		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
 	}
-	return []*Metric{buildInfo, healthy, reason, problem, drift, lastScan, n.scans, n.scanFailures, n.specWrites}
+	return []*Metric{buildInfo, healthy, cordoned, reason, problem, drift, lastScan, n.scans, n.scanFailures, n.specWrites}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -37,10 +39,12 @@ type Node struct {
 	latest atomic.Pointer[Snapshot]
 	upkeep upkeep
 
-	started     time.Time       // of the first snapshot
-	recalled    map[string]bool // the health of devices as it was known before that
-	kept        string          // what was written of the health last
-	memoryError string          // the error that was logged last
+	started     time.Time          // of the first snapshot
+	cordons     *health.CordonFile // of Memory; nil before the first scan
+	read        reading            // of the latest scan
+	recalled    map[string]bool    // the health of devices as it was known before that
+	kept        string             // what was written of the health last
+	memoryError string             // the error that was logged last
 
 	scans, scanFailures, specWrites *Metric
 	scanError                       string // the one that was logged last; "" after a scan that succeeded
@@ -65,8 +69,13 @@ type Device struct {
 	Name     string // "lpu0"; "" if it is gone
 	NUMANode *int   // nil if it is not known
 	Healthy  bool
-	Reasons  finding.List // why it is not healthy, and warnings
+	Reasons  finding.List // why it is not healthy, warnings, and that it is cordoned
+	// Cordoned: nobody new gets it. Who has it keeps it, and it may be healthy.
+	Cordoned *health.Cordon
 }
+
+// Offered tells whether somebody new may get the device.
+func (d *Device) Offered() bool { return d.Healthy && d.Cordoned == nil }
 
 // New makes a node of which nothing is known yet.
 func New(log *slog.Logger) *Node {
@@ -126,6 +135,7 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	s.addGone(before)
 	s.Settled = before.Settled || !n.doubtful(inv) || n.Now().Sub(n.started) >= patience
 	n.logHealth(s, was)
+	n.logCordons(s.Devices, before.Devices)
 	n.remember(s)
 	n.latest.Store(s)
 	return s
@@ -146,10 +156,34 @@ func (n *Node) scan(ctx context.Context, scan Scan) (*discovery.Inventory, error
 	if err == nil {
 		err = inv.Undecided() // what it says of the LPUs that it has may be wrong: their indices
 	}
+	if err == nil {
+		inv = n.withCordons(inv)
+	}
 	if ctx.Err() == nil {
 		n.scanned(time.Since(started), err)
 	}
 	return inv, err
+}
+
+// reading is an inventory as it was scanned, and with the cordons. It is kept so that what has not changed is the same.
+type reading struct {
+	scanned, marked *discovery.Inventory
+	cordons         health.Cordons
+	problems        finding.List
+}
+
+// withCordons adds the cordons to an inventory. It returns the same as before if nothing has changed.
+func (n *Node) withCordons(inv *discovery.Inventory) *discovery.Inventory {
+	if n.cordons == nil {
+		n.cordons = n.Memory.Cordons()
+	}
+	cordons, problems := n.cordons.Read()
+	same := func(a, b health.Cordon) bool { return a.Reason == b.Reason && a.By == b.By && a.Since.Equal(b.Since) }
+	r := &n.read
+	if inv != r.scanned || !maps.EqualFunc(cordons, r.cordons, same) || !slices.Equal(problems, r.problems) {
+		*r = reading{inv, inv.WithCordons(cordons, problems), cordons, problems}
+	}
+	return r.marked
 }
 
 // addPresent adds the LPUs of the inventory; was is the health of the devices before. The order is that of the ring, because
@@ -162,7 +196,7 @@ func (s *Snapshot) addPresent(was map[string]bool) {
 	ordered, _ := s.Fabric.Order(all)
 	for _, i := range ordered {
 		l := &s.Inventory.LPUs[i]
-		d := Device{ID: cdi.AddressName(l.Address), Name: l.Name, NUMANode: l.NUMANode, Reasons: l.Reasons}
+		d := Device{ID: cdi.AddressName(l.Address), Name: l.Name, NUMANode: l.NUMANode, Reasons: l.Reasons, Cordoned: l.Cordoned}
 		d.Healthy = l.Health == discovery.Healthy || l.Health == discovery.HealthUnknown && was[d.ID]
 		if slices.Contains(s.spec.unresolved, d.ID) {
 			d.Healthy = false
@@ -178,7 +212,7 @@ func (s *Snapshot) addGone(before *Snapshot) {
 	for _, d := range before.Devices {
 		if _, present := s.Cards[d.ID]; !present {
 			gone := finding.New(finding.Gone, "", "it is not in the machine any more", "")
-			s.Devices = append(s.Devices, Device{ID: d.ID, NUMANode: d.NUMANode, Reasons: finding.List{gone}})
+			s.Devices = append(s.Devices, Device{ID: d.ID, NUMANode: d.NUMANode, Reasons: finding.List{gone}, Cordoned: d.Cordoned})
 		}
 	}
 }
@@ -195,6 +229,22 @@ func (n *Node) logHealth(s *Snapshot, was map[string]bool) {
 			health = "Healthy"
 		}
 		n.log.Warn("health", "device", d.ID, "lpu", d.Name, "health", health, "reason", d.Reason())
+	}
+}
+
+// logCordons logs which devices have been cordoned since before, and which are not any more.
+func (n *Node) logCordons(now, before []Device) {
+	for _, d := range now {
+		var was *health.Cordon
+		if i := slices.IndexFunc(before, func(b Device) bool { return b.ID == d.ID }); i >= 0 {
+			was = before[i].Cordoned
+		}
+		switch {
+		case d.Cordoned == nil && was != nil:
+			n.log.Info("uncordoned", "device", d.ID, "lpu", d.Name)
+		case d.Cordoned != nil && (was == nil || *was != *d.Cordoned):
+			n.log.Warn("cordoned", "device", d.ID, "lpu", d.Name, "since", d.Cordoned.Since, "by", d.Cordoned.By, "reason", d.Cordoned.Reason)
+		}
 	}
 }
 
@@ -232,10 +282,13 @@ func (n *Node) logProblems(now, before *discovery.Inventory) {
 	}
 }
 
-// Reason says why the device is not healthy, or what its first warning is; "" if there is neither.
+// Reason says why the device is not offered, or what its first warning is; "" if there is neither.
 func (d *Device) Reason() string {
 	if err := d.Reasons.FirstError(); err != nil {
 		return err.Message
+	}
+	if d.Cordoned != nil {
+		return "it is cordoned " + d.Cordoned.String()
 	}
 	if len(d.Reasons) > 0 {
 		return d.Reasons[0].Message

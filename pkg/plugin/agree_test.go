@@ -18,6 +18,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/long"
@@ -48,6 +49,8 @@ func TestInvariant15NothingPreferredIsRefused(t *testing.T) {
 					l.Health = discovery.HealthUnknown
 				case 2:
 					l.Usable, l.Health = false, discovery.Unhealthy
+				case 3:
+					l.Cordoned = &health.Cordon{}
 				}
 			}
 		})
@@ -60,7 +63,7 @@ func TestInvariant15NothingPreferredIsRefused(t *testing.T) {
 		usable := 0
 		for _, i := range random.Perm(8)[:1+random.IntN(8)] {
 			available = append(available, orionIDs[i])
-			if s.refuse(i) == nil {
+			if s.refuse(i, true) == nil {
 				usable++
 			}
 		}
@@ -71,7 +74,8 @@ func TestInvariant15NothingPreferredIsRefused(t *testing.T) {
 		chosen, err := r.prefer(int32(size), must, available...)
 		if err == nil {
 			preferred++
-			if _, refusal := r.allocate(chosen...); refusal != nil {
+			cordoned := func(id string) bool { return inv.LPUs[slices.Index(orionIDs, id)].Cordoned != nil }
+			if _, refusal := r.allocate(chosen...); refusal != nil && !slices.ContainsFunc(must, cordoned) { // the pod has it already
 				t.Fatalf("preferred and refused: %v of %v, with %v: %v", chosen, available, must, refusal)
 			}
 		} else if size > 0 && !connected && must == nil && usable >= size {

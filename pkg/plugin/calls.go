@@ -76,14 +76,14 @@ func (p *Plugin) prefer(ctx context.Context, s *state, r *api.ContainerPreferred
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no device %s on this node", strings.Join(unknown, ", "))
 	}
-	for _, card := range must {
-		if err := s.refuse(card); err != nil {
+	for _, card := range must { // these are the pod's already: a cordon does not take them away
+		if err := s.refuse(card, false); err != nil {
 			return nil, err
 		}
 	}
 	refusable := []string{} // the kubelet does not know yet that Allocate would refuse these
 	available = slices.DeleteFunc(available, func(card int) bool {
-		err := s.refuse(card)
+		err := s.refuse(card, !slices.Contains(must, card))
 		if err != nil {
 			refusable = append(refusable, s.node.Inventory.LPUs[card].Name)
 		}
@@ -150,7 +150,7 @@ func candidates(d *allocate.Decision) [][]string {
 func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	s, answer, handedOut := p.state.Load(), &api.AllocateResponse{}, 0
 	for _, c := range r.ContainerRequests {
-		cards, err := p.usable(s, c.DevicesIds)
+		cards, err := p.usable(s, c.DevicesIds, true)
 		if err == nil {
 			err = s.requireConnected(cards)
 		}
@@ -164,8 +164,9 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 	return answer, nil
 }
 
-// usable returns the positions of LPUs in the inventory, or an error if one of them cannot be handed out at this moment.
-func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
+// usable returns the positions of LPUs in the inventory, or an error if one of them cannot be handed out at this moment; anew says that
+// the container does not have them yet.
+func (p *Plugin) usable(s *state, ids []string, anew bool) ([]int, error) {
 	cards, unknown := s.lpus(ids)
 	if len(unknown) > 0 {
 		return nil, status.Errorf(codes.NotFound, "there is no device %s on this node", strings.Join(unknown, ", "))
@@ -177,7 +178,7 @@ func (p *Plugin) usable(s *state, ids []string) ([]int, error) {
 		return nil, err
 	}
 	for _, card := range cards {
-		if err := s.refuse(card); err != nil {
+		if err := s.refuse(card, anew); err != nil {
 			return nil, err
 		}
 	}
@@ -192,11 +193,12 @@ func (p *Plugin) fresh(s *state) error {
 	return nil
 }
 
-// refuse returns an error if the LPU at this position of the inventory cannot be handed out at this moment.
-func (s *state) refuse(card int) error {
+// refuse returns an error if the LPU at this position of the inventory cannot be handed out at this moment. A cordoned one is refused
+// only to those who do not have it yet.
+func (s *state) refuse(card int, anew bool) error {
 	l := &s.node.Inventory.LPUs[card]
 	for _, d := range s.node.Devices {
-		if d.Name == l.Name && (!d.Healthy || !l.Usable) {
+		if d.Name == l.Name && (!d.Healthy || !l.Usable || anew && d.Cordoned != nil) {
 			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
 		}
 	}
@@ -240,8 +242,8 @@ func edits(s *state, cards []int) *api.ContainerAllocateResponse {
 }
 
 // PreStartContainer checks that LPUs can still be handed out, and resets nothing: the kubelet also calls it before each
-// restart, and another pod may use the same card by its other functions.
+// restart, and another pod may use the same card by its other functions. A cordon does not matter: the container has them.
 func (p *Plugin) PreStartContainer(_ context.Context, r *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
-	_, err := p.usable(p.state.Load(), r.DevicesIds)
+	_, err := p.usable(p.state.Load(), r.DevicesIds, false)
 	return &api.PreStartContainerResponse{}, err
 }

@@ -108,7 +108,7 @@ func (o *Options) devices(s *node.Snapshot) []*api.Device {
 	withNUMA := o.publishNUMA(s.Inventory)
 	for _, d := range s.Devices {
 		device := &api.Device{ID: d.ID, Health: api.Unhealthy}
-		if d.Healthy {
+		if d.Offered() {
 			device.Health = api.Healthy
 		}
 		if withNUMA && d.NUMANode != nil {

@@ -554,7 +554,9 @@ func TestDeviceSpecs(t *testing.T) {
 // TestBothStrategiesGiveTheSame: by CDI a container gets what it gets by device-specs, with two driver versions too.
 func TestBothStrategiesGiveTheSame(t *testing.T) {
 	byCDI := orion(t)
-	inv := byCDI.scan()
+	scanned := *byCDI.scan()
+	inv := &scanned
+	inv.LPUs = slices.Clone(inv.LPUs)
 	inv.LPUs[1].DriverVersion = "2.0.0"
 	byCDI.plugin.Update(t.Context(), found(inv))
 	bySpecs := New(Options{Strategy: DeviceSpecs}, slog.New(slog.DiscardHandler))

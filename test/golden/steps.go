@@ -101,6 +101,7 @@ func (s *script) look() {
 	s.run("runtime check --containerd-config containerd.toml")
 	s.run("runtime check --containerd-address NODE/run/none.sock")
 	s.run("--quiet list")
+	s.every("uncordon all") // cordon prints the time
 }
 
 // spec adds all about the CDI spec: none, one that is right, stale, damaged, in conflict with another, removed.

@@ -59,6 +59,51 @@ func mutations() []mutation {
 			"		return err != nil\n", "		return false\n", world, program,
 		},
 		{
+			"a cordoned LPU is offered", "pkg/node/snapshot.go",
+			"d.Healthy && d.Cordoned == nil", "d.Healthy", "TestCordons|TestCordonsThatCannotBeRead", "./pkg/node",
+		},
+		{
+			"serve remembers a cordoned LPU as unhealthy", "pkg/node/snapshot.go",
+			"	n.remember(s)\n", "	for i := range s.Devices {\n		s.Devices[i].Healthy = s.Devices[i].Offered()\n	}\n	n.remember(s)\n",
+			"TestCordons", "./pkg/node",
+		},
+		{
+			"a file with cordons that breaks lets LPUs go", "pkg/health/cordon.go",
+			"	return f.last, findings\n", "	return nil, findings\n", "TestBadFiles", "./pkg/health",
+		},
+		{
+			"a file with cordons is absent while it is put aside", "pkg/health/cordon.go",
+			"return os.Link(", "return os.Rename(", "TestABadFileIsNeverAbsent", "./pkg/health",
+		},
+		{
+			"two cordons at once become one", "pkg/health/cordon.go",
+			"filelock.Hold(ctx, path)", "filelock.Hold(ctx, path+time.Now().String())", "TestChangesAtOnce", "./pkg/health",
+		},
+		{
+			"a cordon is told at the next scan", "pkg/node/cordon.go",
+			"			last = state\n			changed()\n", "			last = state\n", "TestACordonIsToldAtOnce", program,
+		},
+		{
+			"a cordoned LPU is preferred", "pkg/plugin/calls.go",
+			"s.refuse(card, !slices.Contains(must, card))", "s.refuse(card, false)", "TestCordon", "./pkg/plugin",
+		},
+		{
+			"a cordon takes an LPU from the pod that has it", "pkg/plugin/calls.go",
+			"s.refuse(card, !slices.Contains(must, card))", "s.refuse(card, true)", "TestCordon", "./pkg/plugin",
+		},
+		{
+			"a cordoned LPU is handed out", "pkg/plugin/calls.go",
+			"p.usable(s, c.DevicesIds, true)", "p.usable(s, c.DevicesIds, false)", "TestCordon", "./pkg/plugin",
+		},
+		{
+			"a container with a cordoned LPU is not started again", "pkg/plugin/calls.go",
+			"p.usable(p.state.Load(), r.DevicesIds, false)", "p.usable(p.state.Load(), r.DevicesIds, true)", "TestCordon", "./pkg/plugin",
+		},
+		{
+			"allocate names a cordoned LPU", "pkg/allocate/allocate.go",
+			"l.Usable && l.Cordoned == nil &&", "l.Usable &&", "TestFree", "./pkg/allocate",
+		},
+		{
 			"a spec of no LPU stays", nodeSpec,
 			"		_, err = held.Remove()\n", "", world, program,
 		},
@@ -68,7 +113,7 @@ func mutations() []mutation {
 			"default:", "TestDrift", "./pkg/cdi",
 		},
 		{
-			"a lock that others can open is used", "pkg/cdi/lock.go",
+			"a lock that others can open is used", "internal/filelock/filelock.go",
 			"err == nil && info.Mode().Perm()&0o077 == 0", "err == nil && info != nil", "TestTheLockIsItsOwnersAlone", "./pkg/cdi",
 		},
 		{

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+func newCordonCommand(a *app) *cobra.Command {
+	var f format
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "cordon LPU... --reason TEXT",
+		Short: "Take LPUs out of use, without touching who has them",
+		Long: `cordon keeps LPUs from being handed out anew: serve tells the kubelet at once that they are unhealthy, and allocate
+leaves them out. Containers that have them keep them, also when they are restarted; the CDI spec stays as it is, so that podman and
+docker start a container with such an LPU if it is named. A cordon is not a fault: the health of the LPU stays what it is.
+
+A cordon belongs to the PCI address. It outlives reboots, and the card: the next one in the slot is cordoned too, until uncordon.
+To cordon again with another reason changes the reason. Only root can do it.
+` + lpuForms + `
+
+Printed are all cordons of the node.`,
+		Example: `  sudo lpuctl cordon lpu3 --reason "cable to lpu4 is replaced, ask alice"
+  sudo lpuctl cordon 0000:46:00.1 lpu4 --reason "firmware update"
+  lpuctl list                          # HEALTH is healthy,cordoned`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeLPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reason = strings.TrimSpace(reason)
+			if reason == "" || len(reason) > reasonLimit || strings.ContainsFunc(reason, unicode.IsControl) {
+				return usage("--reason %.40q: say why on one line, with at most %d characters, for those who find the LPU cordoned",
+					reason, reasonLimit)
+			}
+			cordon := health.Cordon{Reason: reason, Since: time.Now().UTC().Truncate(time.Second), By: a.caller()}
+			return a.changeCordons(cmd.Context(), args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
+				return a.cordon(inv, cordons, args, cordon)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
+	complete(cmd, "reason")
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// reasonLimit is the most bytes of a reason.
+const reasonLimit = 200
+
+// caller is the user who runs the command, before sudo.
+func (a *app) caller() string {
+	id := fmt.Sprint(os.Getuid())
+	if before, ok := a.env("SUDO_UID"); ok && os.Getuid() == 0 {
+		id = before
+	}
+	u, err := user.LookupId(id)
+	if err != nil {
+		return "uid(" + id + ")"
+	}
+	return u.Username + "(" + id + ")"
+}
+
+// cordon adds the LPUs that are named, and says what it did.
+func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []string, cordon health.Cordon) (says []string, err error) {
+	cards, err := a.lpus(inv, words)
+	for _, card := range cards {
+		l := &inv.LPUs[card]
+		who, c := fmt.Sprintf("%s (%s)", l.Name, l.Address), cordon
+		before, already := cordons[l.Address.String()]
+		switch {
+		case already && before.Reason == c.Reason:
+			says = append(says, who+" is cordoned already, "+before.String())
+			continue
+		case already:
+			c.Since = before.Since
+			says = append(says, who+" was cordoned already; the reason was: "+before.Reason)
+		default:
+			says = append(says, "cordoned "+who)
+		}
+		cordons[l.Address.String()] = c
+	}
+	return says, err
+}
+
+// changeCordons changes the cordons of LPUs that are named, says what change says, and prints those that are in force.
+func (a *app) changeCordons(
+	ctx context.Context, words []string, f format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
+) error {
+	inv, err := a.scan(ctx, discovery.Options{})
+	if err != nil {
+		return err
+	}
+	if err := inv.Undecided(); err != nil && slices.ContainsFunc(words, isNumbered) {
+		return fail(exitFailed, "name the LPU by its PCI address, such as 0000:43:00.1", "indices of LPUs may be wrong: %w", err)
+	}
+	memory, err := node.RememberIn(a.root)
+	if err != nil {
+		return err
+	}
+	var says []string
+	cordons, findings, err := health.ChangeCordons(ctx, memory.Cordons().Path, func(cordons health.Cordons) (err error) {
+		says, err = change(inv, cordons)
+		return err
+	})
+	if err != nil {
+		return cordonError(err)
+	}
+	a.report(findings)
+	for _, text := range says {
+		a.say("%s", printable(text))
+	}
+	return a.writeCordons(inv, cordons, f)
+}
+
+// isNumbered tells whether words may name an LPU by its index, and not by its PCI address or node.
+func isNumbered(words string) bool {
+	for word := range strings.SplitSeq(words, ",") {
+		byPlace := strings.Contains(word, ":") || strings.Contains(word, "pci-") || strings.HasPrefix(word, "/")
+		if !byPlace && word != cdi.AllDevice {
+			return true
+		}
+	}
+	return false
+}
+
+// cordonError adds what to do if the file of the cordons cannot be written; it is always at the same place.
+func cordonError(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return &exitError{exitFailed, err, "only root can cordon and uncordon: run it with sudo"}
+	case errors.Is(err, unix.EROFS):
+		return &exitError{exitFailed, err, "remount the file system to write to it; in a container, run it on the host"}
+	}
+	return err
+}
+
+func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f format) error {
+	if f.isDocument() {
+		return writeDocument(a.out, f, cordons.Document())
+	}
+	if len(cordons) == 0 {
+		return nil
+	}
+	names := map[string]string{}
+	for _, l := range inv.LPUs {
+		names[l.Address.String()] = l.Name
+	}
+	var rows [][]string
+	for _, address := range slices.SortedFunc(maps.Keys(cordons), byAddress) {
+		c := cordons[address]
+		rows = append(rows, []string{names[address], address, c.Since.Format(time.RFC3339), c.By, c.Reason})
+	}
+	return a.writeTable([]string{"NAME", "ADDRESS", "SINCE", "BY", "REASON"}, rows)
+}
+
+// byAddress orders PCI addresses as the inventory does: a longer domain is a higher one.
+func byAddress(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+// watching is a list --watch that runs.
+type watching struct {
+	t      *testing.T
+	lines  chan string
+	cancel context.CancelFunc
+	code   chan int
+}
+
+func watchList(t *testing.T, root string, args ...string) *watching {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watching{t, make(chan string, 1000), cancel, make(chan int, 1)}
+	go func() {
+		args := append([]string{"--root", root, "list", "--watch"}, args...)
+		w.code <- run(ctx, args, lineWriter(w.lines), io.Discard, noEnvironment)
+	}()
+	return w
+}
+
+// lineWriter sends what is written to it, as it is.
+type lineWriter chan string
+
+func (l lineWriter) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// next is what is printed next.
+func (w *watching) next() string {
+	w.t.Helper()
+	select {
+	case text := <-w.lines:
+		return text
+	case code := <-w.code:
+		w.t.Fatalf("it ended with %d", code)
+	case <-time.After(20 * time.Second):
+		w.t.Fatal("nothing is printed")
+	}
+	return ""
+}
+
+func TestListWatch(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	machine, err := (simulate.Node{Profile: "orion", LPUs: 4}).Start(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, document := watchList(t, root), watchList(t, root, "-o", "json", "lpu2")
+	first := table.next()
+	at, rest, _ := strings.Cut(first, "\n")
+	if _, err := time.Parse(time.RFC3339, at); err != nil || !strings.HasPrefix(rest, "NAME ") || strings.Count(rest, " healthy ") != 4 {
+		t.Errorf("the first table is\n%s", first)
+	}
+	got := document.next()
+	if !strings.HasPrefix(got, "{\n") || strings.Count(got, `"name": `) != 1 || !strings.Contains(got, `"health": "healthy"`) {
+		t.Errorf("the first document is\n%s", got)
+	}
+	if err := machine.Unbind(2); err != nil {
+		t.Fatal(err)
+	}
+	if got := table.next(); strings.Count(got, " healthy ") != 3 || !strings.Contains(got, " unhealthy ") {
+		t.Errorf("after a driver was unbound:\n%s", got)
+	}
+	if got := document.next(); !strings.Contains(got, `"health": "unhealthy"`) {
+		t.Errorf("after a driver was unbound:\n%s", got)
+	}
+	cordon := []string{"--root", root, "cordon", "lpu0", "--reason", "a test"}
+	if code := run(t.Context(), cordon, io.Discard, io.Discard, noEnvironment); code != exitDone {
+		t.Fatalf("cordon ends with %d", code)
+	}
+	if got := table.next(); !strings.Contains(got, " healthy,cordoned ") {
+		t.Errorf("after a cordon:\n%s", got)
+	}
+	for _, w := range []*watching{table, document} {
+		w.cancel()
+		if code := <-w.code; code != exitDone {
+			t.Errorf("it ended with %d", code)
+		}
+		if n := len(w.lines); n > 0 {
+			t.Errorf("printed besides: %d lists, %s", n, <-w.lines)
+		}
+	}
+	for _, args := range [][]string{{"list", "-w", "lpu9"}, {"list", "-w", "-o", "name"}} {
+		var out bytes.Buffer
+		if code := run(t.Context(), append([]string{"--root", root}, args...), &out, &out, noEnvironment); code == exitDone {
+			t.Errorf("%v ends with %d: %s", args, code, &out)
+		}
+	}
+}
+
+// TestListWatchOnAFullDisk ends.
+func TestListWatchOnAFullDisk(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion", LPUs: 1}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	code := run(t.Context(), []string{"--root", root, "list", "-w"}, brokenWriter{}, io.Discard, noEnvironment)
+	if code != exitFailed {
+		t.Errorf("it ended with %d", code)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }

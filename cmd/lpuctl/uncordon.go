@@ -1,0 +1,109 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+)
+
+func newUncordonCommand(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "uncordon LPU...",
+		Short: "Let LPUs be handed out again that were cordoned",
+		Long: `uncordon takes back what cordon did. A card that is not in the machine any more is named by its whole PCI address; all
+is every LPU and every such card that is cordoned. Only root can do it.
+` + lpuForms + `
+
+Printed are the cordons that are left.`,
+		Example: `  sudo lpuctl uncordon lpu3
+  sudo lpuctl uncordon 0000:46:00.1    # the card may be absent
+  sudo lpuctl uncordon all`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeCordoned,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeCordons(cmd.Context(), args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
+				return a.uncordon(inv, cordons, args)
+			})
+		},
+	}
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// uncordon removes the LPUs and absent cards that are named, and says what it did.
+func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words []string) (says []string, err error) {
+	var addresses []string
+	for _, list := range words {
+		for word := range strings.SplitSeq(list, ",") {
+			named, err := a.cordonedCards(inv, cordons, strings.TrimSpace(word))
+			if err != nil {
+				return nil, err
+			}
+			addresses = append(addresses, named...)
+		}
+	}
+	if len(addresses) == 0 {
+		return []string{"nothing is cordoned"}, nil
+	}
+	for _, address := range addresses {
+		who := address
+		for _, l := range inv.LPUs {
+			if l.Address.String() == address {
+				who = l.Name + " (" + address + ")"
+			}
+		}
+		if _, ok := cordons[address]; !ok {
+			says = append(says, who+" is not cordoned")
+			continue
+		}
+		delete(cordons, address)
+		says = append(says, "uncordoned "+who)
+	}
+	return says, nil
+}
+
+// cordonedCards are the PCI addresses that a word means: of LPUs, or of a card that is not in the machine.
+func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, word string) (addresses []string, err error) {
+	bare := strings.ToLower(strings.TrimPrefix(word, a.config.CDI.Kind+"="))
+	if bare == cdi.AllDevice {
+		return slices.SortedFunc(maps.Keys(cordons), byAddress), nil
+	}
+	cards, err := a.lpus(inv, []string{word})
+	if err == nil {
+		for _, card := range cards {
+			addresses = append(addresses, inv.LPUs[card].Address.String())
+		}
+		return addresses, nil
+	}
+	for _, parse := range []func(string) (discovery.Address, error){discovery.ParseAddress, cdi.ParseAddressName} {
+		if absent, err := parse(bare); err == nil {
+			return []string{absent.String()}, nil
+		}
+	}
+	return nil, err
+}
+
+// completeCordoned offers what is cordoned and not yet among the arguments: names of LPUs, addresses of absent cards.
+func (a *app) completeCordoned(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if a.prepare(cmd) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	inv, err := a.scan(cmd.Context(), discovery.Options{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, l := range inv.LPUs {
+		if l.Cordoned != nil && !slices.Contains(args, l.Name) {
+			names = append(names, l.Name+"\t"+l.Address.String()+" "+l.Cordoned.Reason)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
