@@ -69,7 +69,8 @@ func buildDriver(disk, release, work, to string) error {
 	}
 	headers, err := machine.Cached("linux-headers-"+version, func(dir string) error {
 		if err := getHeaders(dir, release, version); err != nil {
-			return fmt.Errorf("%w\nIf Debian's archive no longer has this version: remove %s, and make vm makes the disk anew", err, filepath.Dir(disk))
+			return fmt.Errorf("%w\nIf Debian's archive no longer has this version: remove %s, and make vm makes the disk anew",
+				err, filepath.Dir(disk))
 		}
 		return nil
 	})
@@ -109,7 +110,8 @@ func getHeaders(dir, release, version string) error {
 	series := strings.Join(strings.SplitN(release, ".", 3)[:2], ".") // 6.1 of 6.1.0-50-amd64
 	common := "linux-headers-" + strings.TrimSuffix(release, "-amd64") + "-common"
 	for _, name := range []string{"linux-headers-" + release, common, "linux-kbuild-" + series} {
-		if err := machine.Command("sh", "-c", `cd "$1" && apt-get download -q "$2" && dpkg -x ./*.deb . && rm ./*.deb`, "sh", dir, name+"="+version); err != nil {
+		script := `cd "$1" && apt-get download -q "$2" && dpkg -x ./*.deb . && rm ./*.deb`
+		if err := machine.Command("sh", "-c", script, "sh", dir, name+"="+version); err != nil {
 			return err
 		}
 	}

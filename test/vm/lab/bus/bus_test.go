@@ -273,7 +273,7 @@ func TestRemovalsDuringScans(t *testing.T) {
 		defer close(stopped)
 		for {
 			for _, lpu := range n.List().LPUs {
-				if lpu.Health != "healthy" && lpu.Address != removed.Address() && lpu.Address != unbound.Address() {
+				if lpu.Verdict.Health != "healthy" && lpu.Address != removed.Address() && lpu.Address != unbound.Address() {
 					t.Errorf("during removals of other LPUs list says %+v", lpu)
 				}
 			}

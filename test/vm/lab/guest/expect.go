@@ -96,12 +96,23 @@ type Inventory struct {
 	Problems []Finding
 }
 
-// LPU is what it says of an LPU.
+// LPU is what it says of an LPU: what it reads now, and what serve has judged.
 type LPU struct {
 	Address string
 	Usable  bool
+	Verdict
+	Judged Verdict
+}
+
+// Verdict is the state of an LPU, and why.
+type Verdict struct {
 	Health  string
 	Reasons []Finding
+}
+
+// has tells whether a finding is among the reasons.
+func (l *LPU) has(ids ...finding.ID) bool {
+	return slices.ContainsFunc(slices.Concat(l.Reasons, l.Judged.Reasons), func(r Finding) bool { return slices.Contains(ids, r.ID) })
 }
 
 // Finding is a finding about an LPU or the node.
@@ -145,23 +156,19 @@ func (n *Node) lists(what string, c Card, limit time.Duration, holds func(LPU) b
 // Finds wants list to name one of some findings about an LPU.
 func (n *Node) Finds(c Card, limit time.Duration, ids ...finding.ID) {
 	n.t.Helper()
-	n.lists(fmt.Sprint(c.Address(), " has ", ids), c, limit, func(l LPU) bool {
-		return slices.ContainsFunc(l.Reasons, func(r Finding) bool { return slices.Contains(ids, r.ID) })
-	})
+	n.lists(fmt.Sprint(c.Address(), " has ", ids), c, limit, func(l LPU) bool { return l.has(ids...) })
 }
 
 // Well wants list to call an LPU usable and healthy.
 func (n *Node) Well(c Card, limit time.Duration) {
 	n.t.Helper()
-	n.lists(c.Address()+" is well", c, limit, func(l LPU) bool { return l.Usable && l.Health == "healthy" })
+	n.lists(c.Address()+" is well", c, limit, func(l LPU) bool { return l.Usable && l.Health == "healthy" && l.Judged.Health != "unhealthy" })
 }
 
 // Lacks wants list not to name a finding about an LPU.
 func (n *Node) Lacks(c Card, limit time.Duration, id finding.ID) {
 	n.t.Helper()
-	n.lists(fmt.Sprint(c.Address(), " has no ", id), c, limit, func(l LPU) bool {
-		return !slices.ContainsFunc(l.Reasons, func(r Finding) bool { return r.ID == id })
-	})
+	n.lists(fmt.Sprint(c.Address(), " has no ", id), c, limit, func(l LPU) bool { return !l.has(id) })
 }
 
 // FindsOfNode wants list to name a finding about something else of the node, such as a port.

@@ -145,6 +145,7 @@ func (n *Node) repair() {
 			n.Must(n.Ask("plug", c))
 			n.within(10*time.Second, func() bool { return exists(c.Attribute("driver")) })
 		}
+		n.try(Write(c.Attribute("power/control"), "on"))
 		if c.function == 1 {
 			n.Must(errors.Join(n.Ask("gone", c, 0), n.Ask("away", c, 0), n.Ask("resets", c, 0), n.Ask("link", c, 3, 16)))
 		}
