@@ -155,7 +155,7 @@ vm-lab: build ## let cards fail on a real kernel under QEMU, and watch serve, li
 
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci
-	go test -run '^$$' -bench . -benchmem ./pkg/...
+	go test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/bench
 
 .PHONY: simulate-allocation

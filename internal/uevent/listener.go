@@ -24,7 +24,7 @@ const (
 	maxMessage = 8 << 10
 	// burst is how many events are handed on before the first one is looked at: a switch with eight cards makes some fifty.
 	burst = 64
-	// A socket that fails is opened anew after firstPause, and after twice as long each time that this fails too, up to lastPause.
+	// A socket that fails, which none was seen to do, is opened anew after firstPause, the next time after twice as long, up to lastPause.
 	firstPause, lastPause = 100 * time.Millisecond, 10 * time.Second
 )
 
@@ -86,11 +86,7 @@ func (l *Listener) run(ctx context.Context, socket *os.File) {
 	hasLost := false
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if socket != nil {
-			before := l.received.Load()
 			l.receive(ctx, socket, hasLost)
-			if l.received.Load() != before {
-				pause = firstPause
-			}
 		}
 		select {
 		case <-ctx.Done():
@@ -103,8 +99,8 @@ func (l *Listener) run(ctx context.Context, socket *os.File) {
 }
 
 // receive hands on what comes on a socket, until ctx ends or the socket fails. It closes the socket. hasLost says that events were
-// lost before. The consumer is told of lost events when none waits to be read: after an overflow the kernel drops events without a
-// word until all that wait are read, and a scan before that could miss what they said.
+// lost before. The consumer is told of lost events when all that waited are read: until then the kernel drops further ones without a
+// word, and a scan before that could miss what they said. That none waits shows it, or the next overflow.
 func (l *Listener) receive(ctx context.Context, socket *os.File, hasLost bool) {
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() }) // wakes the read below
 	defer func() {
@@ -127,10 +123,10 @@ func (l *Listener) receive(ctx context.Context, socket *os.File, hasLost bool) {
 	}
 	for ctx.Err() == nil && conn.Read(read) == nil {
 		switch {
-		case errors.Is(failed, unix.EAGAIN): // none waits
+		case errors.Is(failed, unix.EAGAIN) || hasLost && errors.Is(failed, unix.ENOBUFS):
 			l.overflows.Add(1)
 			l.send(ctx, Event{Overflow: true})
-			hasLost = false
+			hasLost = errors.Is(failed, unix.ENOBUFS)
 		case errors.Is(failed, unix.ENOBUFS):
 			hasLost = true
 		case errors.Is(failed, unix.EINTR):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,28 +51,37 @@ type speaker struct {
 
 func newSpeaker(t *testing.T) speaker {
 	t.Helper()
-	if obstacle != nil {
-		t.Skipf("this machine gives no user and network namespace: %v", obstacle)
-	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	return speaker{t, fd}
+	kernel := speaker{t, fd}
+	if obstacle == nil {
+		obstacle = kernel.ask(disk)
+	}
+	if obstacle != nil {
+		t.Skipf("this machine gives no user and network namespace, or no rights there: %v", obstacle)
+	}
+	return kernel
 }
 
-// asKernel makes the kernel send an event. It puts a SEQNUM at the end.
+// asKernel makes the kernel send an event.
 func (s speaker) asKernel(m message) {
 	s.t.Helper()
+	if err := s.ask(m); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ask asks the kernel to send an event, at the end of which it puts a SEQNUM.
+func (s speaker) ask(m message) error {
 	const header = 16 // nlmsghdr
 	request := make([]byte, header, header+len(m))
 	binary.NativeEndian.PutUint32(request, uint32(header+len(m)))
 	binary.NativeEndian.PutUint16(request[4:], 0x10) // no type of netlink itself
 	binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST)
-	if err := unix.Sendto(s.fd, append(request, m...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		s.t.Fatal(err)
-	}
+	return unix.Sendto(s.fd, append(request, m...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 
 // event is a small one of our function.
@@ -134,7 +144,7 @@ func stacks() string {
 	return string(buffer[:runtime.Stack(buffer, true)])
 }
 
-// sockets counts those of this process. The speaker has one.
+// sockets counts the netlink sockets of this process. The speaker has one.
 func sockets(t *testing.T) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -142,13 +152,12 @@ func sockets(t *testing.T) (n int) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		var family int
-		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(target, "socket:") {
-			if _, err := fmt.Sscan(e.Name(), &family); err == nil {
-				if domain, err := unix.GetsockoptInt(family, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_NETLINK {
-					n++
-				}
-			}
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && family == unix.AF_NETLINK {
+			n++
 		}
 	}
 	return n
@@ -182,7 +191,7 @@ func TestForged(t *testing.T) {
 	l := listen(t)
 	for _, to := range []*unix.SockaddrNetlink{
 		{Family: unix.AF_NETLINK, Groups: 1 << (kernelGroup - 1)},
-		{Family: unix.AF_NETLINK, Pid: uint32(os.Getpid())}, // which the kernel gives to the first socket that is bound
+		{Family: unix.AF_NETLINK, Pid: port(t)},
 	} {
 		if err := unix.Sendto(kernel.fd, unbound, 0, to); err != nil {
 			t.Fatal(err)
@@ -195,6 +204,27 @@ func TestForged(t *testing.T) {
 	if got, want := l.Counts(), (Counts{Received: 1, Forged: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+}
+
+// port returns the netlink port of the socket that is in the kernel's group, of which there is one here.
+func port(t *testing.T) uint32 {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/net/netlink")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		column := strings.Fields(line) // sk, Eth (the protocol), Pid (the port), Groups
+		if column[1] == strconv.Itoa(unix.NETLINK_KOBJECT_UEVENT) && column[3] == "00000001" {
+			port, err := strconv.ParseUint(column[2], 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return uint32(port)
+		}
+	}
+	t.Fatalf("no socket in the group:\n%s", table)
+	return 0
 }
 
 // TestUnreadable: an event that is ours and that cannot be read is lost, which is told; one of others is nobody's concern.
@@ -216,22 +246,32 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// flood sends until the kernel has no room. So many events can be read then, of which the listener holds unread ones back.
+func flood(kernel speaker, l *Listener) {
+	kernel.t.Helper()
+	before := l.Counts().Received
+	for range unread {
+		kernel.asKernel(event("change"))
+	}
+	eventually(kernel.t, "it waits for its consumer", func() bool { return l.Counts().Received == before+unread })
+	for range 20_000 {
+		kernel.asKernel(event("change"))
+	}
+}
+
+// unread is how many events the listener takes before it waits for its consumer.
+const unread = burst + 1
+
 // TestOverflow: after an overflow the kernel loses events until all that wait are read. Only then is a scan sure to see what they said.
 func TestOverflow(t *testing.T) {
 	kernel := newSpeaker(t)
 	l := listen(t)
-	var read int
-	flood := func() {
-		for range 20_000 {
-			kernel.asKernel(event("change"))
-		}
-	}
-	flood()
-	for range 2 * burst {
+	flood(kernel, l)
+	read := 0
+	for ; read < 2*unread; read++ {
 		if next(t, l).Overflow {
 			t.Fatalf("the loss is told after %d events, while later ones are still being lost", read)
 		}
-		read++
 	}
 	kernel.asKernel(event("remove")) // lost without a word: more wait than there is room for
 	for e := next(t, l); !e.Overflow; e = next(t, l) {
@@ -247,32 +287,108 @@ func TestOverflow(t *testing.T) {
 	if got, want := l.Counts(), (Counts{Received: uint64(read) + 1, Overflows: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+
+	// A storm that never lets the listener see that none waits: when it has taken the last one, there is no room again.
+	flood(kernel, l)
+	for range read - unread {
+		next(t, l)
+	}
+	eventually(t, "all are taken", func() bool { return l.Counts().Received == uint64(2*read)+1 })
+	for range 20_000 {
+		kernel.asKernel(event("change"))
+	}
+	for range unread {
+		if next(t, l).Overflow {
+			t.Fatal("the loss is told too early")
+		}
+	}
+	if got := next(t, l); !got.Overflow {
+		t.Error("as long as the storm goes on, the loss is not told")
+	}
 }
 
-// TestSocketFails: a socket that fails is opened anew, and the consumer is told that events may have been lost.
+// TestSender: of the messages that arrive, those of the kernel to its group are uevents.
+func TestSender(t *testing.T) {
+	for sender, want := range map[unix.Sockaddr]bool{
+		&unix.SockaddrNetlink{Groups: 1}: true, &unix.SockaddrNetlink{Groups: 1, Pid: 7}: false, &unix.SockaddrNetlink{Pid: 7}: false,
+		&unix.SockaddrNetlink{}: false, &unix.SockaddrNetlink{Groups: 2}: false, &unix.SockaddrUnix{}: false, nil: false,
+	} {
+		if got := isFromKernel(sender); got != want {
+			t.Errorf("%+v: %v", sender, got)
+		}
+	}
+}
+
+// TestSocketFails: a socket that fails is closed, another one is opened, and the consumer is told that events may have been lost.
 func TestSocketFails(t *testing.T) {
 	kernel := newSpeaker(t)
 	socket, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
+	broken := replace(t, socket, os.DevNull)
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &Listener{wanted: ofOurs, events: make(chan Event, burst)}
 	go l.run(ctx, socket)
 	t.Cleanup(func() { end(t, cancel, l) })
-	kernel.asKernel(event("add"))
-	if got := next(t, l); got.Action != "add" {
-		t.Errorf("%+v", got)
-	}
-	if err := socket.Close(); err != nil {
-		t.Fatal(err)
-	}
 	if got := next(t, l); !got.Overflow {
 		t.Errorf("%+v after the socket failed", got)
+	}
+	if target, err := os.Readlink(broken); err == nil && target == os.DevNull {
+		t.Error("the socket that failed is left")
 	}
 	kernel.asKernel(event("bind"))
 	if got := next(t, l); got.Action != "bind" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// replace puts a file in the place of a socket, from which then nothing can be received. It returns the path of the descriptor.
+func replace(t *testing.T, socket *os.File, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var descriptor string
+	if err := conn.Control(func(fd uintptr) {
+		descriptor = fmt.Sprintf("/proc/self/fd/%d", fd)
+		err = unix.Dup3(int(file.Fd()), int(fd), unix.O_CLOEXEC)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return descriptor
+}
+
+// TestRoom: more events can wait than in a socket as it comes.
+func TestRoom(t *testing.T) {
+	socket, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	plain, err := unix.GetsockoptInt(newSpeaker(t).fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Control(func(fd uintptr) {
+		if room, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil || room <= plain {
+			t.Errorf("room of %d bytes, %v; without asking there are %d", room, err, plain)
+		}
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

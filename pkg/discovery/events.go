@@ -50,7 +50,7 @@ func (w *Watcher) take(e uevent.Event) {
 		return // a glance will show whether it is a new LPU
 	}
 	w.due = true
-	if told := eventOf(&e); told != "" {
+	if told := eventOf(&e); told != "" && !e.Synthetic { // udevadm trigger repeats events of devices to which nothing has happened
 		w.judge.Tell(string(address), told, w.sinceBoot())
 	}
 }

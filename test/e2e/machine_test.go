@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if dirs, address, hostile := strings.Cut(os.Getenv(strangerIn), ","); hostile {
 		stranger(strings.Split(dirs, ":"), address)
 	}
+	if os.Getenv(listenerIn) != "" {
+		listenForUevents()
+	}
 	obstacle = machine.Enter(nil)
 	os.Exit(m.Run())
 }
