@@ -149,6 +149,10 @@ $(NERDCTL):
 vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)
 	LPUCTL_DEB="$$(echo dist/*_amd64.deb)" go run ./test/vm $(BOOTS)
 
+.PHONY: vm-lab
+vm-lab: build ## let cards fail on a real kernel under QEMU, and watch serve, list and the spec (needs what vm needs, and gcc)
+	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/vm/lab $(BOOTS) | go run ./test/report
+
 .PHONY: bench
 bench: build ## benchmarks, and the whole process against lspci
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...

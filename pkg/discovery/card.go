@@ -205,15 +205,24 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 		"%[1]secho %[2]s > /%[3]s/%[4]s/unbind; echo %[2]s > /%[3]s/%[4]s/bind", remove, l.Address, pciDrivers, l.Driver)
 }
 
-// judgeDriver compares the driver with those of the model. If driver_override is set, the kernel binds no other driver than
-// the one it names (Documentation/ABI/testing/sysfs-bus-pci); without a value it reads "(null)".
+// driverOverride is the only driver that the kernel binds, if one is set (Documentation/ABI/testing/sysfs-bus-pci); without a value it
+// reads "(null)". It is read only where no driver is bound and none is being unbound, which the power state shows: the kernel locks the
+// device for it, and holds this lock while it resets the device or a driver takes long to let it go. Who waits for it cannot be killed.
+func (l *LPU) driverOverride(dir *host.Dir) string {
+	if l.Driver != "" || l.PowerState != "" && l.PowerState != "unknown" {
+		return ""
+	}
+	return l.optional(dir.Line("driver_override"))
+}
+
+// judgeDriver compares the driver with those of the model.
 func (l *LPU) judgeDriver(dir *host.Dir, f function) {
 	m := f.model
 	if f.also != nil {
 		l.reason(finding.AmbiguousModel, fmt.Sprintf("models %s and %s both match it", m.Name, f.also.Name), "")
 	}
-	override, only := l.optional(dir.Line("driver_override")), ""
-	if override != "" && override != "(null)" && !slices.Contains(m.Drivers, override) {
+	only := ""
+	if override := l.driverOverride(dir); override != "" && override != "(null)" && !slices.Contains(m.Drivers, override) {
 		only = "; driver_override lets only " + override + " have it"
 	}
 	needs, driver, modprobe := "", "", ""
@@ -227,13 +236,13 @@ func (l *LPU) judgeDriver(dir *host.Dir, f function) {
 	unbind := fmt.Sprintf("echo %s > %s/driver/unbind; ", l.Address, device)
 	switch {
 	case l.Driver == "vfio-pci":
-		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)"+only, "to take it back: "+insist+unbind+probe)
+		l.reason(finding.PassedThrough, "it is given to a virtual machine (driver vfio-pci)", "to take it back: "+insist+unbind+probe)
 	case l.Driver == "" && only != "":
 		l.reason(finding.NoDriver, "no driver is bound to it"+needs+only, insist+probe)
 	case l.Driver == "" && len(m.Drivers) > 0:
 		l.reason(finding.NoDriver, "no driver is bound to it"+needs, probe)
 	case len(m.Drivers) > 0 && !slices.Contains(m.Drivers, l.Driver):
-		l.reason(finding.WrongDriver, "driver "+l.Driver+" is bound to it"+needs+only, insist+unbind+probe)
+		l.reason(finding.WrongDriver, "driver "+l.Driver+" is bound to it"+needs, insist+unbind+probe)
 	}
 }
 

@@ -136,11 +136,9 @@ func TestDriverOverride(t *testing.T) {
 		{"", "uio_pci_generic", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},
 		{"", "xocl", "no driver is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it",
 			"INSIST; modprobe uio_pci_generic; PROBE"},
-		{"xocl", "xocl", "driver xocl is bound to it (it needs uio_pci_generic); driver_override lets only xocl have it",
+		{"xocl", "xocl", "driver xocl is bound to it (it needs uio_pci_generic)",
 			"INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
 		{"vfio-pci", "", "it is given to a virtual machine (driver vfio-pci)",
-			"to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
-		{"vfio-pci", "vfio-pci", "it is given to a virtual machine (driver vfio-pci); driver_override lets only vfio-pci have it",
 			"to take it back: INSIST; UNBIND; modprobe uio_pci_generic; PROBE"},
 	} {
 		t.Run(c.driver+" "+c.override, func(t *testing.T) {
@@ -149,6 +147,9 @@ func TestDriverOverride(t *testing.T) {
 				link = "-> ../x/" + c.driver
 			}
 			replace(t, filepath.Join(dir, "driver"), link)
+			if c.driver == "" {
+				replace(t, filepath.Join(dir, "power_state"), "unknown\n")
+			}
 			if c.override != "" {
 				plant.File(t, filepath.Join(dir, "driver_override"), c.override+"\n")
 				t.Cleanup(func() { _ = os.Remove(filepath.Join(dir, "driver_override")) })
@@ -167,6 +168,10 @@ func TestDriverOverride(t *testing.T) {
 	anyDriver := Model{Name: "any", Match: []Match{{Vendor: "10ee", Device: "505d"}}, Nodes: []string{"class:uio"}}
 	replace(t, filepath.Join(dir, "driver"), "")
 	plant.File(t, filepath.Join(dir, "driver_override"), "vfio-pci\n")
+	if r := scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons; len(r) != 0 {
+		t.Errorf("while a driver is being unbound: %+v", r) // what is asked for then does not answer
+	}
+	replace(t, filepath.Join(dir, "power_state"), "unknown\n")
 	r := scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons
 	const remedy = "echo > /sys/bus/pci/devices/0000:45:00.1/driver_override; echo 0000:45:00.1 > /sys/bus/pci/drivers_probe"
 	if len(r) != 1 || r[0].Remedy != remedy {

@@ -8,28 +8,27 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/test/vm/machine"
 )
 
 // boots are what is tried, in this order: the later ones start from the disk that the first one leaves.
 //
 //nolint:gochecknoglobals // a table
 var boots = []boot{
-	{name: "install", cards: slots, sick: -1},
-	{name: "eight", cards: slots, sick: -1, driver: 2, iommu: true},
-	{name: "sick", cards: slots, sick: 3, driver: 2},
-	{name: "late", cards: slots, sick: -1, driver: 90, kernelArgs: withoutRestart},
+	{name: "install", cards: machine.Slots, sick: -1},
+	{name: "eight", cards: machine.Slots, sick: -1, driver: 2, iommu: true},
+	{name: "sick", cards: machine.Slots, sick: 3, driver: 2},
+	{name: "late", cards: machine.Slots, sick: -1, driver: 90, kernelArgs: withoutRestart},
 	{name: "none", sick: -1, driver: 2, kernelArgs: withoutRestart},
 }
 
@@ -47,7 +46,6 @@ const withoutRestart = "systemd.mask=podman-restart.service"
 
 const (
 	guest     = "test/vm/guest"
-	mkroot    = "test/vm/mkroot.sh"
 	logs      = "dist/vm"
 	bootLimit = 8 * time.Minute
 )
@@ -66,14 +64,14 @@ func main() {
 }
 
 func run(r *report, deb string, names []string) error {
-	if err := able(); err != nil {
+	if err := machine.Able(map[string]string{"mkfs.ext4": "e2fsprogs"}); err != nil {
 		if os.Getenv("CI") != "" {
 			return err
 		}
 		r.line("skip " + err.Error())
 		return nil
 	}
-	root, err := cachedRoot()
+	root, err := machine.Debian()
 	if err != nil {
 		return err
 	}
@@ -86,7 +84,7 @@ func run(r *report, deb string, names []string) error {
 	if err := makePayload(work, payload, deb); err != nil {
 		return err
 	}
-	if err := command("cp", "--sparse=always", filepath.Join(root, "root.img"), disk); err != nil {
+	if err := machine.Command("cp", "--sparse=always", filepath.Join(root, "root.img"), disk); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
@@ -110,67 +108,24 @@ func run(r *report, deb string, names []string) error {
 
 // run boots a machine from the disk and reports what it says; an error is one of ours.
 func (b boot) run(r *report, root, disk, payload string) error {
-	m, err := newMachine(b.cards, b.sick)
+	m, err := machine.New(machine.Options{Memory: 1536, Cards: b.cards, Sick: b.sick})
 	if err != nil {
 		return err
 	}
 	if b.iommu {
-		m.add("intel-iommu")
+		m.Add("-device", "intel-iommu")
 		b.kernelArgs += " intel_iommu=on"
 	}
+	m.Add("-kernel", filepath.Join(root, "vmlinuz"), "-initrd", filepath.Join(root, "initrd.img"),
+		"-append", fmt.Sprintf("root=/dev/vda rw console=ttyS0 quiet panic=-1 vm=%s driver=%d %s", b.name, b.driver, b.kernelArgs),
+		"-serial", "file:"+filepath.Join(logs, b.name+".console"),
+		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+disk, "-device", "virtio-blk-pci,bus=pcie.0,drive=disk",
+		"-drive", "if=none,id=payload,format=raw,read-only=on,file="+payload, "-device", "virtio-blk-pci,bus=pcie.0,drive=payload")
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
 	r.begin(b.name)
-	kernelArgs := fmt.Sprintf("vm=%s driver=%d %s", b.name, b.driver, b.kernelArgs)
-	r.end(m.boot(ctx, root, disk, payload, filepath.Join(logs, b.name+".console"), kernelArgs, r.line))
+	r.end(m.Boot(ctx, r.line))
 	return nil
-}
-
-// able says what is missing for virtual machines.
-func able() error {
-	for tool, name := range map[string]string{"qemu-system-x86_64": "qemu-system-x86", "mkfs.ext4": "e2fsprogs"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%s is missing (apt-get install %s)", tool, name)
-		}
-	}
-	devices, err := exec.Command("qemu-system-x86_64", "-device", "help").Output()
-	if err != nil {
-		return err
-	}
-	if !bytes.Contains(devices, []byte(proxy)) {
-		return errors.New("this QEMU has no " + proxy + " (Debian 12's 7.2 has)")
-	}
-	return nil
-}
-
-// cachedRoot is the directory with Debian's disk, kernel and initrd, made if it is not there.
-func cachedRoot() (string, error) {
-	script, err := os.ReadFile(mkroot)
-	if err != nil {
-		return "", fmt.Errorf("run this from the project's root: %w", err)
-	}
-	cache := os.Getenv("XDG_CACHE_HOME")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		cache = filepath.Join(home, ".cache")
-	}
-	dir := filepath.Join(cache, "lpuctl-e2e", fmt.Sprintf("vm-%.6x", sha256.Sum256(script)))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if _, err := exec.LookPath("debootstrap"); err != nil || os.Getuid() != 0 {
-		return "", errors.New("making the disk, once, needs root and debootstrap (apt-get install debootstrap)")
-	}
-	fmt.Println("making the disk, once; this takes minutes")
-	fresh := fmt.Sprintf("%s.%d", dir, os.Getpid())
-	if err := command(mkroot, fresh); err != nil {
-		_ = os.RemoveAll(fresh)
-		return "", err
-	}
-	return dir, os.Rename(fresh, dir)
 }
 
 // makePayload makes the second disk: the package, and what the guest does with it.
@@ -188,16 +143,7 @@ func makePayload(work, image, deb string) error {
 			return err
 		}
 	}
-	return command("mkfs.ext4", "-q", "-d", dir, image, "64M")
-}
-
-// command runs a command that has nothing to say if it succeeds.
-func command(name string, args ...string) error {
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", name, err, out[max(0, len(out)-2000):])
-	}
-	return nil
+	return machine.Command("mkfs.ext4", "-q", "-d", dir, image, "64M")
 }
 
 // report prints what guests say, and counts.

@@ -1,4 +1,6 @@
-package main
+// Package machine is virtual servers under QEMU, without KVM, with simulated LPU cards: PCI functions whose configuration space this
+// process serves, so that the guest's kernel sees what it would see of an Alveo U55C. What the guest asks for is done to the cards.
+package machine
 
 import (
 	"bufio"
@@ -7,10 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,12 +22,23 @@ import (
 // proxy is the device whose configuration space another process serves.
 const proxy = "x-pci-proxy-dev"
 
-// slots is how many cards a machine takes: four behind each of two switches, on two NUMA nodes.
-const slots = 8
+// Slots is how many cards a machine takes: four behind each of two switches, on two NUMA nodes. Card K has its LPU at
+// 0000:43+K:00.1 if it is one of the first four, and at 0000:83+K-4:00.1 if it is not.
+const Slots = 8
 
-// machine is a virtual server.
-type machine struct {
-	cards  [slots]*card
+// Options say what a machine is made of.
+type Options struct {
+	Memory int // in MiB
+	Cards  int // in the first slots
+	Sick   int // the number of a card to which no driver binds, or -1
+	// Network is how many of the cards, from the last, are network cards (e1000e) with the subsystem of an LPU card in the place
+	// of LPUs: they have registers for PCI Express errors (AER), for which the configuration space of a proxy is too small.
+	Network int
+}
+
+// Machine is a virtual server.
+type Machine struct {
+	cards  [Slots]*card
 	host   *bufio.ReadWriter // the port by which the guest reports and asks
 	qmp    *net.UnixConn
 	events *bufio.Reader // what QEMU says on qmp
@@ -33,65 +46,84 @@ type machine struct {
 	args   []string
 }
 
-// newMachine is a server with n cards, of which one may be sick (-1: none).
-func newMachine(n, sick int) (*machine, error) {
-	m := &machine{}
-	host, err := m.socket()
+// New makes a machine, which does not run yet.
+func New(o Options) (*Machine, error) {
+	m := &Machine{}
+	qmp, err := m.socket("qmp")
+	if err != nil {
+		return nil, err
+	}
+	m.qmp, m.events = qmp, bufio.NewReader(qmp)
+	node := o.Memory / 2
+	m.Add("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", "-accel", "tcg", "-smp", "2",
+		"-m", fmt.Sprint(o.Memory, "M"),
+		// The proxies want memory they could share, and two nodes make a server.
+		"-object", fmt.Sprintf("memory-backend-memfd,id=m0,size=%dM,share=on", node),
+		"-object", fmt.Sprintf("memory-backend-memfd,id=m1,size=%dM,share=on", node),
+		"-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
+		"-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", // PCIe hot-plug, as servers have it
+		"-mon", "chardev=qmp,mode=control", "-device", "virtio-serial-pci,bus=pcie.0")
+	host, err := m.Port("host")
 	if err != nil {
 		return nil, err
 	}
 	m.host = bufio.NewReadWriter(bufio.NewReader(host), bufio.NewWriter(host))
-	if m.qmp, err = m.socket(); err != nil {
-		return nil, err
-	}
-	m.events = bufio.NewReader(m.qmp)
-	m.args = []string{
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", "-accel", "tcg", "-smp", "2", "-m", "1536M",
-		// The proxies want memory they could share, and two nodes make a server.
-		"-object", "memory-backend-memfd,id=m0,size=768M,share=on", "-object", "memory-backend-memfd,id=m1,size=768M,share=on",
-		"-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
-		"-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", // PCIe hot-plug, as servers have it
-		"-chardev", "socket,id=host,fd=3", "-device", "virtio-serial-pci,bus=pcie.0", "-device", "virtserialport,chardev=host,name=host",
-		"-chardev", "socket,id=qmp,fd=4", "-mon", "chardev=qmp,mode=control",
-	}
 	for s := range 2 {
-		m.add("pxb-pcie,id=pxb%d,bus=pcie.0,bus_nr=%d,numa_node=%d", s, 0x40+0x40*s, s)
-		m.add("pcie-root-port,id=rp%d,bus=pxb%d,chassis=%d,slot=%d,x-speed=16,x-width=16", s, s, 1+s, 1+s)
-		m.add("x3130-upstream,id=up%d,bus=rp%d", s, s)
-		for p := range slots / 2 {
-			k := s*slots/2 + p
-			m.add("xio3130-downstream,id=dp%d,bus=up%d,chassis=%d,slot=%d,addr=%d", k, s, 10+k, 10+k, p)
+		m.device("pxb-pcie,id=pxb%d,bus=pcie.0,bus_nr=%d,numa_node=%d", s, 0x40+0x40*s, s)
+		m.device("pcie-root-port,id=rp%d,bus=pxb%d,chassis=%d,slot=%d,x-speed=16,x-width=16", s, s, 1+s, 1+s)
+		m.device("x3130-upstream,id=up%d,bus=rp%d", s, s)
+		for p := range Slots / 2 {
+			k := s*Slots/2 + p
+			m.device("xio3130-downstream,id=dp%d,bus=up%d,chassis=%d,slot=%d,addr=%d", k, s, 10+k, 10+k, p)
 		}
 	}
-	for k := range n {
-		c := newCard(k == sick)
-		m.cards[k] = &c
-		for fn, f := range c {
-			end, err := f.plug()
-			if err != nil {
-				return nil, err
-			}
-			m.add(proxy+",fd=%d,id=%s,bus=dp%d,addr=0.%d,multifunction=%s", m.inherit(end), functionID(k, fn), k, fn, onOff(fn == 0))
+	for k := range o.Cards {
+		if k >= o.Cards-o.Network {
+			m.device("e1000e,subsys_ven=0x10ee,subsys=0x505c,bus=dp%d", k)
+		} else if err := m.equip(k, k == o.Sick); err != nil {
+			return nil, err
 		}
 	}
 	return m, nil
 }
 
-func (m *machine) add(device string, args ...any) {
-	m.args = append(m.args, "-device", fmt.Sprintf(device, args...))
+// equip puts a card into a slot of a machine that does not run yet.
+func (m *Machine) equip(k int, sick bool) error {
+	c := newCard(sick)
+	m.cards[k] = &c
+	for fn, f := range c {
+		end, err := f.plug()
+		if err != nil {
+			return err
+		}
+		m.device(proxy+",fd=%d,id=%s,bus=dp%d,addr=0.%d,multifunction=%s", m.inherit(end), functionID(k, fn), k, fn, onOff(fn == 0))
+	}
+	return nil
+}
+
+// Add adds arguments of QEMU.
+func (m *Machine) Add(args ...string) { m.args = append(m.args, args...) }
+
+func (m *Machine) device(device string, args ...any) { m.Add("-device", fmt.Sprintf(device, args...)) }
+
+// Port gives the guest a port, /dev/virtio-ports/NAME where udev runs, and returns our end of it.
+func (m *Machine) Port(name string) (io.ReadWriteCloser, error) {
+	conn, err := m.socket(name)
+	m.device("virtserialport,chardev=%s,name=%s", name, name)
+	return conn, err
 }
 
 // inherit returns the number that a file has in QEMU.
-func (m *machine) inherit(f *os.File) int {
+func (m *Machine) inherit(f *os.File) int {
 	m.files = append(m.files, f)
 	return 2 + len(m.files)
 }
 
-// socket is our end of a connection to QEMU.
-func (m *machine) socket() (*net.UnixConn, error) {
+// socket is our end of a connection to QEMU, which knows it by a name.
+func (m *Machine) socket(name string) (*net.UnixConn, error) {
 	ours, theirs, err := socketPair()
 	if err == nil {
-		m.inherit(theirs)
+		m.Add("-chardev", fmt.Sprintf("socket,id=%s,fd=%d", name, m.inherit(theirs)))
 	}
 	return ours, err
 }
@@ -106,13 +138,10 @@ func onOff(b bool) string {
 	return "off"
 }
 
-// boot boots the machine, until it is powered off, and hands each line of the guest's report to say.
-func (m *machine) boot(ctx context.Context, root, disk, payload, console, kernelArgs string, say func(line string)) error {
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", append(m.args,
-		"-kernel", filepath.Join(root, "vmlinuz"), "-initrd", filepath.Join(root, "initrd.img"),
-		"-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 "+kernelArgs, "-serial", "file:"+console,
-		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+disk, "-device", "virtio-blk-pci,bus=pcie.0,drive=disk",
-		"-drive", "if=none,id=payload,format=raw,read-only=on,file="+payload, "-device", "virtio-blk-pci,bus=pcie.0,drive=payload")...)
+// Boot boots the machine, waits until it is powered off, and hands each line of the guest's report to say. A guest that
+// ends with a code of its own is an error with an [exec.ExitError].
+func (m *Machine) Boot(ctx context.Context, say func(line string)) error {
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", m.args...)
 	cmd.ExtraFiles = m.files
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -139,7 +168,7 @@ func (m *machine) boot(ctx context.Context, root, disk, payload, console, kernel
 func beginning(said []byte) string { return string(said[:min(len(said), 1000)]) }
 
 // listen reads what the guest says, until QEMU ends. A line "ask COMMAND" wants one line of an answer.
-func (m *machine) listen(say func(line string)) {
+func (m *Machine) listen(say func(line string)) {
 	for {
 		line, err := m.host.ReadString('\n')
 		if err != nil {
@@ -163,9 +192,12 @@ func (m *machine) listen(say func(line string)) {
 // obey does to the hardware what the guest asks for:
 //
 //	gone K 0|1          card K falls off the bus, or comes back
+//	away K MS           card K answers all ones for that long
+//	resets K MS         function-level resets of card K take that long, all ones meanwhile
 //	link K SPEED WIDTH  its link is negotiated anew
 //	unplug K, plug K    it is taken out of its slot, or put into it
-func (m *machine) obey(command []string) error {
+//	eject K             the guest has taken the power from its slot: that takes it out
+func (m *Machine) obey(command []string) error {
 	if len(command) < 2 {
 		return errors.New("what, of which card?")
 	}
@@ -177,35 +209,29 @@ func (m *machine) obey(command []string) error {
 		}
 	}
 	k := n[0]
-	if k < 0 || k >= slots || (m.cards[k] == nil) != (command[0] == "plug") {
+	if k < 0 || k >= Slots || (m.cards[k] == nil) != (command[0] == "plug") {
 		return fmt.Errorf("%s card %d: there is none, or one already", command[0], k)
 	}
 	switch command[0] {
-	case "gone":
-		for _, f := range m.cards[k] {
-			f.setGone(n[1] != 0)
-		}
-	case "link":
-		for _, f := range m.cards[k] {
-			f.setLink(n[1], n[2])
-		}
 	case "unplug":
-		return m.unplug(k)
+		// Function 0 takes the other one along.
+		return errors.Join(m.call("device_del", map[string]any{"id": functionID(k, 0)}, nil), m.eject(k))
+	case "eject":
+		return m.eject(k)
 	case "plug":
 		return m.plug(k)
-	default:
-		return fmt.Errorf("what is %s?", command[0])
+	}
+	for _, f := range m.cards[k] {
+		if !f.obey(command[0], n[1], n[2]) {
+			return fmt.Errorf("what is %s?", command[0])
+		}
 	}
 	return nil
 }
 
-// unplug takes card k out of its slot, and returns when the guest has let it go.
-func (m *machine) unplug(k int) error {
+// eject waits until card k is out of its slot, because the guest has let it go.
+func (m *Machine) eject(k int) error {
 	m.cards[k] = nil
-	// Function 0 takes the other one along.
-	if err := m.call("device_del", map[string]any{"id": functionID(k, 0)}, nil); err != nil {
-		return err
-	}
 	// The slot is free when both are gone: of a card that is put in earlier, QEMU would take away a part.
 	for left := len(card{}); left > 0; {
 		said, err := m.next()
@@ -221,14 +247,14 @@ func (m *machine) unplug(k int) error {
 
 // plug puts a new card into slot k. Meanwhile the guest stands still: QEMU takes the power from both functions, one after
 // the other, and lets the guest run while it waits for us; a guest that gave them power in between lost a function.
-func (m *machine) plug(k int) error {
+func (m *Machine) plug(k int) error {
 	if err := m.call("stop", nil, nil); err != nil {
 		return err
 	}
 	return errors.Join(m.addCard(k), m.call("cont", nil, nil))
 }
 
-func (m *machine) addCard(k int) error {
+func (m *Machine) addCard(k int) error {
 	c := newCard(false)
 	for _, fn := range []int{1, 0} { // the slot comes up when function 0 arrives
 		end, err := c[fn].plug()
@@ -253,7 +279,7 @@ func (m *machine) addCard(k int) error {
 }
 
 // greet begins the conversation with QEMU.
-func (m *machine) greet() error {
+func (m *Machine) greet() error {
 	if _, err := m.next(); err != nil {
 		return fmt.Errorf("QEMU does not greet: %w", err)
 	}
@@ -268,7 +294,7 @@ type message struct {
 	Data   struct{ Device string }
 }
 
-func (m *machine) next() (message, error) {
+func (m *Machine) next() (message, error) {
 	var said message
 	_ = m.qmp.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	line, err := m.events.ReadBytes('\n')
@@ -280,7 +306,7 @@ func (m *machine) next() (message, error) {
 }
 
 // call gives QEMU a command, with a file or without.
-func (m *machine) call(command string, arguments map[string]any, file *os.File) error {
+func (m *Machine) call(command string, arguments map[string]any, file *os.File) error {
 	text, err := json.Marshal(struct {
 		Execute   string         `json:"execute"`
 		Arguments map[string]any `json:"arguments,omitempty"`

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // card is the functions of one board: management (.0, 10ee:505c) and user (.1, 10ee:505d, the LPU).
@@ -18,20 +19,31 @@ type function struct {
 	mu   sync.Mutex
 	cfg  [256]byte
 	mask [256]byte         // bits that can be written
+	made [256]byte         // what a reset brings back
 	bars map[uint64]uint64 // what was written to the memory of the function
 	gone bool              // fell off the bus: answers all ones
+	away time.Time         // answers all ones until then
+
+	resets time.Duration // how long a function-level reset takes
 }
 
 // Where the capabilities of a function are.
 const (
 	powerCap = 0x40
 	pcieCap  = 0x70
+
+	deviceControl = pcieCap + 0x08
+	startReset    = 1 << 15 // in the device control
+	linkStatus    = pcieCap + 0x12
 )
 
 func newCard(sick bool) card {
 	c := card{newFunction(0), newFunction(1)}
 	if sick {
 		c[1].refuseDriver()
+	}
+	for _, f := range c {
+		f.made = f.cfg
 	}
 	return c
 }
@@ -61,16 +73,16 @@ func newFunction(n uint16) *function {
 	writable(powerCap+4, 0x03)
 
 	put16(pcieCap, 0x10)
-	put16(pcieCap+0x02, 2)                // endpoint, version 2
-	put32(pcieCap+0x04, 0x8022)           // 512 bytes of payload, role-based errors
-	put16(pcieCap+0x08, 0x2810)           // device control
-	put32(pcieCap+0x0c, 3|16<<4|1<<22)    // link capabilities
-	put32(pcieCap+0x2c, 0xe)              // speeds: 2.5, 5, 8 GT/s
-	put16(pcieCap+0x30, 3)                // target speed
-	writable(pcieCap+0x08, 0xff, 0xff)    // device control
-	writable(pcieCap+0x10, 0xfb, 0x0f)    // link control
-	writable(pcieCap+0x30, 0x0f)          // link control 2
-	put16(pcieCap+0x12, linkState(3, 16)) // negotiated
+	put16(pcieCap+0x02, 2)              // endpoint, version 2
+	put32(pcieCap+0x04, 1<<28|0x8022)   // function-level reset, 512 bytes of payload, role-based errors
+	put16(deviceControl, 0x2810)        // device control
+	put32(pcieCap+0x0c, 3|16<<4|1<<22)  // link capabilities
+	put32(pcieCap+0x2c, 0xe)            // speeds: 2.5, 5, 8 GT/s
+	put16(pcieCap+0x30, 3)              // target speed
+	writable(deviceControl, 0xff, 0xff) // device control
+	writable(pcieCap+0x10, 0xfb, 0x0f)  // link control
+	writable(pcieCap+0x30, 0x0f)        // link control 2
+	put16(linkStatus, linkState(3, 16)) // negotiated
 	return f
 }
 
@@ -83,22 +95,39 @@ func (f *function) refuseDriver() {
 	f.mask[0x05] &^= 0x04
 }
 
-func (f *function) setLink(speed, width int) {
+// obey carries out a command of Machine.obey, with its numbers, and returns false for one that is unknown.
+func (f *function) obey(command string, a, b int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	binary.LittleEndian.PutUint16(f.cfg[pcieCap+0x12:], linkState(speed, width))
+	switch command {
+	case "gone":
+		f.gone = a != 0
+	case "away":
+		f.away = time.Now().Add(time.Duration(a) * time.Millisecond)
+	case "resets":
+		f.resets = time.Duration(a) * time.Millisecond
+	case "link":
+		binary.LittleEndian.PutUint16(f.cfg[linkStatus:], linkState(a, b))
+	default:
+		return false
+	}
+	return true
 }
 
-func (f *function) setGone(gone bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.gone = gone
+// silent tells whether the function answers nobody. The caller has locked it.
+func (f *function) silent() bool { return f.gone || time.Now().Before(f.away) }
+
+// reset makes the registers what they were, but for the link, which stays as it is. The caller has locked the function.
+func (f *function) reset() {
+	link := [2]byte(f.cfg[linkStatus:])
+	f.cfg = f.made
+	copy(f.cfg[linkStatus:], link[:])
 }
 
 func (f *function) read(offset, size uint32) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.gone || size > 8 || offset > 256-size {
+	if f.silent() || size > 8 || offset > 256-size {
 		return 1<<(8*size) - 1
 	}
 	var value uint64
@@ -111,7 +140,12 @@ func (f *function) read(offset, size uint32) uint64 {
 func (f *function) write(offset, value, size uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.gone || size > 4 || offset > 256-size {
+	if f.silent() || size > 4 || offset > 256-size {
+		return
+	}
+	if offset == deviceControl && value&startReset != 0 {
+		f.reset()
+		f.away = time.Now().Add(f.resets)
 		return
 	}
 	for i := range size {
@@ -142,6 +176,7 @@ const (
 	barWrite
 	barRead
 	setInterrupt
+	busReset
 )
 
 // serve answers QEMU's x-pci-proxy-dev: a header of command and size, then a body; an answer to most.
@@ -185,6 +220,10 @@ func (f *function) do(command uint32, body []byte) uint64 {
 		return f.bars[long(0)]
 	case barWrite:
 		f.bars[long(0)] = long(1)
+	case busReset:
+		f.mu.Lock()
+		f.reset()
+		f.mu.Unlock()
 	}
 	return 0
 }

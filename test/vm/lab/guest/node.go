@@ -1,0 +1,230 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// Node is the virtual machine with a running `lpuctl serve` and a kubelet. What happens on it is logged, with the time since the last
+// fault in milliseconds.
+type Node struct {
+	// Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same for what makes no event;
+	// Back the same for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
+	Event, Polled, Back, Dead time.Duration
+	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and its start.
+	Command time.Duration
+
+	t       *testing.T
+	driver  string
+	host    host
+	running sync.WaitGroup // goroutines that log
+	serve   *exec.Cmd
+	ended   chan struct{} // closed when serve has ended
+
+	mu      sync.Mutex
+	fault   time.Time // when the last fault happened
+	kubelet kubelet
+	specs   []spec
+	uevents []uevent
+}
+
+type uevent struct {
+	at        time.Time
+	header    string // ACTION@DEVPATH
+	variables []string
+}
+
+// The defaults of lpuctl on which the bounds depend.
+const (
+	period     = time.Second
+	resetGrace = 5 * time.Second
+	recovery   = 3 * time.Second // so long a card must be well
+	slots      = 8
+)
+
+// Open is the machine without serve. Its LPUs are all under a driver and well.
+func Open(t *testing.T, driver string) *Node {
+	t.Helper()
+	n := &Node{t: t, driver: driver, fault: time.Now()}
+	n.kubelet.node = n
+	t.Cleanup(n.running.Wait)
+	var err error
+	n.host, err = openHost()
+	n.Must(err)
+	t.Cleanup(func() { _ = n.host.file.Close() })
+	stop, err := listen(n.uevent)
+	n.Must(err)
+	t.Cleanup(stop)
+	n.repair()
+	return n
+}
+
+// Start starts serve on the machine, as on one that has just booted. At the end of the test serve is ended.
+func Start(t *testing.T, driver string) *Node {
+	t.Helper()
+	n := Open(t, driver)
+	n.forget()
+	stop, err := n.kubelet.start()
+	n.Must(err)
+	t.Cleanup(stop)
+	end := make(chan struct{})
+	n.running.Go(func() { n.watchSpec(end) })
+	t.Cleanup(func() { close(end) })
+	n.Serve()
+	t.Cleanup(func() { n.EndServe(time.Minute) })
+	n.Until("the kubelet is told of healthy LPUs", 30*time.Second, func() bool { return n.countHealthy() == slots })
+	n.setBounds()
+	return n
+}
+
+// try logs an error, which the test need not mind.
+func (n *Node) try(err error) {
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		n.say("%v", err)
+	}
+}
+
+// forget removes what an earlier serve has left.
+func (n *Node) forget() {
+	for _, dir := range []string{"/run/cdi", "/run/lpuctl", "/var/lib/lpuctl", pluginDir} {
+		names, _ := os.ReadDir(dir)
+		for _, name := range names {
+			n.try(os.RemoveAll(filepath.Join(dir, name.Name())))
+		}
+	}
+}
+
+// setBounds measures a scan, because a guest of which the host takes the processor away needs longer.
+func (n *Node) setBounds() {
+	uses := []string{"class:lpu", "class:uio"}
+	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{ // those of config.yaml
+		{Name: "vm-u55c", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Nodes: uses, Drivers: []string{n.driver},
+			Management: &discovery.ManagementMatch{Device: "505c"}, Health: "xocl"},
+		{Name: "vm-e1000e", Match: []discovery.Match{{Vendor: "8086", Device: "10d3"}}, Nodes: uses, Drivers: []string{n.driver}},
+	})
+	var scan time.Duration // the longest of three
+	for range 3 {
+		start := time.Now()
+		_, err := discovery.Scan(context.Background(), "/", discovery.Options{Models: models})
+		n.Must(err)
+		scan = max(scan, time.Since(start))
+	}
+	start := time.Now()
+	n.Must(exec.Command("lpuctl", "version").Run())
+	n.Command = time.Second + 100*time.Millisecond + time.Since(start)
+	n.Event = max(250*time.Millisecond, 2*scan)
+	n.Polled = n.Event + period
+	n.Back = n.Polled + recovery + period // good readings are seen each period
+	n.Dead = resetGrace + period + n.Event
+	n.say("a scan takes %d ms here; limits: event %d ms, polled %d ms", scan.Milliseconds(), n.Event.Milliseconds(), n.Polled.Milliseconds())
+}
+
+// Serve starts serve.
+func (n *Node) Serve() {
+	n.t.Helper()
+	n.serve = exec.Command("lpuctl", "serve", "--listen", "", "--log-format", "text")
+	stderr, err := n.serve.StderrPipe()
+	n.Must(err)
+	n.Must(n.serve.Start())
+	n.ended = make(chan struct{})
+	n.running.Go(func() {
+		defer close(n.ended)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			_, text, _ := strings.Cut(lines.Text(), "level=")
+			n.say("serve: %s", text)
+		}
+		_, _ = io.Copy(io.Discard, stderr)
+		n.try(n.serve.Wait())
+	})
+}
+
+// EndServe sends SIGTERM to serve, which has to end in time.
+func (n *Node) EndServe(limit time.Duration) {
+	n.t.Helper()
+	start := time.Now()
+	_ = n.serve.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-n.ended:
+		n.say("serve ended %d ms after SIGTERM", time.Since(start).Milliseconds())
+	case <-time.After(limit):
+		n.t.Errorf("serve has not ended %s after SIGTERM", limit)
+		_ = n.serve.Process.Kill()
+		<-n.ended
+	}
+}
+
+func (n *Node) countHealthy() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for _, health := range n.kubelet.health {
+		if health == Healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// within waits until something holds.
+func (n *Node) within(limit time.Duration, holds func() bool) bool {
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		if holds() {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}
+
+func (n *Node) mark(fault time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault = fault
+}
+
+func (n *Node) uevent(header string, variables []string) {
+	n.mu.Lock()
+	n.uevents = append(n.uevents, uevent{time.Now(), header, variables})
+	starting := n.kubelet.lists == 0
+	n.mu.Unlock()
+	if starting {
+		return
+	}
+	what := header
+	for _, v := range variables {
+		if strings.HasPrefix(v, "ERROR_EVENT=") || strings.HasPrefix(v, "DEVNAME=") || strings.HasPrefix(v, "DRIVER=") {
+			what += " " + v
+		}
+	}
+	n.say("uevent: %s", what)
+}
+
+func (n *Node) say(format string, args ...any) {
+	n.t.Helper()
+	n.mu.Lock()
+	since := time.Since(n.fault)
+	n.mu.Unlock()
+	n.t.Logf("%+7d ms %s", since.Milliseconds(), fmt.Sprintf(format, args...))
+}
+
+// Must ends the test if there is an error.
+func (n *Node) Must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}

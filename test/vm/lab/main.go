@@ -1,0 +1,151 @@
+// lab runs tests of lpuctl on a real kernel whose cards fail: it boots Debian's kernel under QEMU, without KVM, with an initramfs of
+// busybox, lpuctl and a test binary, in a few seconds. Tests order faults of the cards from [machine.Machine].
+//
+// It is run from the project's root, with LPUCTL naming a static binary, and prints what `go test -json` would print. Arguments are
+// the names of boots; without any it is all of them. RUN is a regular expression for tests; those named TestLong... run only if
+// LPUCTL_LONG is set. What the tests say, also those that pass, is in dist/lab.
+// Kernel and modules are taken out of the disk of `make vm`; see there what making it needs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/test/vm/machine"
+)
+
+// boots are the machines, each with the package of tests that runs on it.
+//
+//nolint:gochecknoglobals // a table
+var boots = []boot{
+	{name: "bus"},
+	{name: "standin"},
+	{name: "errors", network: 2},
+	{name: "capture", network: 2, asked: true},
+}
+
+type boot struct {
+	name    string // of a directory beside this file
+	network int    // how many of the cards report errors (machine.Options)
+	asked   bool   // runs only if it is named
+}
+
+const (
+	lab       = "test/vm/lab"
+	logs      = "dist/lab"
+	bootLimit = 15 * time.Minute
+)
+
+func main() {
+	if err := run(os.Getenv("LPUCTL"), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+func run(lpuctl string, names []string) error {
+	if err := machine.Able(map[string]string{
+		"debugfs": "e2fsprogs", "xz": "xz-utils", "busybox": "busybox-static", "make": "make", "gcc": "gcc",
+	}); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "lpuctl-lab-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	kernel, err := unpack(work)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return err
+	}
+	for _, b := range boots {
+		if len(names) == 0 && !b.asked || slices.Contains(names, b.name) {
+			err = errors.Join(err, b.run(kernel, lpuctl, work))
+		}
+	}
+	return err
+}
+
+// run boots a machine that runs the tests of a package. The error is nil if they pass.
+func (b boot) run(k kernel, lpuctl, work string) error {
+	tests := filepath.Join(work, b.name+".test")
+	compile := exec.Command("go", "test", "-c", "-tags", "vmlab", "-ldflags", "-s -w", "-o", tests, "./"+filepath.Join(lab, b.name))
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	initramfs, err := k.initramfs(filepath.Join(work, b.name), map[string]string{
+		"init": lab + "/init.sh", "lab/test": tests, "bin/lpuctl": lpuctl, "lab/capture.sh": "testdata/capture.sh",
+		"etc/lpuctl/config.yaml": lab + "/config.yaml", "etc/lpuctl/ring.yaml": lab + "/ring.yaml",
+	})
+	if err != nil {
+		return err
+	}
+	m, err := machine.New(machine.Options{Memory: 1024, Cards: machine.Slots, Sick: -1, Network: b.network})
+	if err != nil {
+		return err
+	}
+	out, err := m.Port("out")
+	if err != nil {
+		return err
+	}
+	m.Add("-chardev", "file,id=files,path="+filepath.Join(logs, b.name+".tar"), "-device", "virtserialport,chardev=files,name=files")
+	m.Add("-kernel", k.image, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 "+arguments(),
+		"-serial", "file:"+filepath.Join(logs, b.name+".console"), "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
+	finish, err := b.report(out)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	start := time.Now()
+	err = m.Boot(ctx, func(string) {})
+	fmt.Fprintf(os.Stderr, "%s took %.1f s\n", b.name, time.Since(start).Seconds())
+	return errors.Join(b.verdict(err), finish())
+}
+
+// arguments are the variables for init.sh.
+func arguments() string {
+	skip := "^TestLong"
+	if long := os.Getenv("LPUCTL_LONG"); long != "" {
+		skip = "^$ LPUCTL_LONG=" + long
+	}
+	return "RUN=" + os.Getenv("RUN") + " SKIP=" + skip
+}
+
+// verdict is what the end of QEMU says about the tests: isa-debug-exit makes 2*code+1 of their exit code.
+func (b boot) verdict(err error) error {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ok && exit.ExitCode() == 1:
+		return nil
+	case ok && exit.ExitCode() == 3:
+		return fmt.Errorf("%s: tests failed", b.name)
+	default:
+		return fmt.Errorf("%s: the machine ended in the middle of the tests, see %s/%s.console: %w", b.name, logs, b.name, err)
+	}
+}
+
+// report prints what the guest says as `go test -json` does, and keeps it as it is in a file. It returns what waits for the end.
+func (b boot) report(out io.ReadCloser) (finish func() error, err error) {
+	file, err := os.Create(filepath.Join(logs, b.name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	convert := exec.Command("go", "tool", "test2json", "-t", "-p", "github.com/hyperaccel/lpuctl/"+filepath.Join(lab, b.name))
+	convert.Stdin, convert.Stdout, convert.Stderr = io.TeeReader(out, file), os.Stdout, os.Stderr
+	if err := convert.Start(); err != nil {
+		return nil, err
+	}
+	return func() error { return errors.Join(convert.Wait(), file.Close()) }, nil
+}
