@@ -146,6 +146,31 @@ func (w *world) usable(i int) bool {
 	return c.Plugged && c.Bound
 }
 
+// dead tells whether a card reads as all ones. It keeps its name in the spec, because it may be in a reset.
+func (w *world) dead(i int) bool {
+	width, err := os.ReadFile(w.width(i)) // a card that is not plugged in has none
+	return err == nil && string(width) == "63\n"
+}
+
+func (w *world) width(i int) string {
+	return filepath.Join(w.root, w.machine.Card(i).Dir, "current_link_width")
+}
+
+// answer lets a card read as all ones, or answer again.
+func (w *world) answer(i int, answers bool) bool {
+	if !w.machine.Card(i).Plugged || w.dead(i) != answers {
+		return false
+	}
+	width := "63\n"
+	if answers {
+		width = "16\n"
+	}
+	if err := os.WriteFile(w.width(i), []byte(width), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	return true
+}
+
 // isNode tells whether a path is the node of an LPU that can be used.
 func (w *world) isNode(path string) bool {
 	for i := range worldLPUs {
@@ -179,6 +204,8 @@ var actions = []action{
 		return w.machine.Hide(w.rand.IntN(worldLPUs), all[:1+w.rand.IntN(len(all))]...) == nil
 	}},
 	{"show ids", func(w *world) bool { return w.machine.Show(w.rand.IntN(worldLPUs)) == nil }},
+	{"die", func(w *world) bool { return w.answer(w.rand.IntN(worldLPUs), false) }},
+	{"revive", func(w *world) bool { return w.answer(w.rand.IntN(worldLPUs), true) }},
 	{"ring table", func(w *world) bool { return w.changeRing() }},
 	{"cordon", func(w *world) bool { return w.cordon(w.rand.IntN(worldLPUs)) }},
 	{"uncordon", func(w *world) bool { return w.uncordon(w.rand.IntN(worldLPUs)) }},
@@ -194,11 +221,11 @@ var actions = []action{
 }
 
 // nodeActions is how many of the actions change the node. They come first.
-const nodeActions = 12
+const nodeActions = 14
 
 // hiccup holds a card offline for a moment, as a reset does. Meanwhile the kubelet takes it for healthy, and it cannot be handed out.
 func (w *world) hiccup(i int) bool {
-	if !w.usable(i) || w.foreign {
+	if !w.usable(i) || w.dead(i) || w.foreign {
 		return false
 	}
 	offline := filepath.Join(w.root, w.machine.Card(i).Dir, "dev_offline")
@@ -663,7 +690,7 @@ func (w *world) healthy() (healthy []int) {
 	spec := w.spec()
 	for i, id := range w.ids() {
 		inSpec := spec != nil && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool { return d.Name == id })
-		if w.usable(i) && inSpec && (!w.foreign || i > 0) {
+		if w.usable(i) && !w.dead(i) && inSpec && (!w.foreign || i > 0) {
 			healthy = append(healthy, i)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // reading is one that a rune stands for.
@@ -296,6 +297,117 @@ func TestNext(t *testing.T) {
 		}
 		if at, unsettled := j.Next(time.Hour + c.at); at != want || unsettled != c.unsettled {
 			t.Errorf("after %c at %v: %v, %t, want %v, %t", c.reading, c.at, at, unsettled, want, c.unsettled)
+		}
+	}
+}
+
+// happening is one thing in a sequence: a reading or an event, and how long after the one before.
+type happening struct {
+	after   time.Duration
+	reading rune // 0: none
+	event   health.Event
+}
+
+// model is how the state of one LPU must be, written down from its whole past each time.
+type model struct {
+	past []happening // readings only, with event empty
+	// States of the readings before this one.
+	states []health.State
+	failed bool // a recovery failed, and no driver was bound since
+}
+
+// bad tells whether something was wrong with a reading, or with the recovery before it.
+func (m *model) bad(at int) bool {
+	return m.past[at].reading != 'h' && m.past[at].reading != 'w' || m.past[at].event != ""
+}
+
+// next is the state after the latest reading.
+func (m *model) next() health.State {
+	n := len(m.past) - 1
+	latest := m.past[n]
+	good, lasted := 0, time.Duration(0) // how many good readings in a row, and over which time
+	for i := n; i >= 0 && !m.bad(i); i-- {
+		good++
+		if i < n {
+			lasted += m.past[i+1].after
+		}
+	}
+	before := health.State("")
+	if n > 0 {
+		before = m.states[n-1]
+	}
+	if good > 0 {
+		if before == "" || before == health.Healthy || good >= 3 && lasted >= 3*time.Second {
+			return health.Healthy
+		}
+		return before
+	}
+	same := time.Duration(0) // how long the latest fault lasts
+	bad := 0
+	for i := n; i >= 0 && m.bad(i); i-- {
+		bad++
+	}
+	for i := n; i > 0 && m.past[i-1].reading == latest.reading; i-- {
+		same += m.past[i].after
+	}
+	grace := map[rune]time.Duration{'1': 5 * time.Second, 'o': 30 * time.Second, '?': 30 * time.Second}[latest.reading]
+	switch {
+	case latest.reading == 'g' || m.failed:
+		return health.Unhealthy
+	case before == "" && grace > 0:
+		return health.Unknown
+	case before == "":
+		return health.Unhealthy
+	case before == health.Unhealthy || bad < 2:
+		return before
+	case same < grace:
+		return health.Unknown
+	}
+	return health.Unhealthy
+}
+
+// TestSequences plays 10,000 sequences of faults, events and restarts against the model. A second judge gets every event twice, and is
+// restarted after each step: it must say the same.
+func TestSequences(t *testing.T) {
+	random := long.Rand(t)
+	for seed := range long.Rounds(t, 10_000) {
+		one, other := health.NewJudge(health.DefaultPolicy(), nil), health.NewJudge(health.DefaultPolicy(), nil)
+		now, m, played := time.Hour, &model{}, ""
+		for range 2 + random.IntN(40) {
+			pause := time.Duration(100+random.IntN(1200)) * time.Millisecond
+			if random.IntN(5) == 0 {
+				pause += 3 * time.Second
+			}
+			now += pause
+			what := []rune("hhhhhhhhhhgoooorr??1111w")[random.IntN(24)]
+			if len(m.past) > 0 && random.IntN(3) > 0 { // faults last
+				what = m.past[len(m.past)-1].reading
+			}
+			event := []health.Event{"", "", "", "", "", "", health.RecoveryFailed, health.Bound, health.Unbound}[random.IntN(9)]
+			if event != "" && len(m.past) > 0 {
+				one.Tell("a", event, now)
+				other.Tell("a", event, now)
+				other.Tell("a", event, now)
+				m.failed = event == health.RecoveryFailed || m.failed && event != health.Bound
+			}
+			step := happening{after: pause, reading: what}
+			if m.failed {
+				step.event = health.RecoveryFailed
+			}
+			m.past = append(m.past, step)
+			want := m.next()
+			m.states = append(m.states, want)
+			got := one.See("a", "lpu0", reading(what), now)
+			again := other.See("a", "lpu0", reading(what), now)
+			played += string(what)
+			if got.State != want || ids(got.Reasons) != ids(again.Reasons) || again.State != want {
+				t.Fatalf("seed %d: after %s (failed: %t): %s, want %s; restarted: %s, reasons %q and %q", seed, played, m.failed,
+					got.State, want, again.State, ids(got.Reasons), ids(again.Reasons))
+			}
+			other = health.NewJudge(health.DefaultPolicy(), other.Records())
+		}
+		if n := len(one.Records()); n != 1 {
+			t.Fatalf("seed %d: %d LPUs are remembered", seed, n)
 		}
 	}
 }

@@ -170,6 +170,14 @@ func mutations() []mutation {
 			"go s.Plugin.resend()", "_ = s.Plugin.resend", "TestInvariant8TheLastListIsThatOfTheOneThatStays", "./pkg/plugin",
 		},
 		// Each rule of health.
+		{"one bad reading is enough", judgeGo, "|| c.Readings < p.BadReadings:", "|| false:", "TestSequences", healthPkg},
+		{"one good reading is enough", judgeGo, "c.Readings >= p.GoodReadings &&", "true &&", "TestSequences", healthPkg},
+		{"good readings at once are enough", judgeGo, "&& now-c.First >= p.GoodFor", "", "TestSequences", healthPkg},
+		{
+			"a restart forgets that a recovery failed", judgeGo,
+			"maps.Clone(c.Latched)", "map[finding.ID]time.Duration{}", "TestSequences", healthPkg,
+		},
+		{"nothing is certain at once", judgeGo, "	case certain:\n", "	case certain && false:\n", "TestSequences", healthPkg},
 		{"a card that does not answer is fine", signalsGo, "	add(r.AllOnes,", "	add(false,", "TestReadings", healthPkg},
 		{"a card without power is fine", signalsGo, "	add(r.PowerLost(),", "	add(false,", "TestReadings", healthPkg},
 		{"a card that was reset behind its driver is fine", signalsGo, "*r.Command&memorySpace == 0", "false", "TestReadings", healthPkg},
