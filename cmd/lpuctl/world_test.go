@@ -101,6 +101,7 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 	if err == nil {
 		scan, err = a.remembering(scan)
 	}
+	scan.CardDeadline = time.Minute // no card hangs here, and the machine may be busy
 	memory, resolveErr := node.RememberIn(host.Root(w.root))
 	if err = errors.Join(err, resolveErr); err == nil {
 		scan.Records, err = memory.Records()

@@ -86,7 +86,9 @@ func (w *Watcher) listen(inv *Inventory) {
 	if listener == nil {
 		return
 	}
-	w.silent = listener.Counts().Received == 0 && (w.silent || w.latest != nil && !sameDrivers(w.latest, inv))
+	counts := listener.Counts()
+	inv.Uevents = &counts
+	w.silent = counts.Received == 0 && (w.silent || w.latest != nil && !sameDrivers(w.latest, inv))
 	if w.silent {
 		inv.Problems.Add(finding.UeventsSilent, "uevents", "changes of the machine are seen by polling, because no uevents arrive here", "")
 	}

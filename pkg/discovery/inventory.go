@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
@@ -23,6 +24,7 @@ type Inventory struct {
 	Problems   finding.List `json:"problems"`            // findings about the machine; those about one LPU are in LPU.Reasons
 
 	Records map[string]health.Record `json:"-"` // what a watcher remembers of the LPUs' health, by PCI address
+	Uevents *uevent.Counts           `json:"-"` // the events of the kernel that a watcher has got; nil where none are to be had
 }
 
 // Undecided returns an error if some LPUs may not be in the inventory, because it cannot be read whether a PCI function is an

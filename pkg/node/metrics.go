@@ -107,6 +107,8 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	drift := NewMetric("gauge", "lpuctl_spec_drift",
 		"Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
 	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
+	uevents := NewMetric("counter", "lpuctl_uevents_total",
+		"Events of the kernel, by what became of them: received, forged (and dropped), lost. Without one received, changes are polled.")
 	s := n.latest.Load()
 	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
 	drift.Add(float64(len(s.spec.drift.Dangling)), "differs", "gone")
@@ -123,7 +125,12 @@ func (n *Node) Metrics(build ...string) []*Metric {
 		for _, f := range s.Inventory.Problems {
 			problem.SetBool(true, "problem", string(f.ID), "severity", string(f.Severity))
 		}
+		if counts := s.Inventory.Uevents; counts != nil {
+			uevents.Add(float64(counts.Received), "what", "received")
+			uevents.Add(float64(counts.Forged), "what", "forged")
+			uevents.Add(float64(counts.Overflows), "what", "lost")
+		}
 		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
 	}
-	return []*Metric{buildInfo, healthy, cordoned, reason, problem, drift, lastScan, n.scans, n.scanFailures, n.specWrites}
+	return []*Metric{uevents, buildInfo, healthy, cordoned, reason, problem, drift, lastScan, n.scans, n.scanFailures, n.specWrites}
 }
