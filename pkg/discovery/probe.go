@@ -100,15 +100,15 @@ func (p *prober) news() bool {
 	return p.fresh
 }
 
-// known is what is known by now.
-func (p *prober) known() map[Address]probe {
+// known is what is known by now. A read that has begun before limit hangs.
+func (p *prober) known(limit time.Duration) map[Address]probe {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fresh = false
 	all := map[Address]probe{}
 	maps.Copy(all, p.found)
 	for a, began := range p.began {
-		if time.Since(began) >= defaultDeadline {
+		if time.Since(began) >= limit {
 			found := all[a]
 			found.hangs = true
 			all[a] = found

@@ -69,7 +69,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 			return w.latest, nil
 		}
 	}
-	w.options.probes = w.prober.known()
+	w.options.probes = w.prober.known(w.options.CardDeadline)
 	inv, err := Scan(ctx, w.root, w.options)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		w.options.LastRing, _ = ring.Parse(LastRingTable, table)
 	}
 	w.followNodes(inv)
-	if seen != w.seen || now-w.probed >= fullPeriod {
+	if seen != w.seen || w.due || now-w.probed >= fullPeriod {
 		w.probed = now
 		w.prober.start(w.root, inv)
 	}
