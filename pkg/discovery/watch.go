@@ -43,11 +43,13 @@ func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *W
 func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.options.now = w.sinceBoot()
 	inv, err := Scan(ctx, w.root, w.options)
 	if err != nil {
 		return nil, err
 	}
 	w.judgeAll(inv)
+	w.keepSensors(inv)
 	w.options.known = make(map[Address]string, len(inv.LPUs))
 	for _, l := range inv.LPUs {
 		w.options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
@@ -67,6 +69,7 @@ func (w *Watcher) judgeAll(inv *Inventory) {
 		l.Reading.Reasons = l.Reasons
 		verdict := w.judge.See(l.Address.String(), l.Name, l.Reading, now)
 		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
+		l.addressRemedies()
 	}
 	inv.Records = w.judge.Records()
 }
