@@ -30,6 +30,7 @@ type Config struct {
 	CDI        CDIConfig         `json:"cdi"`
 	Models     []discovery.Model `json:"models"`
 	Ring       RingConfig        `json:"ring"`
+	Health     HealthConfig      `json:"health"`
 	Serve      ServeConfig       `json:"serve"`
 
 	file string // that was read; "" if there was none
@@ -107,7 +108,9 @@ func readSmallFile(name string) ([]byte, error) { return wholefile.Read(name, sm
 
 // parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
 func parseConfig(file string, data []byte) (*Config, finding.List) {
-	c := &Config{CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Serve: defaultServe(), file: file}
+	c := &Config{
+		CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Health: defaultHealth(), Serve: defaultServe(), file: file,
+	}
 	doc, faults := strictyaml.Decode(data, c)
 	c.doc = doc
 	if len(faults) == 0 {
@@ -147,6 +150,9 @@ func (c *Config) check() []strictyaml.Fault {
 	}
 	if c.Ring.Table != "" && !path.IsAbs(c.Ring.Table) {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
+	}
+	for _, f := range c.Health.check() {
+		fault("health."+f.Path, f.Message, f.Remedy)
 	}
 	for _, f := range c.Serve.check() {
 		fault("serve."+f.Path, f.Message, f.Remedy)

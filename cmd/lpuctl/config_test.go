@@ -4,6 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // FuzzParseConfig: whatever stands in a config file, it is read or every fault has words and a place, and
@@ -17,6 +20,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("cdi: {kind: a/b}\nmodels:\n- {name: x, match: [{class: \"12\"}], nodes: [\"path:/dev/../etc\"]}\n"))
 	f.Add([]byte("models: [{name: bertha, enabled: no, management: {function: 9}}]"))
 	f.Add([]byte("kind: Config\n---\nkind: Config\n"))
+	f.Add([]byte("health: {badReadings: -1, goodFor: 1x, degradedLink: \"\", maxCelsius: 1e9}"))
 	f.Add([]byte("models:\n- &a {name: x}\n- *a\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, findings := parseConfig("file", data)
@@ -32,6 +36,24 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("cannot be shown: %v", err)
 		}
 	})
+}
+
+// TestDefaultPolicy: without a config file health is judged as pkg/health says.
+func TestDefaultPolicy(t *testing.T) {
+	c, _ := parseConfig("", nil)
+	if got := c.Health.policy(); *got != health.DefaultPolicy() {
+		t.Errorf("%+v", got)
+	}
+	all := "health: {badReadings: 3, goodReadings: 4, goodFor: 5s, resetGrace: 6s, grace: 7s, counterQuiet: 8s, " +
+		"correctableErrors: 9, nonFatalErrors: 10, degradedLink: unhealthy, maxCelsius: 80}"
+	c, findings := parseConfig("file", []byte(all))
+	want := health.Policy{
+		BadReadings: 3, GoodReadings: 4, GoodFor: 5 * time.Second, ResetGrace: 6 * time.Second, Grace: 7 * time.Second,
+		CounterQuiet: 8 * time.Second, CorrectableErrors: 9, NonFatalErrors: 10, DegradedLink: "unhealthy", MaxCelsius: 80,
+	}
+	if got := c.Health.policy(); len(findings) > 0 || *got != want {
+		t.Errorf("%+v %v", got, findings)
+	}
 }
 
 func TestEveryCommandHasAnExample(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // detailLimit bounds how long names and vital product data may take: they are decoration.
@@ -22,8 +23,8 @@ func newDescribeCommand(a *app) *cobra.Command {
 		Use:     "describe LPU...",
 		Aliases: []string{"inspect"},
 		Short:   "Show everything about LPUs",
-		Long: `describe shows LPUs: what list shows and who uses each, why it is not usable if it is not, its place in the PCI tree, and
-what pci.ids and its vital product data say of it.
+		Long: `describe shows LPUs: what list shows and who uses each, why it is not usable if it is not, its temperatures and its power,
+its place in the PCI tree, and what pci.ids and its vital product data say of it.
 ` + lpuForms,
 		Example: `  lpuctl describe lpu0
   lpuctl describe 0000:b1:00.1
@@ -31,7 +32,7 @@ what pci.ids and its vital product data say of it.
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			inv, err := a.scan(cmd.Context(), discovery.Options{Sensors: true})
 			if err != nil {
 				return err
 			}
@@ -120,6 +121,13 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 	if l.Link != nil {
 		line("Link", fmt.Sprintf("%s (at most %s)", l.Link, l.Link.Most()))
 	}
+	line("Power state", l.PowerState)
+	if l.Watts != nil {
+		line("Power", fmt.Sprintf("%.1f W", *l.Watts))
+	}
+	for _, t := range l.Temperatures {
+		line("Temperature", describeTemperature(t))
+	}
 	line("IOMMU group", optional(l.IOMMUGroup))
 	for _, m := range l.Mounts {
 		line("Mount", describeMount(m))
@@ -148,6 +156,14 @@ func describeNode(n discovery.Node) string {
 		verified = "not verified: /dev or /sys/dev/char cannot be seen"
 	}
 	return fmt.Sprintf("%s (%d:%d, %s)", n.Path, n.Major, n.Minor, verified)
+}
+
+func describeTemperature(t health.Temperature) string {
+	text := fmt.Sprintf("%s %.0f °C", t.Label, t.Celsius)
+	if t.Critical > 0 {
+		text += fmt.Sprintf(" (critical from %.0f °C)", t.Critical)
+	}
+	return text
 }
 
 func describeMount(m discovery.Mount) string {

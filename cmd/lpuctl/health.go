@@ -36,7 +36,7 @@ The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 
 			if watch {
 				return a.watch(cmd.Context(), f, show)
 			}
-			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			inv, err := a.scan(cmd.Context(), discovery.Options{Sensors: true})
 			if err != nil {
 				return err
 			}

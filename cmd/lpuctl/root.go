@@ -186,6 +186,7 @@ func (a *app) scanOptions(options discovery.Options) (discovery.Options, error) 
 		return options, err
 	}
 	options.Models = a.config.Models
+	options.Policy = a.config.Health.policy()
 	options.RingTable = a.ringTable
 	var err error
 	if table := a.config.Ring.Table; options.RingTable == "" && table != "" {

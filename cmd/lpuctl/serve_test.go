@@ -111,6 +111,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		{"listen", func() { c.Listen = "" }, []bool{false, false, false, true}},
 		{"interval", func() { c.Interval = "2s" }, []bool{true, false, false, false}},
 		{"models", func() { config.Models = config.Models[1:] }, []bool{true, false, false, false}},
+		{"health", func() { config.Health.MaxCelsius = 90 }, []bool{true, false, false, false}},
 		{"pre-start-check", func() { c.PreStartCheck = true }, []bool{false, false, true, true}},
 		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true}},
 	} {
@@ -122,6 +123,9 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 			}
 		}
 		before = after
+	}
+	if scan := d.watch.config.scan; !scan.Sensors || scan.Policy.MaxCelsius != 90 {
+		t.Errorf("it scans with %+v", scan)
 	}
 	cancel()
 	d.watch.stop()

@@ -129,12 +129,12 @@ func kinds() (help string, profiles, faults []string) {
 	var b strings.Builder
 	b.WriteString("Profiles:\n")
 	for _, p := range simulate.Profiles() {
-		fmt.Fprintf(&b, "  %-14s %s\n", p.Name, p.Summary)
+		fmt.Fprintf(&b, "  %-19s %s\n", p.Name, p.Summary)
 		profiles = append(profiles, p.Name)
 	}
 	b.WriteString("\nFaults, each with the index of an LPU (in order of PCI addresses, before the faults):")
 	for _, k := range simulate.FaultKinds() {
-		fmt.Fprintf(&b, "\n  %-14s %s", k.Name, k.Summary)
+		fmt.Fprintf(&b, "\n  %-19s %s", k.Name, k.Summary)
 		faults = append(faults, k.Name+"@0")
 	}
 	return b.String(), profiles, faults

@@ -25,7 +25,7 @@ func (a *app) watch(ctx context.Context, f format, show view) (err error) {
 	if f == formatName {
 		return usage("--watch does not go with -o name: use table, wide, json or yaml")
 	}
-	options, err := a.scanOptions(discovery.Options{})
+	options, err := a.scanOptions(discovery.Options{Sensors: true})
 	if err == nil {
 		options, err = a.remembering(options)
 	}

@@ -24,11 +24,20 @@ func (l *LPU) reason(id finding.ID, message, remedy string) {
 // conclude says what the reasons make of the LPU: an error makes it unusable.
 func (l *LPU) conclude() { l.Usable, l.Health = !l.Reasons.HasErrors(), health.StateOf(l.Reasons) }
 
+// addressRemedies writes the address of the LPU into remedies that hold for any card.
+func (l *LPU) addressRemedies() {
+	l.Reasons = slices.Clone(l.Reasons) // a read that hangs may still hold them
+	for i := range l.Reasons {
+		l.Reasons[i].Remedy = strings.ReplaceAll(l.Reasons[i].Remedy, "ADDRESS", l.Address.String())
+	}
+}
+
 // stalled adds the reason that a read of the LPU timed out.
 func (l *LPU) stalled(err error) { l.reason(finding.ReadStalled, err.Error(), "") }
 
-// readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver answers, last the
-// configuration space if nothing else tells whether the card answers. If one of them hangs, what was read before is still reported.
+// readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver answers, then the
+// configuration space if nothing else tells whether the card answers, last the sensors of a card that answers. If one of them hangs,
+// what was read before is still reported.
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model != nil {
@@ -42,7 +51,11 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	defer cancel()
 	lpu.Serial = s.known[f.address]
 	lpu.conclude()
-	for stage, read := range []func(LPU, function) LPU{s.readKernel, s.readDriver, s.probe} {
+	stages := []func(LPU, function) LPU{s.readKernel, s.readDriver, s.probe}
+	if s.Sensors {
+		stages = append(stages, s.readSensors)
+	}
+	for stage, read := range stages {
 		before, what := lpu, fmt.Sprint("card ", f.address, stage)
 		after, err := within(ctx, s.readers, what, s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
 		if err != nil {
@@ -57,6 +70,7 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 		return lpu
 	}
 	lpu.Reasons = append(slices.Clip(lpu.Reasons), lpu.Reading.Findings(lpu.Name, s.Policy)...)
+	lpu.addressRemedies()
 	lpu.conclude()
 	return lpu
 }
@@ -154,8 +168,9 @@ func (l *LPU) number(dir *host.Dir, name string) (n int, ok bool) {
 	v, err := strconv.ParseInt(text, 0, 32)
 	if err != nil {
 		l.warn(dir.Fault(name, fmt.Errorf("%.20q is not a number", text)))
+		return 0, false
 	}
-	return int(v), err == nil
+	return int(v), true
 }
 
 // driverVersion returns the version of the driver's module (MODULE_VERSION). It is read once in a scan.

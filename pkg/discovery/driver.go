@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // readDriver reads the attributes that the LPU's own driver answers, as the health profile says. The driver may have to
 // ask the card, so each of these reads can hang.
 func (s *scan) readDriver(lpu LPU, f function) LPU {
-	if lpu.Driver == "" || lpu.Driver == "vfio-pci" || lpu.Reading.AllOnes || lpu.Reading.Asleep() {
+	if !lpu.answers() {
 		return lpu
 	}
 	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
@@ -24,7 +25,7 @@ func (s *scan) readDriver(lpu LPU, f function) LPU {
 	case healthXocl:
 		s.readXocl(&lpu, dir)
 	case healthHA:
-		s.readHASerial(&lpu, f.model)
+		s.readHA(&lpu, f.model)
 	}
 	if lpu.Serial == "" {
 		// PCI core, since Linux 6.19 and for root only: the Device Serial Number capability.
@@ -43,10 +44,14 @@ func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
 			"the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)
 	}
 	ready, known := lpu.number(dir, "ready")
-	answers := !known || ready != 0
-	if !answers {
+	if known && ready == 0 {
 		lpu.reason(finding.NotReady, "the card's management side does not answer (ready is 0)",
 			"check that xclmgmt is loaded and bound to the card's management function; "+remedy)
+	}
+	if lpu.answers() {
+		bad, _ := lpu.number(dir, "device_bad_state")
+		lpu.Reading.BadState = bad != 0
+		lpu.Reading.HostMemory = lpu.optionalCount(dir, "host_mem_size")
 	}
 	names, err := dir.Names()
 	if err != nil {
@@ -65,7 +70,7 @@ func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
 		lpu.reason(finding.RecoveryShell, "the card runs its factory image ("+lpu.Shell+")",
 			"flash the LPU shell: xbmgmt program --base --device "+lpu.Address.Sibling(0).String()+", then power-cycle the server")
 	}
-	if lpu.Serial == "" && answers {
+	if lpu.Serial == "" && lpu.answers() {
 		lpu.Serial = subdevice("xmc.u.", "serial_num")
 	}
 }
@@ -84,13 +89,34 @@ func (s *scan) inRecovery(lpu *LPU) bool {
 	return recovery == "1"
 }
 
-// readHASerial reads the attribute serial that the class device of a Bertha may have.
-func (s *scan) readHASerial(lpu *LPU, m *Model) {
+// readHA reads what docs/health.md asks of the driver of a Bertha: attributes of the class device.
+func (s *scan) readHA(lpu *LPU, m *Model) {
+	dir := s.classDevice(lpu, m)
+	if dir == nil {
+		return
+	}
+	defer dir.Close()
+	lpu.Serial = lpu.optional(dir.Line("serial"))
+	switch state := lpu.optional(dir.Line("state")); state {
+	case "", "ok":
+	case "resetting":
+		lpu.reason(finding.Offline, "its driver resets it (state is resetting)", "")
+	case "failed":
+		lpu.Reading.BadState = true
+	default:
+		lpu.warn(dir.Fault("state", fmt.Errorf("%.20q is none of ok, resetting and failed", state)))
+	}
+}
+
+// classDevice opens the directory of the class device that a model's LPU has its node from; nil if it has none. The caller closes it.
+func (s *scan) classDevice(lpu *LPU, m *Model) *host.Dir {
 	for _, rule := range m.Nodes {
 		subsystem, _ := classOf(rule)
 		for _, device := range s.classes[subsystem][lpu.Address] {
-			lpu.Serial = lpu.optional(s.tree.Line(path.Join(device, "serial")))
-			return
+			if dir, err := s.tree.Dir(device); err == nil {
+				return dir
+			}
 		}
 	}
+	return nil
 }

@@ -58,6 +58,12 @@ type Options struct {
 	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
 	Policy *health.Policy
 
+	// Sensors says that what the driver may have to ask the card for is read too: temperatures, power, the state of its memory.
+	// Such a read takes longer than the rest of a card.
+	Sensors bool
+	// sensed are the sensors that a watcher has read before, and now is its clock: what is not old is not read again.
+	sensed map[Address]sensed
+	now    time.Duration
 	// probes is what a watcher knows of the configuration space of LPUs, and so the scan does not read it; nil without a watcher.
 	probes map[Address]probe
 	// Records are what serve remembered of the health of LPUs before it was started again, by PCI address. Only a watcher uses them.

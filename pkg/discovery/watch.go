@@ -69,13 +69,14 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 			return w.latest, nil
 		}
 	}
-	w.options.probes = w.prober.known(w.options.CardDeadline)
+	w.options.now, w.options.probes = now, w.prober.known(w.options.CardDeadline)
 	inv, err := Scan(ctx, w.root, w.options)
 	if err != nil {
 		return nil, err
 	}
 	w.judgeAll(inv, now)
 	w.listen(inv)
+	w.keepSensors(inv)
 	w.options.known = make(map[Address]string, len(inv.LPUs))
 	for _, l := range inv.LPUs {
 		w.options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
@@ -99,6 +100,7 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 		l.Reading.Reasons = l.Reasons
 		verdict := w.judge.See(l.Address.String(), l.Name, l.Reading, now)
 		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
+		l.addressRemedies()
 	}
 	inv.markDeadLinks()
 	inv.Records = w.judge.Records()

@@ -208,7 +208,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{BadNode, Error, "The kernel's description of the device node cannot be used.",
 			"reload the driver; check the model's node rules (lpuctl config show)"},
 		{BadState, Error, "The driver says that the card is in a state from which it does not recover.",
-			"xbutil reset --device ADDRESS, or power-cycle the server"},
+			"reset the card (Alveo: xbutil reset --device ADDRESS), or power-cycle the server"},
 		{Cordoned, Note, "An administrator has taken the LPU out of use. Containers that have it keep it, and no other gets it.",
 			"when it may be handed out again: lpuctl uncordon LPU"},
 		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while.",

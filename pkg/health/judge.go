@@ -182,6 +182,10 @@ func (c *Record) revive(r *Reading) finding.List {
 
 // history is what a reading shows only beside earlier ones, and what events told.
 func (c *Record) history(subject string, r *Reading, p *Policy, now time.Duration) (all finding.List) {
+	var ecc *uint64
+	if r.Sensors != nil {
+		ecc = r.Sensors.ECC
+	}
 	for _, counter := range []struct {
 		id    finding.ID
 		value *uint64
@@ -191,7 +195,7 @@ func (c *Record) history(subject string, r *Reading, p *Policy, now time.Duratio
 		{finding.AERFatal, r.AERFatal, 0, "fatal errors on the PCI bus"},
 		{finding.AERNonFatal, r.AERNonFatal, p.NonFatalErrors, "errors on the PCI bus that are not fatal and not corrected"},
 		{finding.AERCorrectable, r.AERCorrectable, p.CorrectableErrors, "corrected errors on the PCI bus"},
-		{finding.ECCUncorrectable, r.ECC, 0, "uncorrectable errors of its memory"},
+		{finding.ECCUncorrectable, ecc, 0, "uncorrectable errors of its memory"},
 	} {
 		if grown := c.grown(counter.id, counter.value, counter.limit, p.CounterQuiet, now); grown > 0 {
 			all.Add(counter.id, subject, fmt.Sprintf("it had %d %s", grown, counter.what), "")

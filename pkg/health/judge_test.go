@@ -235,12 +235,12 @@ func TestReadings(t *testing.T) {
 		"asleep":              {RuntimeStatus: "suspended", PowerState: "D3cold"},
 		"power-lost":          {RuntimeStatus: "active", PowerState: "error"},
 		"bad-state":           {BadState: true},
-		"firewall":            {Firewall: 2},
-		"not-calibrated":      {Calibrated: &no, Loaded: true},
-		"no-host-memory":      {HostMemory: &zero, Calibrated: &no},
-		"hot hot": {Temperatures: []health.Temperature{
+		"firewall":            {Sensors: &health.Sensors{Firewall: 2}},
+		"not-calibrated":      {Sensors: &health.Sensors{Calibrated: &no, Loaded: true}},
+		"no-host-memory":      {HostMemory: &zero, Sensors: &health.Sensors{Calibrated: &no}},
+		"hot hot": {Sensors: &health.Sensors{Temperatures: []health.Temperature{
 			{Celsius: 90, Critical: 90}, {Celsius: 89, Critical: 90}, {Celsius: 200}, {Celsius: 101, Critical: 100},
-		}},
+		}}},
 	} {
 		policy := health.DefaultPolicy()
 		if got := ids(r.Findings("lpu0", &policy)); got != want {
@@ -255,7 +255,7 @@ func TestReadings(t *testing.T) {
 	}
 	limit := health.DefaultPolicy()
 	limit.MaxCelsius = 85
-	hot := health.Reading{Temperatures: []health.Temperature{{Celsius: 85}}}
+	hot := health.Reading{Sensors: &health.Sensors{Temperatures: []health.Temperature{{Celsius: 85}}}}
 	if got := hot.Findings("lpu0", &limit); len(got) != 1 || got[0].Severity != finding.Error {
 		t.Errorf("over the limit of the config: %v", got)
 	}

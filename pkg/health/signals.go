@@ -48,30 +48,30 @@ var signals = [...]Signal{
 	{finding.AmbiguousModel, Now, "the config file"},
 	{finding.Asleep, Hint, "power/runtime_status"},
 	{finding.BadNode, Now, "the class device"},
-	{finding.BadState, Confirmed, "device_bad_state"},
-	{finding.ECCUncorrectable, Counter, "mig.u.N/ecc_ue_cnt"},
-	{finding.Firewall, Confirmed, "firewall.u.N/level"},
+	{finding.BadState, Confirmed, "device_bad_state (xocl), ha/haN/state (ha)"},
+	{finding.ECCUncorrectable, Counter, "mig.u.N/ecc_ue_cnt (xocl), ha/haN/errors_uncorrectable (ha)"},
+	{finding.Firewall, Confirmed, "firewall.u.N/level (xocl)"},
 	{finding.Gone, Now, "the directory itself"},
 	{finding.Hot, Hint, "hwmon/hwmonN/tempN_input, tempN_crit"},
 	{finding.InRecovery, Passing, "uevent with ERROR_EVENT=BEGIN_RECOVERY"},
 	{finding.LinkDegraded, Hint, "current_link_speed, current_link_width"},
 	{finding.NoAnswer, Passing, "current_link_width; config where there is none"},
 	{finding.NoDriver, Now, "driver"},
-	{finding.NoHostMemory, Hint, "host_mem_size"},
+	{finding.NoHostMemory, Hint, "host_mem_size (xocl)"},
 	{finding.NoNode, Now, "the class device"},
 	{finding.NodeForeign, Now, "sys/dev/char"},
 	{finding.NodeMismatch, Now, "/dev, sys/dev/char"},
 	{finding.NodeMissing, Now, "/dev"},
-	{finding.NotCalibrated, Confirmed, "mig_calibration, xclbinuuid"},
-	{finding.NotReady, Passing, "ready"},
-	{finding.Offline, Passing, "dev_offline"},
+	{finding.NotCalibrated, Confirmed, "mig_calibration, xclbinuuid (xocl)"},
+	{finding.NotReady, Passing, "ready (xocl)"},
+	{finding.Offline, Passing, "dev_offline (xocl), ha/haN/state (ha)"},
 	{finding.PassedThrough, Now, "driver"},
 	{finding.PowerLost, Now, "power_state, power/runtime_status"},
 	{finding.ReadStalled, Passing, "any read"},
 	{finding.Rebound, Latched, "uevents bind and unbind"},
 	{finding.Recovered, Latched, "uevent with ERROR_EVENT=SUCCESSFUL_RECOVERY"},
 	{finding.RecoveryFailed, Latched, "uevent with ERROR_EVENT=FAILED_RECOVERY"},
-	{finding.RecoveryShell, Confirmed, "rom.u.N/VBNV, recovery of the management function"},
+	{finding.RecoveryShell, Confirmed, "rom.u.N/VBNV, recovery of the management function (xocl)"},
 	{finding.ResetBehindDriver, Confirmed, "config, enable"},
 	{finding.SharedNode, Now, "the class device"},
 	{finding.WrongDriver, Now, "driver"},
@@ -134,14 +134,22 @@ type Reading struct {
 	AERNonFatal    *uint64 // aer_dev_nonfatal, TOTAL_ERR_NONFATAL
 	AERFatal       *uint64 // aer_dev_fatal, TOTAL_ERR_FATAL
 
-	BadState     bool    // device_bad_state is not 0 (xocl)
+	BadState   bool    // device_bad_state is not 0 (xocl), or ha/haN/state is failed (ha)
+	HostMemory *uint64 // host_mem_size, bytes (xocl)
+	// Sensors are what the driver has to ask the card for. nil: it was not asked.
+	Sensors *Sensors
+}
+
+// Sensors are what a driver may have to ask the card for, so that reading them can take long. A field without a value is nil.
+type Sensors struct {
 	Firewall     int     // firewall.u.N/level (xocl)
 	Loaded       bool    // xclbinuuid is not all zeros (xocl): a bitstream is loaded
 	Calibrated   *bool   // mig_calibration is not 0 (xocl)
-	ECC          *uint64 // mig.u.N/ecc_ue_cnt, summed (xocl): uncorrectable errors of the memory
-	HostMemory   *uint64 // host_mem_size, bytes (xocl)
+	ECC          *uint64 // uncorrectable errors of the memory: mig.u.N/ecc_ue_cnt, summed (xocl), or ha/haN/errors_uncorrectable (ha)
 	Temperatures []Temperature
-	Watts        *float64 // hwmon/hwmonN/power1_input, microwatts there
+	Watts        *float64 // hwmon/hwmonN/powerN_input, the first that there is; microwatts there
+	// Unread are warnings about attributes that could not be read.
+	Unread finding.List
 }
 
 // Link is a PCI Express link. A field is 0 if it is not known.
@@ -182,10 +190,24 @@ func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 	add(r.PowerLost(), finding.PowerLost, "it has lost power: the kernel calls it active, and its power state is "+r.PowerState)
 	add(r.Command != nil && *r.Command&memorySpace == 0 && r.Driver != "" && r.Enabled > 0 && !r.AllOnes, finding.ResetBehindDriver,
 		"it was reset behind its driver: its memory is switched off in the command register")
-	add(r.BadState, finding.BadState, "its driver says that it is in a bad state (device_bad_state)")
+	add(r.BadState, finding.BadState, "its driver says that it is in a bad state")
+	add(r.HostMemory != nil && *r.HostMemory == 0, finding.NoHostMemory, "it has no host memory (host_mem_size is 0)")
+	return append(all, r.Sensors.Findings(subject, p)...)
+}
+
+// Findings are what the sensors show; none if they were not read.
+func (r *Sensors) Findings(subject string, p *Policy) (all finding.List) {
+	if r == nil {
+		return nil
+	}
+	all = slices.Clone(r.Unread)
+	add := func(bad bool, id finding.ID, message string) {
+		if bad {
+			all.Add(id, subject, message, "")
+		}
+	}
 	add(r.Firewall > 0, finding.Firewall, fmt.Sprintf("its firewall has tripped (level %d)", r.Firewall))
 	add(r.Loaded && r.Calibrated != nil && !*r.Calibrated, finding.NotCalibrated, "its memory is not calibrated, and a bitstream is loaded")
-	add(r.HostMemory != nil && *r.HostMemory == 0, finding.NoHostMemory, "it has no host memory (host_mem_size is 0)")
 	for _, t := range r.Temperatures {
 		text := fmt.Sprintf("%s is %.0f °C, and %.0f °C is ", t.Label, t.Celsius, cmp.Or(p.MaxCelsius, t.Critical))
 		switch {

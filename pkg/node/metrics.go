@@ -109,6 +109,10 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
 	uevents := NewMetric("counter", "lpuctl_uevents_total",
 		"Events of the kernel, by what became of them: received, forged (and dropped), lost. Without one received, changes are polled.")
+	celsius := NewMetric("gauge", "lpuctl_lpu_temperature_celsius", "What a temperature sensor of the LPU shows.")
+	watts := NewMetric("gauge", "lpuctl_lpu_power_watts", "The power that the LPU takes.")
+	width := NewMetric("gauge", "lpuctl_lpu_link_width_lanes", "Lanes of the LPU's PCI Express link.")
+	speed := NewMetric("gauge", "lpuctl_lpu_link_speed_gigatransfers", "Gigatransfers per second of each lane of the LPU's PCI Express link.")
 	s := n.latest.Load()
 	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
 	drift.Add(float64(len(s.spec.drift.Dangling)), "differs", "gone")
@@ -119,6 +123,20 @@ func (n *Node) Metrics(build ...string) []*Metric {
 		cordoned.SetBool(d.Cordoned != nil, "lpu", d.Name, "device", d.ID)
 		for _, r := range d.Reasons {
 			reason.SetBool(true, "lpu", d.Name, "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity))
+		}
+	}
+	for id, card := range s.Cards {
+		l := &s.Inventory.LPUs[card]
+		labels := []string{"lpu", l.Name, "device", id}
+		for _, t := range l.Temperatures {
+			celsius.Add(t.Celsius, append(slices.Clip(labels), "sensor", t.Label)...)
+		}
+		if l.Watts != nil {
+			watts.Add(*l.Watts, labels...)
+		}
+		if l.Link != nil {
+			width.Add(float64(l.Link.Width), labels...)
+			speed.Add(l.Link.SpeedGTs, labels...)
 		}
 	}
 	if s.Inventory != nil {
@@ -132,5 +150,8 @@ func (n *Node) Metrics(build ...string) []*Metric {
 		}
 		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
 	}
-	return []*Metric{uevents, buildInfo, healthy, cordoned, reason, problem, drift, lastScan, n.scans, n.scanFailures, n.specWrites}
+	return []*Metric{
+		uevents, buildInfo, healthy, cordoned, reason, celsius, watts, width, speed, problem, drift, lastScan,
+		n.scans, n.scanFailures, n.specWrites,
+	}
 }

@@ -220,6 +220,48 @@ func TestScannedLogsAnErrorOnce(t *testing.T) {
 	}
 }
 
+// TestSensorsAreMetrics while the LPU is there.
+func TestSensorsAreMetrics(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	m, err := simulate.Node{Profile: "orion", LPUs: 2}.Start(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node.New(slog.New(slog.DiscardHandler))
+	watcher := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return time.Hour })
+	metrics := func() string {
+		n.Update(t.Context(), node.Spec{}, watcher.Scan)
+		var text bytes.Buffer
+		if err := node.WriteMetrics(&text, n.Metrics()...); err != nil {
+			t.Fatal(err)
+		}
+		return text.String()
+	}
+	const of0, of1 = `{lpu="lpu0",device="pci-0000-43-00.1"`, `{lpu="lpu1",device="pci-0000-44-00.1"`
+	samples := func(of string) []string {
+		return []string{
+			"lpuctl_lpu_temperature_celsius" + of + `,sensor="FPGA TEMP"} 41`, "lpuctl_lpu_temperature_celsius" + of + `,sensor="HBM TEMP"} 44`,
+			"lpuctl_lpu_power_watts" + of + "} 38.5",
+			"lpuctl_lpu_link_width_lanes" + of + "} 16", "lpuctl_lpu_link_speed_gigatransfers" + of + "} 8",
+		}
+	}
+	text := metrics()
+	for _, sample := range append(samples(of0), samples(of1)...) {
+		if strings.Count(text, sample+"\n") != 1 {
+			t.Errorf("not exactly one %s in\n%s", sample, text)
+		}
+	}
+	if err := m.Unplug(1); err != nil {
+		t.Fatal(err)
+	}
+	text = metrics()
+	for i, sample := range samples(of1) {
+		if strings.Contains(text, sample) || !strings.Contains(text, samples(of0)[i]) {
+			t.Errorf("an LPU that is gone has %s, or the other one has it not, in\n%s", sample, text)
+		}
+	}
+}
+
 // TestARingTableThatGoesIsSaid: without it nobody knows which LPUs are connected.
 func TestARingTableThatGoesIsSaid(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "node")

@@ -32,6 +32,9 @@ func orionCard(c *card) []*function {
 			binding: binding{driver: "xocl", children: []*child{
 				platformDevice("rom.u", first, romAttributes),
 				platformDevice("xmc.u", first+1, "serial_num="+c.serial()+"\nbd_name=ALVEO U55C PQ\nbmc_ver=7.1.20"),
+				platformDevice("firewall.u", first+2, "level=0"),
+				platformDevice("mig.u", first+3, "ecc_ue_cnt=0\necc_ce_cnt=0"),
+				sensorChip(c.probe, "xmc", "FPGA TEMP", "HBM TEMP"),
 			}, extra: userAttributes + xrtAttributes},
 		},
 	}
@@ -95,6 +98,15 @@ func flashGoldenImage(c *card) {
 	}
 }
 
+// sensorChip is the class device by which a driver tells temperatures and power (Documentation/hwmon/sysfs-interface.rst).
+func sensorChip(number int, name string, labels ...string) *child {
+	lines := []string{"name=" + name, "power1_input=38500000"}
+	for i, label := range labels {
+		lines = append(lines, fmt.Sprintf("temp%[1]d_label=%[2]s\ntemp%[1]d_input=%[3]d\ntemp%[1]d_crit=97000", i+1, label, 41000+3000*i))
+	}
+	return &child{class: hwmon, name: fmt.Sprint(hwmon, number), attributes: strings.Join(lines, "\n")}
+}
+
 // plainCard is a card of one function, whose driver has the name of its class. The PCI ids of such cards are not
 // public: these occur in HyperAccel's go-halib, and Bertha's configuration names them.
 func plainCard(c *card) []*function {
@@ -103,4 +115,11 @@ func plainCard(c *card) []*function {
 		binding: binding{driver: c.server.class},
 		vpd:     productData("LPU-SIM", c.serial()),
 	}}
+}
+
+// berthaCard is a plain card whose driver tells of its sensors, as docs/health.md asks of it.
+func berthaCard(c *card) []*function {
+	functions := plainCard(c)
+	functions[0].children = []*child{sensorChip(c.probe, "ha", "LPU", "HBM")}
+	return functions
 }

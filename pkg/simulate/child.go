@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -9,7 +10,7 @@ import (
 // child is a device below a PCI function: a class device, which has a device node, or a platform device that the
 // function's driver makes.
 type child struct {
-	class      string  // subsystem in sys/class; "": a platform device
+	class      string  // subsystem in sys/class; "": a platform device; hwmon: has no node
 	name       string  // "renderD130", "rom.u.16"
 	numbers    Numbers // of the node, as sysfs has them
 	stale      bool    // the node in dev has other numbers
@@ -26,6 +27,14 @@ func platformDevice(name string, instance int, attributes string) *child {
 	return &child{name: fmt.Sprint(name, ".", instance), attributes: attributes}
 }
 
+// hwmon is the class of sensor chips.
+const hwmon = "hwmon"
+
+func (c *child) hasNode() bool { return c.class != "" && c.class != hwmon }
+
+// kind is the class or, of a platform device, the name without its number.
+func (c *child) kind() string { return cmp.Or(c.class, strings.TrimSuffix(c.name, path.Ext(c.name))) }
+
 // node is the path of the device node below dev.
 func (c *child) node() string {
 	if c.class == "drm" {
@@ -38,8 +47,11 @@ func (c *child) write(t *tree, function string) {
 	dir := path.Join(function, c.class, c.name)
 	t.attributes(dir, c.attributes)
 	if c.class == "" {
-		driver := strings.TrimSuffix(c.name, path.Ext(c.name))
-		t.busDevice(dir, "platform", driver, "MODALIAS=platform:"+driver)
+		t.busDevice(dir, "platform", c.kind(), "MODALIAS=platform:"+c.kind())
+		return
+	}
+	if !c.hasNode() {
+		t.classDevice(function, c.class, c.name, "")
 		return
 	}
 	uevent := fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s", c.numbers.Major, c.numbers.Minor, c.node())
@@ -64,11 +76,13 @@ func (c *child) byNumbers() string { return "sys/dev/char/" + c.numbers.String()
 
 // remove takes the device away, its node first, as the kernel does.
 func (c *child) remove(t *tree, function string) {
-	driver := strings.TrimSuffix(c.name, path.Ext(c.name))
-	links := []string{"sys/bus/platform/devices/" + c.name, "sys/bus/platform/drivers/" + driver + "/" + c.name}
+	links := []string{"sys/bus/platform/devices/" + c.name, "sys/bus/platform/drivers/" + c.kind() + "/" + c.name}
 	dir := path.Join(function, c.name)
 	if c.class != "" {
-		links = []string{"dev/" + c.node(), c.byNumbers(), "sys/class/" + c.class + "/" + c.name}
+		links = []string{"sys/class/" + c.class + "/" + c.name}
+		if c.hasNode() {
+			links = append(links, "dev/"+c.node(), c.byNumbers())
+		}
 		dir = path.Join(function, c.class) // with all devices of the class, which belong to one driver and go together
 	}
 	t.remove(append(links, dir)...)

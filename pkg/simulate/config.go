@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -30,6 +31,9 @@ func (s *space) put(offset int, values ...any) {
 // what the text attributes say, so the two must agree.
 func (f *function) config() []byte {
 	s := &space{}
+	if f.mute {
+		return bytes.Repeat([]byte{0xff}, len(s))
+	}
 	s.put(0x00, f.vendor, f.device)
 	s.put(0x08, f.class<<8|uint32(f.revision))
 	s[0x0c] = 16 // cache line, in 4 bytes
@@ -41,7 +45,7 @@ func (f *function) config() []byte {
 	} else {
 		f.putEndpoint(s)
 	}
-	if f.driver != "" {
+	if f.driver != "" && !f.disabled {
 		s.put(0x04, uint16(0x0406)) // memory and bus mastering are on, legacy interrupts are off
 		s.put(0x3c, uint8(f.irq()), uint8(1))
 	}

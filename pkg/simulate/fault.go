@@ -38,31 +38,46 @@ type FaultKind struct {
 
 	part   string      // of the card, as a path: "driver/node" is there only while the LPU's driver is bound
 	happen func(*card) // nil: [server.block] sees to it, because the paths of all that is below the card hold its address
+	shown  []string    // the classes of LPUs whose drivers show it; nil: all
 }
 
 // FaultKinds lists the kinds in the order in which faults happen.
 func FaultKinds() []FaultKind {
+	xrt, telling := []string{"drm"}, []string{"drm", "ha"}
 	return []FaultKind{
-		{"no-modalias", "the modalias file is missing", "modalias", replaceAttribute("modalias", func(*tree, string) {})},
-		{"numa-unknown", "numa_node is -1", "numa_node", func(c *card) { c.lpu().numa = -1 }},
-		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", replaceAttribute("numa_node", (*tree).dir)},
-		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", replaceAttribute("numa_node", (*tree).fifo)},
-		{"unbound", "no driver is bound", "driver", rebind("")},
-		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", rebind("vfio-pci")},
-		{"node-missing", "the node is missing in dev", "driver/node", func(c *card) { c.node().missing = true }},
-		{"node-mismatch", "the node in dev has other device numbers", "driver/node", func(c *card) { c.node().stale = true }},
-		{"two-nodes", "two class devices of the class that the node comes from", "driver/second node", addSecondNode},
-		{goldenImage, "the card runs its golden image (XRT only)", "driver/shell", flashGoldenImage},
-		{wideDomain, "the card sits in a PCI domain of five digits", "address", nil},
-		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", addForeign},
+		{"no-modalias", "the modalias file is missing", "modalias", replaceAttribute("modalias", func(*tree, string) {}), nil},
+		{"numa-unknown", "numa_node is -1", "numa_node", func(c *card) { c.lpu().numa = -1 }, nil},
+		{"unreadable", "numa_node cannot be read: it is a directory", "numa_node", replaceAttribute("numa_node", (*tree).dir), nil},
+		{"fifo", "numa_node is a FIFO, on which a careless reader hangs", "numa_node", replaceAttribute("numa_node", (*tree).fifo), nil},
+		{"all-ones", "the card answers nothing: it reads as all ones", "link", mute, nil},
+		{"link-x4", "the link has 4 lanes", "link", func(c *card) { c.trainLink(0, 4) }, nil},
+		{"power-lost", "the card has no power, and the kernel calls it active", "power", losePower, nil},
+		{"asleep", "the kernel has put the card to sleep", "power", setPower("D3hot", "suspended"), nil},
+		{"aer-correctable", "PCI errors were corrected, by the counter", "aer/correctable", countErrors("correctable"), nil},
+		{"aer-nonfatal", "PCI errors were not fatal and not corrected, by the counter", "aer/nonfatal", countErrors("nonfatal"), nil},
+		{"aer-fatal", "PCI errors were fatal, by the counter", "aer/fatal", countErrors("fatal"), nil},
+		{"unbound", "no driver is bound", "driver", rebind(""), nil},
+		{"vfio", "bound to vfio-pci, for a virtual machine", "driver", rebind("vfio-pci"), nil},
+		{"reset-behind-driver", "the card was reset, and its driver does not know", "driver/command",
+			func(c *card) { c.lpu().disabled = true }, nil},
+		{"node-missing", "the node is missing in dev", "driver/node", func(c *card) { c.node().missing = true }, nil},
+		{"node-mismatch", "the node in dev has other device numbers", "driver/node", func(c *card) { c.node().stale = true }, nil},
+		{"two-nodes", "two class devices of the class that the node comes from", "driver/second node", addSecondNode, nil},
+		{"recovery", "the card runs its golden image", "driver/shell", flashGoldenImage, xrt},
+		{"bad-state", "the driver calls the card's state bad", "driver/state", set("device_bad_state=1", "ha/state=failed"), telling},
+		{"firewall", "the card's firewall has tripped", "driver/firewall", set("firewall.u/level=1"), xrt},
+		{"not-calibrated", "the card's memory is not calibrated", "driver/mig", set("mig_calibration=0x0"), xrt},
+		{"ecc", "memory errors were not corrected, by the counter", "driver/ecc",
+			set("mig.u/ecc_ue_cnt=1", "ha/errors_uncorrectable=1"), telling},
+		{"hot", "a sensor shows more than its critical temperature", "driver/sensors", set("hwmon/temp1_input=101000"), telling},
+		{"no-host-memory", "the card has no memory of the host", "driver/host memory", set("host_mem_size=0"), xrt},
+		{wideDomain, "the card sits in a PCI domain of five digits", "address", nil, nil},
+		{"foreign", "an accelerator of another vendor beside the LPU", "neighbour", addForeign, nil},
 	}
 }
 
-// The kinds that have rules of their own.
-const (
-	goldenImage = "recovery"
-	wideDomain  = "wide-domain"
-)
+// wideDomain is a kind that has rules of its own.
+const wideDomain = "wide-domain"
 
 func faultNamed(name string) (FaultKind, error) {
 	return find("fault", name, FaultKinds(), func(k FaultKind) string { return k.Name })
@@ -77,8 +92,8 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 			return err
 		case f.Index < 0 || f.Index >= lpus:
 			return invalid(fmt.Sprintf("give an index from 0 to %d, or more LPUs", lpus-1), "fault %s: there is no LPU %d", f, f.Index)
-		case f.Name == goldenImage && p.class != "drm":
-			return invalid("choose profile orion or edge", "fault %s: the LPUs of profile %s have no XRT shell", f, p.Name)
+		case kind.shown != nil && !slices.Contains(kind.shown, p.class):
+			return invalid("choose profile "+strings.Join(kind.profiles(), " or "), "fault %s: LPUs of profile %s do not show it", f, p.Name)
 		}
 		for _, other := range faults[:i] {
 			with, _ := faultNamed(other.Name) // no error: the loop has checked it before
@@ -88,6 +103,16 @@ func checkFaults(p *Profile, lpus int, faults []Fault) error {
 		}
 	}
 	return nil
+}
+
+// profiles are the names of the profiles whose LPUs show a fault.
+func (k FaultKind) profiles() (names []string) {
+	for _, p := range Profiles() {
+		if slices.Contains(k.shown, p.class) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // apply lets the faults happen in the order of their kinds, so that the same faults in another order give the same tree.
@@ -116,6 +141,31 @@ func replaceAttribute(name string, with func(t *tree, p string)) func(*card) {
 // rebind unbinds the LPU from its driver, which takes away all that the driver made, and binds it to another one.
 func rebind(driver string) func(*card) {
 	return func(c *card) { c.lpu().binding = binding{driver: driver, override: driver} }
+}
+
+func mute(c *card) { c.each(func(f *function) { f.mute = true }) }
+
+// setPower sets what the kernel says of the power.
+func setPower(state, status string) func(*card) {
+	return func(c *card) { c.each(func(f *function) { f.powerState, f.runtimeStatus = state, status }) }
+}
+
+func losePower(c *card) {
+	mute(c)
+	setPower("D3cold", "active")(c)
+}
+
+// countErrors makes a counter of errors show some.
+func countErrors(kind string) func(*card) { return func(c *card) { c.countErrors(kind, 7) } }
+
+// set gives attributes that the driver made other values, NAME=TEXT, as far as the LPU has them.
+func set(values ...string) func(*card) {
+	return func(c *card) {
+		for _, value := range values {
+			name, text, _ := strings.Cut(value, "=")
+			c.lpu().set(name, text)
+		}
+	}
 }
 
 func addSecondNode(c *card) {

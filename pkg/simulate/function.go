@@ -3,6 +3,8 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -19,6 +21,15 @@ type ids struct {
 // link is a PCI Express link: generations 1 to 5 and lanes, now and at most. Zero: no PCI Express.
 type link struct{ gen, width, maxGen, maxWidth uint16 }
 
+// condition is how a function does.
+type condition struct {
+	powerState    string            // while a driver is bound; "": D0
+	runtimeStatus string            // "": the tree does not tell
+	mute          bool              // it answers nothing: reads of it give all ones
+	disabled      bool              // it was reset, and its driver does not know
+	errors        map[string]uint64 // on the PCI bus, by kind: correctable, nonfatal, fatal
+}
+
 // function is a PCI function.
 type function struct {
 	ids
@@ -30,6 +41,7 @@ type function struct {
 	numa    int // -1: unknown
 	group   int // IOMMU group
 	binding
+	condition
 	aer bool // reports errors (Advanced Error Reporting)
 	vpd []byte
 
@@ -56,7 +68,7 @@ type binding struct {
 func (b *binding) nodes() []*child {
 	var nodes []*child
 	for _, c := range b.children {
-		if c.class != "" {
+		if c.hasNode() {
 			nodes = append(nodes, c)
 		}
 	}
@@ -86,10 +98,14 @@ func (f *function) attributes(near cpus) string {
 
 // driverAttributes are those of the core that change when a driver is bound.
 func (f *function) driverAttributes() string {
-	if f.driver == "" {
-		return fmt.Sprintf(driverAttributes, 0, 0, "unknown", 32)
+	text := ""
+	if f.runtimeStatus != "" {
+		text = "power/runtime_status=" + f.runtimeStatus + "\n"
 	}
-	return fmt.Sprintf(driverAttributes, f.irq(), 1, "D0", 64)
+	if f.driver == "" {
+		return text + fmt.Sprintf(driverAttributes, 0, 0, "unknown", 32)
+	}
+	return text + fmt.Sprintf(driverAttributes, f.irq(), 1, cmp.Or(f.powerState, "D0"), 64)
 }
 
 func (f *function) linkAttributes() string {
@@ -97,7 +113,11 @@ func (f *function) linkAttributes() string {
 	if l.maxWidth == 0 {
 		return ""
 	}
-	return fmt.Sprintf(linkAttributes, speeds[l.gen], speeds[l.maxGen], l.width, l.maxWidth)
+	now, most := speeds[l.gen], speeds[l.maxGen]
+	if f.mute {
+		now, most, l.width, l.maxWidth = speeds[0], "64.0 GT/s PCIe", 63, 63 // as Linux 6.1 reads all ones
+	}
+	return fmt.Sprintf(linkAttributes, now, most, l.width, l.maxWidth)
 }
 
 // Formats of attributes, as lines NAME=TEXT.
@@ -132,8 +152,8 @@ reset_method=bus
 `
 )
 
-// writeErrors writes the counters of Advanced Error Reporting, all of them 0.
-func writeErrors(t *tree, dir string) {
+// writeErrors writes the counters of Advanced Error Reporting.
+func (f *function) writeErrors(t *tree) {
 	const uncorrectable = "Undefined DLP SDES TLP FCP CmpltTO CmpltAbrt UnxCmplt RxOF MalfTLP ECRC UnsupReq ACSViol UncorrIntErr " +
 		"BlockedTLP AtomicOpBlocked TLPBlockedErr PoisonTLPBlocked DMWrReqBlocked IDECheck MisIDETLP PCRC_CHECK TLPXlatBlocked TOTAL_ERR_"
 	for kind, counters := range map[string]string{
@@ -141,7 +161,15 @@ func writeErrors(t *tree, dir string) {
 		"fatal":       uncorrectable + "FATAL",
 		"nonfatal":    uncorrectable + "NONFATAL",
 	} {
-		t.text(dir+"/aer_dev_"+kind, strings.ReplaceAll(counters, " ", " 0\n")+" 0")
+		var lines []string
+		for counter := range strings.FieldsSeq(counters) {
+			n := uint64(0)
+			if counter == "BadTLP" || counter == "DLP" || strings.HasPrefix(counter, "TOTAL") { // the one that counts here, and the total
+				n = f.errors[kind]
+			}
+			lines = append(lines, fmt.Sprint(counter, " ", n))
+		}
+		t.text(f.dir+"/aer_dev_"+kind, strings.Join(lines, "\n"))
 	}
 }
 
@@ -162,7 +190,7 @@ func (f *function) write(t *tree, near cpus) {
 		t.bytes(dir+"/vpd", f.vpd, 0o600)
 	}
 	if f.aer {
-		writeErrors(t, dir)
+		f.writeErrors(t)
 	}
 	for _, replace := range f.replace {
 		replace(t)
@@ -181,6 +209,27 @@ func (f *function) write(t *tree, near cpus) {
 		f.writeSlot(t)
 	}
 	f.writeOfDriver(t)
+}
+
+// set changes an attribute that the driver made: its name, with that of the device that has it before a slash ("mig.u/ecc_ue_cnt").
+// It returns the path of the attribute; "" if there is none.
+func (f *function) set(name, text string) (file string) {
+	dir, attributes := f.dir, &f.extra
+	if owner, attribute, below := strings.Cut(name, "/"); below {
+		i := slices.IndexFunc(f.children, func(c *child) bool { return c.kind() == owner })
+		if i < 0 {
+			return ""
+		}
+		name, dir, attributes = attribute, path.Join(f.dir, f.children[i].class, f.children[i].name), &f.children[i].attributes
+	}
+	lines := strings.Split(*attributes, "\n")
+	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, name+"=") })
+	if i < 0 {
+		return ""
+	}
+	lines[i] = name + "=" + text
+	*attributes = strings.Join(lines, "\n")
+	return dir + "/" + name
 }
 
 func (f *function) iommuGroup() string { return fmt.Sprint("sys/kernel/iommu_groups/", f.group) }

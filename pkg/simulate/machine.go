@@ -72,7 +72,7 @@ func (m *Machine) Unplug(i int) error {
 	}
 	for _, f := range slices.Backward(c.functions) {
 		f.remove(m.tree)
-		f.hidden = nil
+		f.hidden, f.condition = nil, sound
 	}
 	m.setPlugged(c, false)
 	c.writePort(m.tree)
@@ -148,6 +148,7 @@ func (m *Machine) Bind(i int) error {
 		f.binding, c.unbound = c.unbound, f.binding
 		return err
 	}
+	f.disabled = false // which the driver does when it is bound
 	m.tree.links(f.dir, "driver", "sys/bus/pci/drivers/"+f.driver, f.address.String())
 	m.writeBinding(f)
 	f.writeOfDriver(m.tree)
@@ -156,11 +157,79 @@ func (m *Machine) Bind(i int) error {
 
 // writeBinding writes what the core says of the driver.
 func (m *Machine) writeBinding(f *function) {
-	m.tree.attributes(f.dir, f.driverAttributes())
+	m.tree.attributes(f.dir, f.visible(f.driverAttributes()))
 	m.tree.bytes(f.dir+"/config", f.config(), 0o644)
 	if !slices.Contains(f.hidden, "uevent") {
 		m.tree.text(f.dir+"/uevent", m.attribute(f, "uevent"))
 	}
+}
+
+// change changes something of a plugged card that the PCI core shows.
+func (m *Machine) change(i int, change func(*card)) error {
+	c, err := m.at(i, "is not plugged", func(c *card) bool { return !c.unplugged })
+	if err != nil {
+		return err
+	}
+	change(c)
+	c.writePort(m.tree)
+	for _, f := range c.functions {
+		m.tree.attributes(f.dir, f.visible(f.driverAttributes()+f.linkAttributes()))
+		m.tree.bytes(f.dir+"/config", f.config(), 0o644)
+		f.writeErrors(m.tree)
+	}
+	return m.done()
+}
+
+// visible are those lines NAME=TEXT whose attributes are not hidden.
+func (f *function) visible(lines string) (shown string) {
+	for line := range strings.Lines(lines) {
+		if name, _, _ := strings.Cut(line, "="); !slices.Contains(f.hidden, name) {
+			shown += line
+		}
+	}
+	return shown
+}
+
+// AllOnes makes a card answer nothing, or answer again: reads of it give all ones. Ids stay, because the kernel has read them before.
+// A reset looks so while it lasts, and a dead card for ever.
+func (m *Machine) AllOnes(i int, ones bool) error {
+	return m.change(i, func(c *card) { c.each(func(f *function) { f.mute = ones }) })
+}
+
+// Power sets what the kernel says of a card's power: power_state, such as "D3cold", while a driver is bound, and
+// power/runtime_status, such as "suspended". Of a new card they are "D0" and "active".
+func (m *Machine) Power(i int, state, status string) error {
+	return m.change(i, setPower(state, status))
+}
+
+// LinkNow trains a card's link anew: generation 1 to 5 and lanes. 0: as it is.
+func (m *Machine) LinkNow(i int, generation, width uint16) error {
+	return m.change(i, func(c *card) { c.trainLink(generation, width) })
+}
+
+// CountErrors adds to the errors that the kernel has counted of an LPU: correctable, nonfatal or fatal ones.
+func (m *Machine) CountErrors(i int, kind string, n uint64) error {
+	return m.change(i, func(c *card) { c.countErrors(kind, n) })
+}
+
+// ResetBehindDriver resets a card without its driver, so that its command register is 0. Unbind and Bind mend it.
+func (m *Machine) ResetBehindDriver(i int) error {
+	return m.change(i, func(c *card) { c.lpu().disabled = true })
+}
+
+// Set gives an attribute that the LPU's driver made another value: "device_bad_state" or, of a device below the function,
+// "mig.u/ecc_ue_cnt", "hwmon/temp1_input", "ha/state".
+func (m *Machine) Set(i int, name, text string) error {
+	c, err := m.at(i, "has no driver", func(c *card) bool { return !c.unplugged && c.lpu().driver != "" })
+	if err != nil {
+		return err
+	}
+	file := c.lpu().set(name, text)
+	if file == "" {
+		return fmt.Errorf("LPU %d has no attribute %s", i, name)
+	}
+	m.tree.text(file, text)
+	return m.done()
 }
 
 // Renumber gives the node of an LPU other device numbers, as when its driver is loaded again after others. A DRM node with

@@ -37,9 +37,7 @@ func do(t *testing.T, m *Machine, step error) listing {
 func TestChangesCanBeUndone(t *testing.T) {
 	for _, profile := range []string{"orion", "bertha"} {
 		n := Node{Profile: profile, LPUs: 3}
-		unbound := n
-		unbound.Faults = []Fault{{"unbound", 1}}
-		withoutDriver, _ := write(t, unbound)
+		withoutDriver := withFault(t, n, "unbound")
 		for name, c := range map[string]struct {
 			do, undo func(m *Machine) error
 			between  listing
@@ -52,6 +50,38 @@ func TestChangesCanBeUndone(t *testing.T) {
 			"renumber": {
 				do:   func(m *Machine) error { return m.Renumber(1, Numbers{10, 229}) },
 				undo: func(m *Machine) error { return m.Renumber(1, m.originally(1)) },
+			},
+			"dead": {
+				do: func(m *Machine) error { return m.AllOnes(1, true) }, undo: func(m *Machine) error { return m.AllOnes(1, false) },
+				between: withFault(t, n, "all-ones"),
+			},
+			"asleep": {
+				do:      func(m *Machine) error { return m.Power(1, "D3hot", "suspended") },
+				undo:    func(m *Machine) error { return m.Power(1, "D0", "active") },
+				between: withFault(t, n, "asleep"),
+			},
+			"a narrow link": {
+				do: func(m *Machine) error { return m.LinkNow(1, 0, 4) }, undo: func(m *Machine) error { return m.LinkNow(1, 0, 16) },
+				between: withFault(t, n, "link-x4"),
+			},
+			"errors, and another card": {
+				do:   func(m *Machine) error { return m.CountErrors(1, "fatal", 7) },
+				undo: func(m *Machine) error { return errors.Join(m.Unplug(1), m.Replug(1)) }, between: withFault(t, n, "aer-fatal"),
+			},
+			"reset behind the driver": {
+				do:   func(m *Machine) error { return m.ResetBehindDriver(1) },
+				undo: func(m *Machine) error { return errors.Join(m.Unbind(1), m.Bind(1)) }, between: withFault(t, n, "reset-behind-driver"),
+			},
+			"hot": {
+				do:      func(m *Machine) error { return m.Set(1, "hwmon/temp1_input", "101000") },
+				undo:    func(m *Machine) error { return m.Set(1, "hwmon/temp1_input", "41000") },
+				between: withFault(t, n, "hot"),
+			},
+			"all at once, and another card": {
+				do: func(m *Machine) error {
+					return errors.Join(m.AllOnes(1, true), m.Power(1, "D3cold", "active"), m.ResetBehindDriver(1), m.CountErrors(1, "nonfatal", 1))
+				},
+				undo: func(m *Machine) error { return errors.Join(m.Unplug(1), m.Replug(1)) },
 			},
 			"swap while one is out": {
 				do:   func(m *Machine) error { return errors.Join(m.Unplug(0), m.SwapNodes(0, 2), m.Unbind(2)) },
@@ -76,6 +106,14 @@ func TestChangesCanBeUndone(t *testing.T) {
 			})
 		}
 	}
+}
+
+// withFault is the tree of a node whose second LPU has a fault.
+func withFault(t *testing.T, n Node, fault string) listing {
+	t.Helper()
+	n.Faults = []Fault{{fault, 1}}
+	tree, _ := write(t, n)
+	return tree
 }
 
 // originally are the numbers that an LPU has in a new tree.
@@ -151,7 +189,8 @@ func TestTakenNumbers(t *testing.T) {
 func TestHiddenAttributes(t *testing.T) {
 	m := start(t, Node{Profile: "orion", LPUs: 2})
 	before := do(t, m, nil)
-	if err := errors.Join(m.Hide(1, "vendor", "uevent"), m.Hide(1, "vendor", "class"), m.Unbind(1), m.Bind(1)); err != nil {
+	hide := errors.Join(m.Hide(1, "vendor", "uevent"), m.Hide(1, "vendor", "class", "enable"))
+	if err := errors.Join(hide, m.Unbind(1), m.Bind(1), m.LinkNow(1, 3, 16)); err != nil {
 		t.Fatal(err)
 	}
 	lpu := m.Card(1).Dir
@@ -159,7 +198,8 @@ func TestHiddenAttributes(t *testing.T) {
 	for _, change := range changes(before, list(t, m.tree.root)) {
 		hidden = append(hidden, strings.Fields(change)[0])
 	}
-	if want := []string{"~" + lpu + "/class", "~" + lpu + "/uevent", "~" + lpu + "/vendor"}; !slices.Equal(hidden, want) {
+	want := []string{"~" + lpu + "/class", "~" + lpu + "/enable", "~" + lpu + "/uevent", "~" + lpu + "/vendor"}
+	if !slices.Equal(hidden, want) {
 		t.Errorf("%q, want %q", hidden, want)
 	}
 	if diff := changes(before, do(t, m, m.Show(1))); len(diff) > 0 {
@@ -171,13 +211,16 @@ func TestHiddenAttributes(t *testing.T) {
 func TestImpossibleChanges(t *testing.T) {
 	m := start(t, Node{Profile: "lpu", LPUs: 3, Faults: []Fault{{"unbound", 1}, {"two-nodes", 2}}})
 	for want, got := range map[string]error{
-		"there is no LPU 3":                    m.Unplug(3),
-		"there is no LPU -1":                   m.Replug(-1),
-		"LPU 0 is plugged":                     m.Replug(0),
-		"LPU 1 has no driver":                  m.Unbind(1),
-		"LPU 1 is not unbound":                 m.Bind(1),
-		"LPU 1 has no node":                    m.Renumber(1, Numbers{1, 3}),
-		"LPU 0 and LPU 2 do not ":              m.SwapNodes(0, 2),
+		"there is no LPU 3":       m.Unplug(3),
+		"there is no LPU -1":      m.Replug(-1),
+		"LPU 0 is plugged":        m.Replug(0),
+		"LPU 1 has no driver":     m.Unbind(1),
+		"LPU 1 is not unbound":    m.Bind(1),
+		"LPU 1 has no node":       m.Renumber(1, Numbers{1, 3}),
+		"LPU 0 and LPU 2 do not ": m.SwapNodes(0, 2),
+		"LPU 1 has no driver\nLPU 0 has no attribute hwmon/temp1_input\nLPU 0 has no attribute state": errors.Join(
+			m.Set(1, "ready", "0"), m.Set(0, "hwmon/temp1_input", "0"), m.Set(0, "state", "ok")),
+		"there is no LPU 4":                    m.AllOnes(4, true),
 		"LPU 1 has no node\nthere is no LPU 7": m.SwapNodes(1, 7),
 	} {
 		if got == nil || !strings.HasPrefix(got.Error(), want) {

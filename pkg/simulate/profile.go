@@ -13,7 +13,7 @@ type Profile struct {
 	link     link                    // of a card
 	class    string                  // subsystem of the LPU's node
 	major    int                     // of the LPU's node, where it is no DRM device
-	serial   bool                    // the class device of that node tells the serial number
+	tells    func(*card) string      // attributes of the class device of that node; nil: none
 	inOrder  bool                    // nodes are numbered in address order, not as the driver met the cards
 	card     func(*card) []*function // from function 0 on; the last is the LPU
 	ring     bool                    // has the ring table that hyperdex-net writes
@@ -49,7 +49,8 @@ func Profiles() []*Profile {
 	bertha := Profile{
 		Name: "bertha", Summary: "Bertha cards with /dev/haN in probe order, and the configuration that names their ids", LPUs: 8,
 		cpus: orion.cpus, switched: true, link: link{5, 16, 5, 16},
-		class: "ha", major: 510, serial: true, card: plainCard,
+		class: "ha", major: 510, card: berthaCard,
+		tells:    func(c *card) string { return "serial=" + c.serial() + "\nstate=ok\nerrors_uncorrectable=0" },
 		software: berthaFiles, config: berthaConfig,
 	}
 	return []*Profile{&orion, &lpu, &bertha, &edge}

@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -40,6 +42,31 @@ func (c *card) nodes() []*child {
 		return c.unbound.nodes()
 	}
 	return c.lpu().nodes()
+}
+
+// sound is the condition of a card without a fault.
+var sound = condition{runtimeStatus: "active"} //nolint:gochecknoglobals // never changed; Go has no constant structs
+
+// each changes the functions of the card.
+func (c *card) each(change func(*function)) {
+	for _, f := range c.functions {
+		change(f)
+	}
+}
+
+// trainLink changes the link of the card, which is that of the port above too. Generation 0 or width 0: as it is.
+func (c *card) trainLink(generation, width uint16) {
+	for _, f := range append([]*function{c.lpu().parent}, c.functions...) {
+		f.link.gen, f.link.width = cmp.Or(generation, f.link.gen), cmp.Or(width, f.link.width)
+	}
+}
+
+// countErrors adds to a counter of errors that the LPU has on the PCI bus.
+func (c *card) countErrors(kind string, n uint64) {
+	counts := map[string]uint64{kind: 0}
+	maps.Copy(counts, c.lpu().errors)
+	counts[kind] += n
+	c.lpu().errors = counts
 }
 
 // serial is the card's serial number. No real card has one of this form.
@@ -132,7 +159,7 @@ func (s *server) plug(c *card, port *function) {
 	c.address = port.below(0)
 	c.functions = s.card(c)
 	for _, f := range c.functions {
-		f.link, f.aer = s.link, true
+		f.link, f.aer, f.condition = s.link, true, sound
 	}
 	s.add(port, c.address, c.functions...)
 	c.lpu().children = append(s.nodesOf(c, s.gpus+c.probe), c.lpu().children...)
@@ -148,8 +175,8 @@ func (s *server) nodesOf(c *card, number int) []*child {
 	if s.class != "drm" {
 		children = []*child{classDevice(s.class, s.class, number, s.major, number)}
 	}
-	if s.serial {
-		children[0].attributes = "serial=" + c.serial()
+	if s.tells != nil {
+		children[0].attributes = s.tells(c)
 	}
 	return children
 }

@@ -150,6 +150,30 @@ func mutations() []mutation {
 			"TestWhoseNodeItIs|TestAPathRuleThatGuesses", "./pkg/discovery",
 		},
 		{
+			"a card that cannot answer is asked for its sensors", "pkg/discovery/sensors.go",
+			"	if !lpu.answers() {\n", "	if lpu.Driver == \"\" {\n", "TestSensorsOfACardThatCannotAnswer", "./pkg/discovery",
+		},
+		{
+			"the sensors of a card that has hung are read at once", "pkg/discovery/sensors.go",
+			"case l.has(finding.ReadStalled):\n			kept", "case l.has(finding.ReadStalled):\n			_", "TestACardThatHangsIsLeftAlone",
+			"./pkg/discovery",
+		},
+		{
+			"sensors are read at every scan", "pkg/discovery/sensors.go",
+			"if known && s.now-last.at < sensorPeriod &&", "if known && s.now < last.at &&", "TestSensorsAreReadSeldom", "./pkg/discovery",
+		},
+		{
+			"a copy of one reading of the sensors counts as another one", "pkg/discovery/sensors.go",
+			"case sensors == nil, sensors.Findings(\"\", w.options.Policy).HasErrors():", "case sensors == nil:",
+			"TestSensorsAreReadSeldom", "./pkg/discovery",
+		},
+		{
+			"the sensors of a card are read before it is known to answer", "pkg/discovery/card.go",
+			"s.readDriver, s.probe}\n	if s.Sensors {\n		stages = append(stages, s.readSensors)",
+			"s.readDriver, s.probe}\n	if s.Sensors {\n		stages = slices.Insert(stages, 2, s.readSensors)",
+			"TestSensorsOfACardThatCannotAnswer", "./pkg/discovery",
+		},
+		{
 			"a node that is replaced meanwhile is verified", "pkg/discovery/node.go",
 			"for range nodeTries {", "for range 0 {", "TestNodesThatChangeMeanwhile", "./pkg/discovery",
 		},

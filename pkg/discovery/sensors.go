@@ -1,0 +1,170 @@
+package discovery
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+)
+
+// sensorPeriod is how often a watcher reads the sensors of a card.
+const sensorPeriod = 10 * time.Second
+
+// sensed is what a watcher remembers of a card's sensors.
+type sensed struct {
+	device  uint64          // [health.Reading.Device]; 0: not known
+	at      time.Duration   // when they were read, since boot
+	sensors *health.Sensors // nil: a read of the card did not end in time
+}
+
+// answers tells whether the driver can ask the card, by what was read so far. If it cannot, a read waits in the driver for a timeout,
+// and until then nobody can unbind the driver.
+func (l *LPU) answers() bool {
+	return l.Driver != "" && l.Driver != "vfio-pci" && !l.Reading.AllOnes && !l.Reading.Asleep() && !l.Reading.PowerLost() &&
+		!l.has(finding.Offline) && !l.has(finding.NotReady)
+}
+
+// has tells whether one of the reasons has an id.
+func (l *LPU) has(id finding.ID) bool {
+	return slices.ContainsFunc(l.Reasons, func(f finding.Finding) bool { return f.ID == id })
+}
+
+// readSensors reads what the driver may have to ask the card for, if the card can answer.
+func (s *scan) readSensors(lpu LPU, f function) LPU {
+	if !lpu.answers() {
+		return lpu
+	}
+	last, known := s.sensed[lpu.Address]
+	if known && s.now-last.at < sensorPeriod && (last.device == 0 || last.device == lpu.Reading.Device) {
+		lpu.Reading.Sensors = last.sensors
+	} else {
+		lpu.Reading.Sensors = s.sense(lpu, f.model)
+	}
+	if sensors := lpu.Reading.Sensors; sensors != nil {
+		lpu.Temperatures, lpu.Watts = sensors.Temperatures, sensors.Watts
+	}
+	return lpu
+}
+
+// sense reads the sensors of a card.
+func (s *scan) sense(lpu LPU, m *Model) *health.Sensors {
+	sensors, aside := &health.Sensors{}, &LPU{Name: lpu.Name} // which collects the warnings
+	function := path.Join(pciDevices, lpu.Address.String())
+	switch m.Health {
+	case healthXocl:
+		s.senseXocl(function, sensors, aside)
+	case healthHA:
+		if dir := s.classDevice(&lpu, m); dir != nil {
+			sensors.ECC = aside.optionalCount(dir, "errors_uncorrectable")
+			dir.Close()
+		}
+	}
+	s.below(path.Join(function, "hwmon"), "hwmon", aside, func(dir *host.Dir) { readHwmon(dir, sensors, aside) })
+	sensors.Unread = aside.Reasons
+	return sensors
+}
+
+// senseXocl reads what XRT's driver knows of the card's logic and memory.
+func (s *scan) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
+	if dir, err := s.tree.Dir(function); err == nil {
+		defer dir.Close()
+		// Lines of UUIDs; all zeros: there is no bitstream.
+		sensors.Loaded = strings.Trim(aside.optional(dir.Text("xclbinuuid")), "0-\n") != ""
+		if n, ok := aside.number(dir, "mig_calibration"); ok {
+			calibrated := n != 0
+			sensors.Calibrated = &calibrated
+		}
+	}
+	s.below(function, "firewall.u.", aside, func(dir *host.Dir) {
+		level, _ := aside.number(dir, "level")
+		sensors.Firewall = max(sensors.Firewall, level)
+	})
+	s.below(function, "mig.u.", aside, func(dir *host.Dir) {
+		if n := aside.optionalCount(dir, "ecc_ue_cnt"); n != nil {
+			if sensors.ECC != nil {
+				*n += *sensors.ECC
+			}
+			sensors.ECC = n
+		}
+	})
+}
+
+// below opens each directory in another one whose name begins with a prefix, in the order of the names.
+func (s *scan) below(parent, prefix string, aside *LPU, read func(*host.Dir)) {
+	names, err := s.tree.Names(parent)
+	aside.optional("", err)
+	slices.Sort(names)
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if dir, err := s.tree.Dir(path.Join(parent, name)); err == nil { // else it has gone meanwhile
+			read(dir)
+			dir.Close()
+		}
+	}
+}
+
+// readHwmon reads temperatures and power of a sensor chip (Documentation/hwmon/sysfs-interface.rst): thousandths of a degree, and
+// microwatts.
+func readHwmon(dir *host.Dir, sensors *health.Sensors, aside *LPU) {
+	names, err := dir.Names()
+	aside.optional("", err)
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) // temp2 before temp10
+	for _, name := range names {
+		sensor, isInput := strings.CutSuffix(name, "_input")
+		switch {
+		case !isInput:
+		case strings.HasPrefix(sensor, "temp"):
+			now, ok := aside.number(dir, name)
+			if !ok {
+				continue
+			}
+			critical, _ := aside.number(dir, sensor+"_crit")
+			label := cmp.Or(aside.optional(dir.Line(sensor+"_label")), sensor)
+			sensors.Temperatures = append(sensors.Temperatures, health.Temperature{
+				Label: label, Celsius: float64(now) / 1000, Critical: float64(critical) / 1000,
+			})
+		case strings.HasPrefix(sensor, "power") && sensors.Watts == nil:
+			if n := aside.optionalCount(dir, name); n != nil {
+				watts := float64(*n) / 1e6
+				sensors.Watts = &watts
+			}
+		}
+	}
+}
+
+// optionalCount reads an attribute that not every card has, a number from 0 on; nil without one.
+func (l *LPU) optionalCount(dir *host.Dir, name string) *uint64 {
+	text := l.optional(dir.Line(name))
+	if text == "" {
+		return nil
+	}
+	return l.count(dir, name, text)
+}
+
+// keepSensors remembers the sensors that were read, so that the next scans need not read them. Where a read did not end in time
+// the card is left alone for as long. Sensors that show a fault are read at each scan, so that a fault that counts was read as often
+// as the policy wants.
+func (w *Watcher) keepSensors(inv *Inventory) {
+	all := map[Address]sensed{} // another map, because a read that hangs may still hold the one before
+	for _, l := range inv.LPUs {
+		kept, known := w.options.sensed[l.Address]
+		switch sensors := l.Reading.Sensors; {
+		case l.has(finding.ReadStalled):
+			kept = sensed{l.Reading.Device, w.options.now, nil}
+		case known && kept.sensors == sensors: // it was not read again
+		case sensors == nil, sensors.Findings("", w.options.Policy).HasErrors():
+			continue
+		default:
+			kept = sensed{l.Reading.Device, w.options.now, sensors}
+		}
+		all[l.Address] = kept
+	}
+	w.options.sensed = all
+}

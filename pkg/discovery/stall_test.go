@@ -1,0 +1,61 @@
+package discovery
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/plant"
+)
+
+// TestACardThatHangsIsLeftAlone: while a read of a card hangs its sensors are not read, nor for a while afterwards. Other cards are.
+func TestACardThatHangsIsLeftAlone(t *testing.T) {
+	for _, stage := range []string{"kernel", "driver", "config", "sensors"} {
+		root := unpack(t, u55c)
+		dir := pciDevices + "/0000:43:00.1"
+		plant.File(t, filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), "41000\n")
+		plant.File(t, filepath.Join(root, pciDevices, "0000:44:00.1", "hwmon/hwmon1/temp1_input"), "42000\n")
+		now := time.Hour
+		w := NewWatcher(root, Options{Models: captureModels(), Sensors: true}, func() time.Duration { return now })
+		temperature := func() (celsius float64, stalled bool) {
+			t.Helper()
+			inv, err := w.Scan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l := inv.LPUs[1]; len(l.Temperatures) != 1 || l.Temperatures[0].Celsius != 42 || l.has(finding.ReadStalled) {
+				t.Errorf("%s: the other card: %v %v", stage, l.Temperatures, l.Reasons)
+			}
+			l := inv.LPUs[0]
+			if len(l.Temperatures) > 0 {
+				celsius = l.Temperatures[0].Celsius
+			}
+			return celsius, l.has(finding.ReadStalled)
+		}
+		what := fmt.Sprint("card ", Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
+		w.options.readers.busy.Store(what, true)
+		for range 15 {
+			if got, stalled := temperature(); got != 0 || !stalled {
+				t.Fatalf("%s hangs: %v °C, stalled: %t", stage, got, stalled)
+			}
+			now += time.Second
+		}
+		w.options.readers.busy.Delete(what)
+		if err := os.WriteFile(filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), []byte("45000\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for range 9 {
+			if got, stalled := temperature(); got != 0 || stalled {
+				t.Fatalf("%s has hung: %v °C, stalled: %t", stage, got, stalled)
+			}
+			now += time.Second
+		}
+		now += 10 * time.Second
+		if got, _ := temperature(); got != 45 {
+			t.Errorf("%s hung long ago: %v °C", stage, got)
+		}
+	}
+}
