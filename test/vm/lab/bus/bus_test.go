@@ -31,7 +31,7 @@ func TestUnboundAndBound(t *testing.T) {
 	n.Well(c, n.Polled)
 }
 
-func TestRemovedAndFound(t *testing.T) {
+func TestLongRemovedAndFound(t *testing.T) {
 	n := guest.Start(t, driver)
 	c := n.Card(1)
 	node := c.Node()
@@ -64,7 +64,7 @@ func TestSlotOffAndACardPutIn(t *testing.T) {
 	n.Well(c, n.Polled)
 }
 
-func TestUnpluggedAndPlugged(t *testing.T) {
+func TestLongUnpluggedAndPlugged(t *testing.T) {
 	n := guest.Start(t, driver)
 	c := n.Card(3)
 	node := c.Node()
@@ -101,7 +101,7 @@ func TestAllOnesForASecond(t *testing.T) {
 	c := n.Card(4)
 
 	n.Fault("the card answers all ones for a second", func() error { return n.Ask("away", c, 1000) })
-	n.Quiet(8 * time.Second)
+	n.Quiet(7 * time.Second)
 	n.Spec(c, c.Node(), 0)
 	n.Well(c, n.Polled)
 }
@@ -132,7 +132,7 @@ func TestDeadAndRebound(t *testing.T) {
 	for range 2 { // the kernel keeps D3cold, so a second time may look otherwise
 		n.Fault("the card answers all ones", func() error { return n.Ask("gone", c, 1) })
 		n.Fault("its driver is unbound and bound", func() error { return n.Rebind(c) })
-		n.Never(c, guest.Healthy, 8*time.Second)
+		n.Never(c, guest.Healthy, n.Back+time.Second)
 		n.Told(c, guest.Unhealthy, n.Dead)
 		n.Finds(c, n.Polled, finding.PowerLost, finding.NoAnswer)
 
@@ -145,7 +145,7 @@ func TestDeadAndRebound(t *testing.T) {
 	}
 }
 
-func TestResetOfATenthOfASecond(t *testing.T) {
+func TestLongResetOfATenthOfASecond(t *testing.T) {
 	n := guest.Start(t, driver)
 	c := n.Card(0)
 	n.Must(n.Ask("resets", c, 100))
@@ -158,7 +158,7 @@ func TestResetOfATenthOfASecond(t *testing.T) {
 
 func TestResetOf6Seconds(t *testing.T) { reset(t, 6*time.Second) }
 
-func TestLongReset(t *testing.T) { reset(t, 70*time.Second) }
+func TestLongResetOf70Seconds(t *testing.T) { reset(t, 70*time.Second) }
 
 // reset lets the kernel reset an LPU, meanwhile commands run, and serve is ended and started again.
 func reset(t *testing.T, takes time.Duration) {
@@ -221,7 +221,7 @@ func TestNodesSwapped(t *testing.T) {
 	n.Quiet(0, a, b)
 }
 
-func TestSwitchRemoved(t *testing.T) {
+func TestLongSwitchRemoved(t *testing.T) {
 	n := guest.Start(t, driver)
 	cards := []guest.Card{n.Card(4), n.Card(5), n.Card(6), n.Card(7)}
 
@@ -265,7 +265,7 @@ func TestThreeFaultsAtOnce(t *testing.T) {
 	}
 }
 
-func TestRemovalsDuringScans(t *testing.T) {
+func TestLongRemovalsDuringScans(t *testing.T) {
 	n := guest.Start(t, driver)
 	removed, unbound := n.Card(1), n.Card(4)
 	stop, stopped := make(chan struct{}), make(chan struct{})

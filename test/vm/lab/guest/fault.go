@@ -18,8 +18,9 @@ func (n *Node) Card(slot int) Card { return card(slot) }
 // Fault does something to the hardware, or to the kernel. From now on times are counted from its beginning.
 func (n *Node) Fault(what string, do func() error) {
 	n.t.Helper()
+	n.setLimits()
 	n.mark(time.Now())
-	n.say("FAULT: %s", what)
+	n.say("FAULT: %s (from now on an event may take %d ms)", what, n.Event.Milliseconds())
 	n.Must(do())
 	n.say("done")
 }

@@ -81,8 +81,8 @@ func TestLongStall(t *testing.T) {
 	n.Told(c, guest.Healthy, 80*time.Second)
 }
 
-// TestResetBehindTheDriver resets the bus of a card as setpci can.
-func TestResetBehindTheDriver(t *testing.T) {
+// TestLongResetBehindTheDriver resets the bus of a card as setpci can.
+func TestLongResetBehindTheDriver(t *testing.T) {
 	n := guest.Start(t, driver)
 	c := n.Card(4)
 	node := c.Node()
@@ -91,8 +91,8 @@ func TestResetBehindTheDriver(t *testing.T) {
 	if config := guest.Read(c.Attribute("config")); config[4]&2 != 0 {
 		t.Fatalf("the card was not reset: %x", config[:8])
 	}
+	n.Told(c, guest.Unhealthy, 12*time.Second+n.Polled) // serve reads the command register each ten seconds
 	n.Finds(c, n.Polled, finding.ResetBehindDriver)
-	n.Told(c, guest.Unhealthy, 12*time.Second+n.Polled) // the command register is read each ten seconds
 	n.Spec(c, node, 0)
 
 	n.Fault("the driver is unbound and bound, as the remedy says", func() error { return n.Rebind(c) })
