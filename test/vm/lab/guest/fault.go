@@ -26,12 +26,8 @@ func (n *Node) Fault(what string, do func() error) {
 }
 
 // Ask has the machine do something to a card, as machine.Machine describes: "gone", 1.
-func (n *Node) Ask(command string, c Card, numbers ...int) error {
-	text := fmt.Sprint(command, " ", c.slot)
-	for _, number := range numbers {
-		text += fmt.Sprint(" ", number)
-	}
-	return n.host.ask(text)
+func (n *Node) Ask(command string, c Card, numbers ...any) error {
+	return n.host.ask(fmt.Sprintln(append([]any{command, c.slot}, numbers...)...))
 }
 
 // Unbind takes the driver from an LPU.
@@ -125,6 +121,9 @@ func (n *Node) SinceEvent(c Card, variable ...string) {
 	})
 	n.mark(first)
 }
+
+// SinceNow counts times from now, because what was asked for took long.
+func (n *Node) SinceNow() { n.mark(time.Now()) }
 
 // Until waits until something holds, which is needed for the rest of the test.
 func (n *Node) Until(what string, limit time.Duration, holds func() bool) {

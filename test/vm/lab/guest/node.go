@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -195,19 +196,15 @@ func (n *Node) mark(fault time.Time) {
 
 func (n *Node) uevent(header string, variables []string) {
 	n.mu.Lock()
-	n.uevents = append(n.uevents, uevent{time.Now(), header, variables})
+	n.uevents = append(n.uevents, uevent{time.Now(), header, slices.Clone(variables)})
 	starting := n.kubelet.lists == 0
 	n.mu.Unlock()
 	if starting {
 		return
 	}
-	what := header
-	for _, v := range variables {
-		if strings.HasPrefix(v, "ERROR_EVENT=") || strings.HasPrefix(v, "DEVNAME=") || strings.HasPrefix(v, "DRIVER=") {
-			what += " " + v
-		}
-	}
-	n.say("uevent: %s", what)
+	n.say("uevent: %s", strings.Join(append([]string{header}, slices.DeleteFunc(variables, func(v string) bool {
+		return !strings.HasPrefix(v, "ERROR_EVENT=") && !strings.HasPrefix(v, "DEVNAME=") && !strings.HasPrefix(v, "DRIVER=")
+	})...), " "))
 }
 
 func (n *Node) say(format string, args ...any) {
