@@ -42,7 +42,7 @@ The exit code is 4 if there is no LPU.`,
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if watch {
-				return a.watchList(cmd.Context(), args, f)
+				return a.watch(cmd.Context(), f, func(a *app, inv *discovery.Inventory) error { return a.list(cmd.Context(), inv, args, f) })
 			}
 			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
@@ -60,16 +60,8 @@ The exit code is 4 if there is no LPU.`,
 // list prints an inventory, or those of its LPUs that are named.
 func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string, f format) error {
 	a.findUsers(ctx, inv)
-	if len(words) > 0 {
-		cards, err := a.lpus(inv, words)
-		if err != nil {
-			return err
-		}
-		var wanted []discovery.LPU
-		for _, card := range cards {
-			wanted = append(wanted, inv.LPUs[card])
-		}
-		inv.LPUs = wanted
+	if err := a.keepNamed(inv, words); err != nil {
+		return err
 	}
 	if err := a.writeInventory(inv, f); err != nil {
 		return err
@@ -78,6 +70,23 @@ func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string
 	if len(inv.LPUs) == 0 {
 		return noLPU(a.root)
 	}
+	return nil
+}
+
+// keepNamed removes the LPUs that are not named from an inventory; without names it keeps all.
+func (a *app) keepNamed(inv *discovery.Inventory, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	cards, err := a.lpus(inv, words)
+	if err != nil {
+		return err
+	}
+	var wanted []discovery.LPU
+	for _, card := range cards {
+		wanted = append(wanted, inv.LPUs[card])
+	}
+	inv.LPUs = wanted
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 func TestMain(m *testing.M) {
@@ -27,6 +29,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TESTDATA", captures)
+			env.Setenv("BOOT", host.Now().Boot)
 			return nil
 		},
 		Condition: func(name string) (bool, error) {

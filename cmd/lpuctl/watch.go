@@ -13,12 +13,15 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// listInterval is how often a list that is watched is made, if nothing happens in /dev.
-const listInterval = time.Second
+// watchInterval is how often the machine is looked at, if nothing happens.
+const watchInterval = time.Second
 
-// watchList prints the list whenever it changes, until ctx ends. An error ends it only at the first look, except that there is no LPU
-// yet.
-func (a *app) watchList(ctx context.Context, words []string, f format) (err error) {
+// view is what a command prints of an inventory, on the streams of an app.
+type view func(a *app, inv *discovery.Inventory) error
+
+// watch prints a view whenever it changes, until ctx ends. An error ends it only at the first look, except that there is no LPU yet, or
+// that something is found.
+func (a *app) watch(ctx context.Context, f format, show view) (err error) {
 	if f == formatName {
 		return usage("--watch does not go with -o name: use table, wide, json or yaml")
 	}
@@ -36,16 +39,17 @@ func (a *app) watchList(ctx context.Context, words []string, f format) (err erro
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	watcher, cordons := discovery.NewWatcher(string(a.root), options, host.SinceBoot), memory.Cordons()
-	var shown *listing
-	watcher.Run(ctx, listInterval, func() {
-		now, lookErr := a.look(ctx, watcher, cordons, words, f)
+	var shown *printed
+	watcher.Run(ctx, watchInterval, func() {
+		now, lookErr := a.look(ctx, watcher, cordons, show)
+		code := codeOf(lookErr)
 		switch {
 		case ctx.Err() != nil: // the look may be half-way
-		case shown == nil && lookErr != nil && codeOf(lookErr) != exitNoLPU:
+		case shown == nil && lookErr != nil && code != exitNoLPU && code != exitFound:
 			err = lookErr
 			end()
 		case shown == nil || *shown != now:
-			if err = a.showListing(shown, now, f); err != nil {
+			if err = a.showNext(shown, now, f); err != nil {
 				end()
 			}
 			shown = &now
@@ -54,29 +58,27 @@ func (a *app) watchList(ctx context.Context, words []string, f format) (err erro
 	return err
 }
 
-// listing is what one list prints.
-type listing struct{ out, err string }
+// printed is what one look prints.
+type printed struct{ out, err string }
 
-// look makes a list. Its error is among what it prints.
-func (a *app) look(
-	ctx context.Context, watcher *discovery.Watcher, cordons *health.CordonFile, words []string, f format,
-) (l listing, err error) {
+// look prints a view of what is there now. Its error is among what it prints.
+func (a *app) look(ctx context.Context, watcher *discovery.Watcher, cordons *health.CordonFile, show view) (p printed, err error) {
 	var out, errOut bytes.Buffer
-	view := *a
-	view.out, view.err = &out, &errOut
+	aside := *a
+	aside.out, aside.err = &out, &errOut
 	inv, err := watcher.Scan(ctx)
 	if err == nil {
 		inv = inv.WithCordons(cordons.Read())
-		err = view.list(ctx, inv, words, f)
+		err = show(&aside, inv)
 	}
 	if err != nil {
-		view.complain(err)
+		aside.complain(err)
 	}
-	return listing{out.String(), errOut.String()}, err
+	return printed{out.String(), errOut.String()}, err
 }
 
-// showListing prints a list that follows another one: on a terminal in its place, else after it.
-func (a *app) showListing(before *listing, now listing, f format) error {
+// showNext shows what follows on another one: on a terminal in its place, else after it.
+func (a *app) showNext(before *printed, now printed, f format) error {
 	head := ""
 	switch {
 	case f.isDocument() && before != nil && before.out == now.out: // only what is said to people has changed

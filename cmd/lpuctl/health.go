@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+)
+
+func newHealthCommand(a *app) *cobra.Command {
+	var f format
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "health [LPU...]",
+		Short: "Show how the LPUs are, and why",
+		Long: `health shows of each LPU what one reading says now, and beside it what lpuctl serve says, which has watched the LPU for longer:
+SERVE and SINCE are "-" if serve does not run on this node. Only serve knows history: errors that were counted, a link that was
+better, a driver that was bound again. With --watch this command has a history of its own, and shows that as HEALTH.
+A state is healthy, unhealthy, or unknown while what is wrong may pass by itself, such as a reset.
+` + lpuForms + `
+The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 if there is no LPU.`,
+		Example: `  lpuctl health
+  lpuctl health --watch
+  lpuctl health lpu3 -o json | jq '.lpus[0].reasons'`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completeLPUs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			show := func(a *app, inv *discovery.Inventory) error { return a.health(inv, args, f) }
+			if watch {
+				return a.watch(cmd.Context(), f, show)
+			}
+			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			if err != nil {
+				return err
+			}
+			return show(a, inv)
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the health anew whenever it changes, until ^C")
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// healthDocument is what health prints for programs.
+type healthDocument struct {
+	header
+	LPUs []lpuHealth `json:"lpus"`
+}
+
+// lpuHealth is the part of an LPU that is about its health.
+type lpuHealth struct {
+	Name         string               `json:"name"`
+	Address      discovery.Address    `json:"address"`
+	Health       health.State         `json:"health"`
+	Usable       bool                 `json:"usable"`
+	Reasons      finding.List         `json:"reasons"`
+	Judged       *discovery.Judged    `json:"judged,omitempty"`
+	Cordoned     *health.Cordon       `json:"cordoned,omitempty"`
+	Link         *discovery.Link      `json:"link,omitempty"`
+	PowerState   string               `json:"powerState,omitempty"`
+	Temperatures []health.Temperature `json:"temperatures,omitempty"`
+	Watts        *float64             `json:"watts,omitempty"`
+}
+
+// health prints how the LPUs of an inventory are, or those that are named.
+func (a *app) health(inv *discovery.Inventory, words []string, f format) error {
+	if err := a.keepNamed(inv, words); err != nil {
+		return err
+	}
+	if err := a.writeHealth(inv, f); err != nil {
+		return err
+	}
+	a.report(inv.Problems)
+	switch {
+	case len(inv.LPUs) == 0:
+		return noLPU(a.root)
+	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { state, _ := judgedOr(&l); return state == health.Unhealthy }):
+		return found()
+	}
+	return nil
+}
+
+func (a *app) writeHealth(inv *discovery.Inventory, f format) error {
+	if f.isDocument() {
+		d := healthDocument{newHeader("Health"), []lpuHealth{}}
+		for _, l := range inv.LPUs {
+			d.LPUs = append(d.LPUs, lpuHealth{
+				l.Name, l.Address, l.Health, l.Usable, l.Reasons, l.Judged, l.Cordoned, l.Link, l.PowerState, l.Temperatures, l.Watts,
+			})
+		}
+		return writeDocument(a.out, f, d)
+	}
+	if len(inv.LPUs) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, l := range inv.LPUs {
+		serve, since := "", ""
+		if j := l.Judged; j != nil {
+			serve, since = string(j.Health), (host.SinceBoot() - j.Since).Round(time.Second).String()
+		}
+		rows = append(rows, []string{
+			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), whyText(&l),
+		})
+	}
+	return a.writeTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
+}
+
+// judgedOr is what serve says of an LPU or, if it says nothing, what the reading says.
+func judgedOr(l *discovery.LPU) (health.State, finding.List) {
+	if l.Judged != nil {
+		return l.Judged.Health, l.Judged.Reasons
+	}
+	return l.Health, l.Reasons
+}
+
+// whyText is the first thing that is wrong, and how many more there are.
+func whyText(l *discovery.LPU) string {
+	_, reasons := judgedOr(l)
+	if len(reasons) == 0 {
+		reasons = l.Reasons // which serve has not seen yet
+	}
+	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r finding.Finding) bool { return r.Severity == finding.Note })
+	if len(reasons) == 0 {
+		return ""
+	}
+	first := reasons[0]
+	if e := reasons.FirstError(); e != nil {
+		first = *e
+	}
+	text := fmt.Sprintf("%s [%s]", strings.ReplaceAll(first.Message, "\n", " "), first.ID)
+	if more := len(reasons) - 1; more > 0 {
+		text += fmt.Sprintf(" +%d", more)
+	}
+	return text
+}
+
+func hottest(all []health.Temperature) string {
+	if len(all) == 0 {
+		return ""
+	}
+	most := slices.MaxFunc(all, func(a, b health.Temperature) int { return int(a.Celsius - b.Celsius) })
+	return fmt.Sprintf("%.0f°C", most.Celsius)
+}
+
+func wattsText(watts *float64) string {
+	if watts == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0fW", *watts)
+}
