@@ -6,8 +6,11 @@ package bus
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/test/vm/lab/guest"
@@ -17,17 +20,36 @@ const driver = "uio_pci_generic"
 
 func TestUnboundAndBound(t *testing.T) {
 	n := guest.Start(t, driver)
+	unboundAndBound(n, func() time.Duration { return n.Event })
+}
+
+// TestLongInAPod runs serve in a network namespace without any capability. The kernel tells it of its machine all the same.
+func TestLongInAPod(t *testing.T) {
+	n := guest.StartIn(t, driver, unix.CLONE_NEWNET)
+	if status := n.ServeStatus(); !strings.Contains(status, "CapEff:\t0000000000000000") {
+		t.Fatalf("it has capabilities: %s", status)
+	}
+	unboundAndBound(n, func() time.Duration { return n.Event })
+}
+
+// TestLongInAUserNamespace runs serve where the kernel tells of nothing (hostUsers: false in a pod).
+func TestLongInAUserNamespace(t *testing.T) {
+	n := guest.StartIn(t, driver, unix.CLONE_NEWNET|unix.CLONE_NEWUSER)
+	unboundAndBound(n, func() time.Duration { return n.Polled })
+}
+
+func unboundAndBound(n *guest.Node, limit func() time.Duration) {
 	c := n.Card(0)
 	node := c.Node()
 
 	n.Fault("the driver is unbound", func() error { return n.Unbind(c) })
-	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Event)
+	n.Told(c, guest.Unhealthy, limit())
+	n.Spec(c, "", limit())
 	n.Finds(c, n.Polled, finding.NoDriver)
 
 	n.Fault("the driver is bound", func() error { return n.Bind(c) })
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Event)
+	n.Spec(c, node, limit())
 	n.Well(c, n.Polled)
 }
 

@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -33,7 +36,10 @@ type Node struct {
 	host    host
 	running sync.WaitGroup // goroutines that log
 	serve   *exec.Cmd
-	ended   chan struct{} // closed when serve has ended
+
+	namespaces uintptr // for serve
+
+	ended chan struct{} // closed when serve has ended
 
 	mu      sync.Mutex
 	fault   time.Time // when the last fault happened
@@ -74,9 +80,14 @@ func Open(t *testing.T, driver string) *Node {
 }
 
 // Start starts serve on the machine, as on one that has just booted. At the end of the test serve is ended.
-func Start(t *testing.T, driver string) *Node {
+func Start(t *testing.T, driver string) *Node { return StartIn(t, driver, 0) }
+
+// StartIn does so with serve in namespaces of its own (CLONE_NEWNET, ...) and, if there are some, without capabilities in that of the
+// machine. A new user namespace has the same users.
+func StartIn(t *testing.T, driver string, namespaces uintptr) *Node {
 	t.Helper()
 	n := Open(t, driver)
+	n.namespaces = namespaces
 	n.forget()
 	stop, err := n.kubelet.start()
 	n.Must(err)
@@ -136,7 +147,7 @@ func (n *Node) Serve() {
 	n.serve = exec.Command("lpuctl", "serve", "--listen", "", "--log-format", "text")
 	stderr, err := n.serve.StderrPipe()
 	n.Must(err)
-	n.Must(n.serve.Start())
+	n.Must(n.startServe())
 	n.ended = make(chan struct{})
 	n.running.Go(func() {
 		defer close(n.ended)
@@ -148,6 +159,35 @@ func (n *Node) Serve() {
 		n.try(n.serve.Wait())
 	})
 }
+
+// startServe starts the process from a thread without capabilities, if it is to be in namespaces of its own.
+func (n *Node) startServe() error {
+	if n.namespaces == 0 {
+		return n.serve.Start()
+	}
+	n.serve.SysProcAttr = &syscall.SysProcAttr{Cloneflags: n.namespaces}
+	if n.namespaces&unix.CLONE_NEWUSER != 0 {
+		all := []syscall.SysProcIDMap{{Size: 1 << 16}}
+		n.serve.SysProcAttr.UidMappings, n.serve.SysProcAttr.GidMappings = all, all
+		return n.serve.Start()
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+			// The thread keeps it, to make namespaces. A program that is started does not get it.
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
+				started <- err
+				return
+			}
+		}
+		started <- n.serve.Start()
+	}()
+	return <-started
+}
+
+// ServeStatus is what the kernel says of the process.
+func (n *Node) ServeStatus() string { return Read(fmt.Sprintf("/proc/%d/status", n.serve.Process.Pid)) }
 
 // EndServe sends SIGTERM to serve, which has to end in time.
 func (n *Node) EndServe(limit time.Duration) {
