@@ -74,8 +74,10 @@ func add(all *tar.Writer, name string, c guest.Card) error {
 	}
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	_, err = w.Write(data)
-	if err = errors.Join(err, w.Close()); err != nil {
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
 		return err
 	}
 	err = all.WriteHeader(&tar.Header{Name: name + ".tar.gz", Mode: 0o644, Size: int64(zipped.Len())})

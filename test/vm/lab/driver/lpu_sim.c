@@ -16,7 +16,7 @@
 
 struct lpu {
 	int number; /* of the node; -1: none */
-	int ready, dev_offline, hang_ms;
+	int ready, hang_ms;
 };
 
 static struct class *lpu_class;
@@ -24,7 +24,7 @@ static dev_t first_node;
 static struct cdev nodes;
 static DEFINE_IDA(numbers);
 
-/* Attributes as XRT's driver has them. The tests can write them too. */
+/* Attributes that tests write. ready is one of XRT's driver. */
 #define ATTRIBUTE(name)                                                                                          \
 	static ssize_t name##_show(struct device *dev, struct device_attribute *attr, char *buf)                 \
 	{                                                                                                        \
@@ -36,7 +36,6 @@ static DEFINE_IDA(numbers);
 	}                                                                                                        \
 	static DEVICE_ATTR_RW(name)
 ATTRIBUTE(ready);
-ATTRIBUTE(dev_offline);
 ATTRIBUTE(hang_ms);
 
 /* VBNV, the name of the shell, takes hang_ms. */
@@ -47,7 +46,7 @@ static ssize_t VBNV_show(struct device *dev, struct device_attribute *attr, char
 }
 static DEVICE_ATTR_RO(VBNV);
 
-static struct attribute *own[] = { &dev_attr_ready.attr, &dev_attr_dev_offline.attr, &dev_attr_hang_ms.attr, NULL };
+static struct attribute *own[] = { &dev_attr_ready.attr, &dev_attr_hang_ms.attr, NULL };
 static struct attribute *of_rom[] = { &dev_attr_VBNV.attr, NULL };
 static const struct attribute_group own_group = { .attrs = own }, rom_group = { .name = "rom.u.0", .attrs = of_rom };
 static const struct attribute_group *groups[] = { &own_group, &rom_group, NULL };

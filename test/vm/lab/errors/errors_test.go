@@ -31,7 +31,7 @@ func TestCorrectableAtTheEndpoint(t *testing.T) {
 	n.Quiet(0)
 }
 
-func TestCorrectableAtThePort(t *testing.T) {
+func TestLongCorrectableAtThePort(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	c := n.Card(0)
 	n.Fault("more errors are corrected than policy allows", func() error { return correctable(n, c.Port()) })
@@ -46,13 +46,13 @@ func TestNonFatalAtTheEndpointRecovered(t *testing.T) {
 	n.Finds(n.Card(7), 12*time.Second, finding.AERNonFatal)
 }
 
-func TestNonFatalAtThePortRecovered(t *testing.T) {
+func TestLongNonFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(1), n.Card(1).Port(), guest.CompletionTimeout)
 	n.FindsOfNode(n.Card(1).Port(), 12*time.Second, finding.AERNonFatal)
 }
 
-func TestFatalAtTheEndpointRecovered(t *testing.T) {
+func TestLongFatalAtTheEndpointRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(6), n.Card(6).Address(), guest.MalformedTLP)
 }
@@ -68,12 +68,12 @@ func TestNonFatalAtTheEndpointNotRecovered(t *testing.T) {
 	notRecovered(n, n.Card(7), n.Card(7).Address(), guest.CompletionTimeout)
 }
 
-func TestNonFatalAtThePortNotRecovered(t *testing.T) {
+func TestLongNonFatalAtThePortNotRecovered(t *testing.T) {
 	n := guest.Start(t, withoutHandlers)
 	notRecovered(n, n.Card(1), n.Card(1).Port(), guest.CompletionTimeout)
 }
 
-func TestFatalAtTheEndpointNotRecovered(t *testing.T) {
+func TestLongFatalAtTheEndpointNotRecovered(t *testing.T) {
 	n := guest.Start(t, withoutHandlers)
 	notRecovered(n, n.Card(6), n.Card(6).Address(), guest.MalformedTLP)
 }

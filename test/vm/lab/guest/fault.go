@@ -18,19 +18,16 @@ func (n *Node) Card(slot int) Card { return card(slot) }
 // Fault does something to the hardware, or to the kernel. From now on times are counted from its beginning.
 func (n *Node) Fault(what string, do func() error) {
 	n.t.Helper()
+	n.setLimits()
 	n.mark(time.Now())
-	n.say("FAULT: %s", what)
+	n.say("FAULT: %s (from now on an event may take %d ms)", what, n.Event.Milliseconds())
 	n.Must(do())
 	n.say("done")
 }
 
 // Ask has the machine do something to a card, as machine.Machine describes: "gone", 1.
-func (n *Node) Ask(command string, c Card, numbers ...int) error {
-	text := fmt.Sprint(command, " ", c.slot)
-	for _, number := range numbers {
-		text += fmt.Sprint(" ", number)
-	}
-	return n.host.ask(text)
+func (n *Node) Ask(command string, c Card, numbers ...any) error {
+	return n.host.ask(fmt.Sprintln(append([]any{command, c.slot}, numbers...)...))
 }
 
 // Unbind takes the driver from an LPU.
@@ -124,6 +121,9 @@ func (n *Node) SinceEvent(c Card, variable ...string) {
 	})
 	n.mark(first)
 }
+
+// SinceNow counts times from now, because what was asked for took long.
+func (n *Node) SinceNow() { n.mark(time.Now()) }
 
 // Until waits until something holds, which is needed for the rest of the test.
 func (n *Node) Until(what string, limit time.Duration, holds func() bool) {

@@ -42,14 +42,14 @@ func openHost() (host, error) {
 	return host{file, bufio.NewReader(file)}, err
 }
 
-// ask wants something of the machine (machine.Machine has the commands), and waits until it is done.
+// ask wants something of the machine, a line (machine.Machine has the commands), and waits until it is done.
 func (h host) ask(command string) error {
-	if _, err := fmt.Fprintln(h.file, "ask", command); err != nil {
+	if _, err := fmt.Fprint(h.file, "ask ", command); err != nil {
 		return err
 	}
 	answer, err := h.answer.ReadString('\n')
 	if err == nil && answer != "ok\n" {
-		err = fmt.Errorf("%s: %s", command, strings.TrimSpace(answer))
+		err = fmt.Errorf("%s: %s", strings.TrimSpace(command), strings.TrimSpace(answer))
 	}
 	return err
 }

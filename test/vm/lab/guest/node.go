@@ -9,11 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -21,10 +25,10 @@ import (
 // Node is the virtual machine with a running `lpuctl serve` and a kubelet. What happens on it is logged, with the time since the last
 // fault in milliseconds.
 type Node struct {
-	// Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same for what makes no event;
-	// Back the same for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
+	// Limits, anew for each fault. Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same
+	// for what makes no event; Back for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
 	Event, Polled, Back, Dead time.Duration
-	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and its start.
+	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and what it needs anyhow.
 	Command time.Duration
 
 	t       *testing.T
@@ -32,7 +36,10 @@ type Node struct {
 	host    host
 	running sync.WaitGroup // goroutines that log
 	serve   *exec.Cmd
-	ended   chan struct{} // closed when serve has ended
+
+	namespaces uintptr // for serve
+
+	ended chan struct{} // closed when serve has ended
 
 	mu      sync.Mutex
 	fault   time.Time // when the last fault happened
@@ -73,9 +80,14 @@ func Open(t *testing.T, driver string) *Node {
 }
 
 // Start starts serve on the machine, as on one that has just booted. At the end of the test serve is ended.
-func Start(t *testing.T, driver string) *Node {
+func Start(t *testing.T, driver string) *Node { return StartIn(t, driver, 0) }
+
+// StartIn does so with serve in namespaces of its own (CLONE_NEWNET, ...) and, if there are some, without capabilities in that of the
+// machine. A new user namespace has the same users.
+func StartIn(t *testing.T, driver string, namespaces uintptr) *Node {
 	t.Helper()
 	n := Open(t, driver)
+	n.namespaces = namespaces
 	n.forget()
 	stop, err := n.kubelet.start()
 	n.Must(err)
@@ -86,7 +98,7 @@ func Start(t *testing.T, driver string) *Node {
 	n.Serve()
 	t.Cleanup(func() { n.EndServe(time.Minute) })
 	n.Until("the kubelet is told of healthy LPUs", 30*time.Second, func() bool { return n.countHealthy() == slots })
-	n.setBounds()
+	n.setLimits()
 	return n
 }
 
@@ -107,29 +119,26 @@ func (n *Node) forget() {
 	}
 }
 
-// setBounds measures a scan, because a guest of which the host takes the processor away needs longer.
-func (n *Node) setBounds() {
+// setLimits measures a scan, because a guest of which the host takes the processor away needs longer.
+func (n *Node) setLimits() {
 	uses := []string{"class:lpu", "class:uio"}
 	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{ // those of config.yaml
 		{Name: "vm-u55c", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Nodes: uses, Drivers: []string{n.driver},
 			Management: &discovery.ManagementMatch{Device: "505c"}, Health: "xocl"},
 		{Name: "vm-e1000e", Match: []discovery.Match{{Vendor: "8086", Device: "10d3"}}, Nodes: uses, Drivers: []string{n.driver}},
 	})
-	var scan time.Duration // the longest of three
-	for range 3 {
-		start := time.Now()
-		_, err := discovery.Scan(context.Background(), "/", discovery.Options{Models: models})
-		n.Must(err)
-		scan = max(scan, time.Since(start))
-	}
 	start := time.Now()
-	n.Must(exec.Command("lpuctl", "version").Run())
-	n.Command = time.Second + 100*time.Millisecond + time.Since(start)
+	_, err := discovery.Scan(context.Background(), "/", discovery.Options{Models: models})
+	n.Must(err)
+	scan := time.Since(start)
+	if scan >= time.Second && n.Event > 0 { // a card hangs, which must not cost the others anything
+		return
+	}
 	n.Event = max(250*time.Millisecond, 2*scan)
 	n.Polled = n.Event + period
 	n.Back = n.Polled + recovery + period // good readings are seen each period
-	n.Dead = resetGrace + period + n.Event
-	n.say("a scan takes %d ms here; limits: event %d ms, polled %d ms", scan.Milliseconds(), n.Event.Milliseconds(), n.Polled.Milliseconds())
+	n.Dead = n.Event + resetGrace + period
+	n.Command = 2*scan + time.Second + 100*time.Millisecond
 }
 
 // Serve starts serve.
@@ -138,7 +147,7 @@ func (n *Node) Serve() {
 	n.serve = exec.Command("lpuctl", "serve", "--listen", "", "--log-format", "text")
 	stderr, err := n.serve.StderrPipe()
 	n.Must(err)
-	n.Must(n.serve.Start())
+	n.Must(n.startServe())
 	n.ended = make(chan struct{})
 	n.running.Go(func() {
 		defer close(n.ended)
@@ -150,6 +159,35 @@ func (n *Node) Serve() {
 		n.try(n.serve.Wait())
 	})
 }
+
+// startServe starts the process from a thread without capabilities, if it is to be in namespaces of its own.
+func (n *Node) startServe() error {
+	if n.namespaces == 0 {
+		return n.serve.Start()
+	}
+	n.serve.SysProcAttr = &syscall.SysProcAttr{Cloneflags: n.namespaces}
+	if n.namespaces&unix.CLONE_NEWUSER != 0 {
+		all := []syscall.SysProcIDMap{{Size: 1 << 16}}
+		n.serve.SysProcAttr.UidMappings, n.serve.SysProcAttr.GidMappings = all, all
+		return n.serve.Start()
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+			// The thread keeps it, to make namespaces. A program that is started does not get it.
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
+				started <- err
+				return
+			}
+		}
+		started <- n.serve.Start()
+	}()
+	return <-started
+}
+
+// ServeStatus is what the kernel says of the process.
+func (n *Node) ServeStatus() string { return Read(fmt.Sprintf("/proc/%d/status", n.serve.Process.Pid)) }
 
 // EndServe sends SIGTERM to serve, which has to end in time.
 func (n *Node) EndServe(limit time.Duration) {
@@ -198,19 +236,15 @@ func (n *Node) mark(fault time.Time) {
 
 func (n *Node) uevent(header string, variables []string) {
 	n.mu.Lock()
-	n.uevents = append(n.uevents, uevent{time.Now(), header, variables})
+	n.uevents = append(n.uevents, uevent{time.Now(), header, slices.Clone(variables)})
 	starting := n.kubelet.lists == 0
 	n.mu.Unlock()
 	if starting {
 		return
 	}
-	what := header
-	for _, v := range variables {
-		if strings.HasPrefix(v, "ERROR_EVENT=") || strings.HasPrefix(v, "DEVNAME=") || strings.HasPrefix(v, "DRIVER=") {
-			what += " " + v
-		}
-	}
-	n.say("uevent: %s", what)
+	n.say("uevent: %s", strings.Join(append([]string{header}, slices.DeleteFunc(variables, func(v string) bool {
+		return !strings.HasPrefix(v, "ERROR_EVENT=") && !strings.HasPrefix(v, "DEVNAME=") && !strings.HasPrefix(v, "DRIVER=")
+	})...), " "))
 }
 
 func (n *Node) say(format string, args ...any) {

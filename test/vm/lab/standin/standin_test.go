@@ -66,6 +66,22 @@ func TestAReadThatHangsDuringUnbind(t *testing.T) {
 	n.Well(hanging, n.Polled)
 }
 
+func TestLongNotReady(t *testing.T) {
+	n := guest.Start(t, driver)
+	c := n.Card(3)
+
+	n.Fault("the driver says that the card is not ready", func() error { return guest.Write(c.Attribute("ready"), "0") })
+	n.Finds(c, n.Polled, finding.NotReady)
+	n.Quiet(25 * time.Second)
+	n.Preferred(c)
+	n.Told(c, guest.Unhealthy, 40*time.Second+n.Polled) // a look each ten seconds, and a grace of thirty
+	n.Spec(c, c.Node(), 0)
+
+	n.Fault("it is ready", func() error { return guest.Write(c.Attribute("ready"), "1") })
+	n.Told(c, guest.Healthy, 10*time.Second+n.Back)
+	n.Well(c, n.Polled)
+}
+
 func TestLongStall(t *testing.T) {
 	n := guest.Start(t, driver)
 	c := n.Card(3)
@@ -74,15 +90,15 @@ func TestLongStall(t *testing.T) {
 	n.Finds(c, n.Command, finding.ReadStalled)
 	n.Quiet(25 * time.Second)
 	n.Preferred(c)
-	n.Told(c, guest.Unhealthy, 45*time.Second) // a look each ten seconds, and a grace of thirty
+	n.Told(c, guest.Unhealthy, 45*time.Second) // the same
 	n.Spec(c, c.Node(), 0)
 
 	n.Fault("the driver answers", func() error { return guest.Write(c.Attribute("hang_ms"), "0") })
 	n.Told(c, guest.Healthy, 80*time.Second)
 }
 
-// TestResetBehindTheDriver resets the bus of a card as setpci can.
-func TestResetBehindTheDriver(t *testing.T) {
+// TestLongResetBehindTheDriver resets the bus of a card as setpci can.
+func TestLongResetBehindTheDriver(t *testing.T) {
 	n := guest.Start(t, driver)
 	c := n.Card(4)
 	node := c.Node()
@@ -91,8 +107,8 @@ func TestResetBehindTheDriver(t *testing.T) {
 	if config := guest.Read(c.Attribute("config")); config[4]&2 != 0 {
 		t.Fatalf("the card was not reset: %x", config[:8])
 	}
+	n.Told(c, guest.Unhealthy, 12*time.Second+n.Polled) // serve reads the command register each ten seconds
 	n.Finds(c, n.Polled, finding.ResetBehindDriver)
-	n.Told(c, guest.Unhealthy, 12*time.Second+n.Polled) // the command register is read each ten seconds
 	n.Spec(c, node, 0)
 
 	n.Fault("the driver is unbound and bound, as the remedy says", func() error { return n.Rebind(c) })
