@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash disable=SC2065,SC2059 # "test" is a program here; a byte is written by its number
 # The first process of the guest: it prepares what lpuctl needs, runs the tests, and ends the machine with their exit code.
 mount -t devtmpfs none /dev
 mount -t proc none /proc

@@ -20,7 +20,7 @@ const driver = "uio_pci_generic"
 
 func TestUnboundAndBound(t *testing.T) {
 	n := guest.Start(t, driver)
-	unboundAndBound(n, func() time.Duration { return n.Event })
+	unboundAndBound(n, 0)
 }
 
 // TestLongInAPod runs serve in a network namespace without any capability. The kernel tells it of its machine all the same.
@@ -29,27 +29,28 @@ func TestLongInAPod(t *testing.T) {
 	if status := n.ServeStatus(); !strings.Contains(status, "CapEff:\t0000000000000000") {
 		t.Fatalf("it has capabilities: %s", status)
 	}
-	unboundAndBound(n, func() time.Duration { return n.Event })
+	unboundAndBound(n, 0)
 }
 
 // TestLongInAUserNamespace runs serve where the kernel tells of nothing (hostUsers: false in a pod).
 func TestLongInAUserNamespace(t *testing.T) {
 	n := guest.StartIn(t, driver, unix.CLONE_NEWNET|unix.CLONE_NEWUSER)
-	unboundAndBound(n, func() time.Duration { return n.Polled })
+	unboundAndBound(n, time.Second)
 }
 
-func unboundAndBound(n *guest.Node, limit func() time.Duration) {
+// unboundAndBound allows for a delay where there are no events.
+func unboundAndBound(n *guest.Node, delay time.Duration) {
 	c := n.Card(0)
 	node := c.Node()
 
 	n.Fault("the driver is unbound", func() error { return n.Unbind(c) })
-	n.Told(c, guest.Unhealthy, limit())
-	n.Spec(c, "", limit())
+	n.Told(c, guest.Unhealthy, n.Event+delay)
+	n.Spec(c, "", n.Written+delay)
 	n.Finds(c, n.Polled, finding.NoDriver)
 
 	n.Fault("the driver is bound", func() error { return n.Bind(c) })
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, limit())
+	n.Spec(c, node, n.Written+delay)
 	n.Well(c, n.Polled)
 }
 
@@ -60,12 +61,12 @@ func TestLongRemovedAndFound(t *testing.T) {
 
 	n.Fault("the LPU is removed", func() error { return n.Remove(c.Address()) })
 	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Event)
+	n.Spec(c, "", n.Written)
 	n.Finds(c, n.Polled, finding.Gone, finding.Absent)
 
 	n.Fault("the bus is scanned", n.Rescan)
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Event)
+	n.Spec(c, node, n.Written)
 	n.Well(c, n.Polled)
 }
 
@@ -76,13 +77,13 @@ func TestSlotOffAndACardPutIn(t *testing.T) {
 
 	n.Fault("the power of the slot is turned off", func() error { return n.SlotOff(c) })
 	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Event)
+	n.Spec(c, "", n.Written)
 	n.Finds(c, n.Polled, finding.Gone, finding.Absent)
 
 	n.Fault("a card is put in", func() error { return n.Ask("plug", c) })
 	n.SinceEvent(c)
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Event)
+	n.Spec(c, node, n.Written)
 	n.Well(c, n.Polled)
 }
 
@@ -94,13 +95,13 @@ func TestLongUnpluggedAndPlugged(t *testing.T) {
 	n.Fault("the card is unplugged", func() error { return n.Ask("unplug", c) })
 	n.SinceEvent(c) // the kernel lets five seconds pass, in which the button of the slot could be pressed again
 	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Event)
+	n.Spec(c, "", n.Written)
 	n.Finds(c, n.Polled, finding.Gone, finding.Absent)
 
 	n.Fault("the card is plugged", func() error { return n.Ask("plug", c) })
 	n.SinceEvent(c)
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Event)
+	n.Spec(c, node, n.Written)
 	n.Well(c, n.Polled)
 }
 
@@ -162,7 +163,7 @@ func TestDeadAndRebound(t *testing.T) {
 		n.Finds(c, n.Polled, finding.PowerLost)
 		n.Fault("its driver is unbound and bound", func() error { return n.Rebind(c) })
 		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Event)
+		n.Spec(c, c.Node(), n.Written)
 		n.Well(c, n.Polled)
 	}
 }
@@ -220,7 +221,7 @@ func reset(t *testing.T, takes time.Duration) {
 	})
 	n.SinceNow()
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, c.Node(), n.Event)
+	n.Spec(c, c.Node(), n.Written)
 	n.Well(c, n.Polled)
 }
 
@@ -237,8 +238,8 @@ func TestNodesSwapped(t *testing.T) {
 	if a.Node() != nodes[1] || b.Node() != nodes[0] {
 		t.Fatalf("%s and %s are %s and %s", nodes[0], nodes[1], a.Node(), b.Node())
 	}
-	n.Spec(a, nodes[1], n.Event)
-	n.Spec(b, nodes[0], n.Event)
+	n.Spec(a, nodes[1], n.Written)
+	n.Spec(b, nodes[0], n.Written)
 	n.Finds(a, n.Polled, finding.Rebound)
 	n.Must(held.Close())
 	n.Lacks(a, 12*time.Second, finding.Rebound)
@@ -252,7 +253,7 @@ func TestLongSwitchRemoved(t *testing.T) {
 	n.Fault("four cards are removed with their switch", func() error { return n.Remove(cards[0].Switch()) })
 	for _, c := range cards {
 		n.Told(c, guest.Unhealthy, n.Event)
-		n.Spec(c, "", n.Event)
+		n.Spec(c, "", n.Written)
 	}
 	n.Quiet(0, cards...)
 	n.Finds(cards[0], n.Polled, finding.Gone, finding.Absent)
@@ -261,7 +262,7 @@ func TestLongSwitchRemoved(t *testing.T) {
 	n.SinceEvent(cards[3])
 	for _, c := range cards {
 		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Event)
+		n.Spec(c, c.Node(), n.Written)
 	}
 	n.Well(cards[0], n.Polled)
 }
@@ -284,7 +285,7 @@ func TestThreeFaultsAtOnce(t *testing.T) {
 	n.Fault("all come back", func() error { return errors.Join(n.Ask("gone", dead, 0), n.Rescan(), n.Bind(unbound)) })
 	for _, c := range []guest.Card{dead, removed, unbound} {
 		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Event)
+		n.Spec(c, c.Node(), n.Written)
 		n.Well(c, n.Polled)
 	}
 }
@@ -321,7 +322,7 @@ func TestLongRemovalsDuringScans(t *testing.T) {
 	n.Fault("they stay", func() error { return nil })
 	for _, c := range []guest.Card{removed, unbound} {
 		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Event)
+		n.Spec(c, c.Node(), n.Written)
 		n.Well(c, n.Polled)
 	}
 	n.Quiet(0, removed, unbound)

@@ -38,10 +38,10 @@ static DEFINE_IDA(numbers);
 ATTRIBUTE(ready);
 ATTRIBUTE(hang_ms);
 
-/* VBNV, the name of the shell, takes hang_ms. */
+/* VBNV, the name of the shell, takes hang_ms; who waits for it can be killed. */
 static ssize_t VBNV_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	msleep(((struct lpu *)dev_get_drvdata(dev))->hang_ms);
+	schedule_timeout_killable(msecs_to_jiffies(((struct lpu *)dev_get_drvdata(dev))->hang_ms));
 	return sysfs_emit(buf, "lpu_sim\n");
 }
 static DEVICE_ATTR_RO(VBNV);

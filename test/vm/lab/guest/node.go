@@ -28,6 +28,8 @@ type Node struct {
 	// Limits, anew for each fault. Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same
 	// for what makes no event; Back for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
 	Event, Polled, Back, Dead time.Duration
+	// Written is how long it may take from an event until the spec is right: it is made of one more scan.
+	Written time.Duration
 	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and what it needs anyhow.
 	Command time.Duration
 
@@ -95,11 +97,38 @@ func StartIn(t *testing.T, driver string, namespaces uintptr) *Node {
 	end := make(chan struct{})
 	n.running.Go(func() { n.watchSpec(end) })
 	t.Cleanup(func() { close(end) })
-	n.Serve()
 	t.Cleanup(func() { n.EndServe(time.Minute) })
-	n.Until("the kubelet is told of healthy LPUs", 30*time.Second, func() bool { return n.countHealthy() == slots })
+	n.serveWell()
+	n.warmUp()
 	n.setLimits()
 	return n
+}
+
+// serveWell starts serve and waits until it tells of LPUs, all of them healthy.
+func (n *Node) serveWell() {
+	n.mu.Lock()
+	n.kubelet.health = nil
+	n.mu.Unlock()
+	n.Serve()
+	n.Until("the kubelet is told of healthy LPUs", 30*time.Second, func() bool { return n.countHealthy() == slots })
+}
+
+// warmUp lets a serve see one change after the boot, and starts another: QEMU takes long for what it runs for the first time.
+func (n *Node) warmUp() {
+	const warm = "/tmp/warm"
+	if exists(warm) {
+		return
+	}
+	c := n.Card(slots / 2)
+	n.Fault("a driver is unbound and bound, to warm up", func() error {
+		err := n.Unbind(c)
+		n.Until("the kubelet is told", 10*time.Second, func() bool { return n.countHealthy() < slots })
+		return errors.Join(err, n.Bind(c))
+	})
+	n.Until("the kubelet is told", 10*time.Second, func() bool { return n.countHealthy() == slots })
+	n.Must(os.WriteFile(warm, nil, 0o600))
+	n.EndServe(time.Minute)
+	n.serveWell()
 }
 
 // try logs an error, which the test need not mind.
@@ -135,6 +164,7 @@ func (n *Node) setLimits() {
 		return
 	}
 	n.Event = max(250*time.Millisecond, 2*scan)
+	n.Written = n.Event + 2*scan
 	n.Polled = n.Event + period
 	n.Back = n.Polled + recovery + period // good readings are seen each period
 	n.Dead = n.Event + resetGrace + period

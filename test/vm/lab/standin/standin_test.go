@@ -33,7 +33,7 @@ func TestSuspendedAndDead(t *testing.T) {
 	n.Fault("it answers", func() error { return n.Ask("gone", c, 0) })
 	n.Fault("its driver is unbound and bound, as the remedy says", func() error { return n.Rebind(c) })
 	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, c.Node(), n.Event)
+	n.Spec(c, c.Node(), n.Written)
 	n.Well(c, n.Polled)
 }
 
@@ -52,7 +52,7 @@ func TestAReadThatHangsDuringUnbind(t *testing.T) {
 	})
 	n.SinceEvent(hanging)
 	n.Told(hanging, guest.Unhealthy, n.Event)
-	n.Spec(hanging, "", n.Event)
+	n.Spec(hanging, "", n.Written)
 	n.Fault("another LPU loses its driver meanwhile", func() error { return n.Unbind(other) })
 	n.Told(other, guest.Unhealthy, n.Event)
 	n.Run(n.Command, "list")
@@ -62,7 +62,7 @@ func TestAReadThatHangsDuringUnbind(t *testing.T) {
 	n.Fault("the driver is bound", func() error { return n.Bind(hanging) })
 	n.Told(hanging, guest.Healthy, n.Back)
 	n.Told(other, guest.Healthy, n.Back)
-	n.Spec(hanging, hanging.Node(), n.Event)
+	n.Spec(hanging, hanging.Node(), n.Written)
 	n.Well(hanging, n.Polled)
 }
 
