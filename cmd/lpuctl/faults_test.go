@@ -19,7 +19,7 @@ func TestEveryFault(t *testing.T) {
 	want := map[string]struct{ list, describe string }{ // describe "": the same
 		"orion/all-ones":             {list: "unknown no-answer"},
 		"orion/link-x4":              {list: fine}, // only serve knows that it was wider
-		"orion/power-lost":           {list: "unhealthy no-answer power-lost"},
+		"orion/power-lost":           {list: "unhealthy power-lost"},
 		"orion/asleep":               {list: fine + " asleep"},
 		"orion/aer-correctable":      {list: fine}, // only serve knows that it grew
 		"orion/aer-nonfatal":         {list: fine},
@@ -44,7 +44,7 @@ func TestEveryFault(t *testing.T) {
 		"orion/wide-domain":          {list: fine},
 		"orion/foreign":              {list: fine},
 		"bertha/all-ones":            {list: "unknown no-answer"},
-		"bertha/power-lost":          {list: "unhealthy no-answer power-lost"},
+		"bertha/power-lost":          {list: "unhealthy power-lost"},
 		"bertha/asleep":              {list: fine + " asleep"},
 		"bertha/bad-state":           {list: "unhealthy bad-state"},
 		"bertha/ecc":                 {list: fine},

@@ -57,6 +57,9 @@ func glanceAt(t *host.Tree, l *LPU) string {
 		texts = append(texts, fmt.Sprint(st.Ino, st.Rdev, st.Mode, st.Ctim, err))
 	}
 	attributes := []string{"power/runtime_status", "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
+	for _, n := range l.Nodes {
+		attributes = append(attributes, "ha/"+path.Base(n.Path)+"/state") // of a Bertha (docs/health.md)
+	}
 	for _, name := range attributes {
 		text, err := dir.Line(name)
 		texts = append(texts, text)

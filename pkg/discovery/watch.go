@@ -34,15 +34,15 @@ type Watcher struct {
 	ours     atomic.Pointer[map[string]bool] // the addresses of the LPUs, for the listener
 	listener atomic.Pointer[uevent.Listener] // nil where uevents cannot be had
 
-	mu      sync.Mutex // held by Scan
-	options Options
-	judge   *health.Judge
-	latest  *Inventory    // of the latest scan; nil before the first
-	seen    string        // the glance before it
-	due     bool          // an event asks for another one
-	silent  bool          // something has changed of which no uevent told
-	scanned time.Duration // when it was
-	probed  time.Duration // when the configuration spaces were read last
+	mu       sync.Mutex // held by Scan
+	options  Options
+	judge    *health.Judge
+	latest   *Inventory    // of the latest scan; nil before the first
+	seen     string        // the glance before it
+	due      bool          // an event asks for another one
+	silent   bool          // something has changed of which no uevent told
+	complete time.Duration // when all was read last because it was time to
+	probed   time.Duration // when the configuration spaces were read last
 }
 
 // NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as [host.SinceBoot].
@@ -65,7 +65,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	if w.latest != nil {
 		seen = glance(ctx, w.root, &w.options, w.latest)
 		_, unsettled := w.judge.Next(now)
-		if seen != "" && seen == w.seen && !unsettled && !w.due && now-w.scanned < fullPeriod && !w.prober.news() {
+		if seen != "" && seen == w.seen && !unsettled && !w.due && now-w.complete < fullPeriod && !w.prober.news() {
 			return w.latest, nil
 		}
 	}
@@ -89,7 +89,10 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		w.probed = now
 		w.prober.start(w.root, inv)
 	}
-	w.latest, w.seen, w.scanned, w.due = inv, seen, now, false
+	if now-w.complete >= fullPeriod {
+		w.complete = now
+	}
+	w.latest, w.seen, w.due = inv, seen, false
 	return inv, nil
 }
 

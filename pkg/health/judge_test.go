@@ -120,10 +120,10 @@ func TestPower(t *testing.T) {
 		*r = health.Reading{PowerState: "D3cold", RuntimeStatus: "active", AllOnes: true}
 	}
 	play(t, []step{
-		{}, {"", dead, "no-answer power-lost"}, {"", lost, "power-lost"}, {},
-		{"", dead, "no-answer power-lost"}, {health.Bound, dead, "no-answer power-lost"}, {"", lost, "power-lost"},
+		{}, {"", dead, "power-lost"}, {"", lost, "power-lost"}, {},
+		{"", dead, "power-lost"}, {health.Bound, dead, "power-lost"}, {"", lost, "power-lost"},
 		{health.Bound, lost, ""}, {"", lost, ""},
-		{"", dead, "no-answer power-lost"}, {"", lost, "power-lost"},
+		{"", dead, "power-lost"}, {"", lost, "power-lost"},
 		{"", func(r *health.Reading) { r.PowerState = "error" }, "power-lost"},
 		{"", func(r *health.Reading) { r.PowerState, r.RuntimeStatus = "D3cold", "suspended" }, "asleep"},
 	})

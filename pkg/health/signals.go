@@ -186,7 +186,7 @@ func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 		}
 	}
 	add(r.Asleep(), finding.Asleep, "the kernel has put it to sleep (power/runtime_status is suspended); its driver wakes it when it is used")
-	add(r.AllOnes, finding.NoAnswer, "it does not answer on the PCI bus (reads as all ones): it is in a reset, or dead")
+	add(r.AllOnes && !r.PowerLost(), finding.NoAnswer, "it does not answer on the PCI bus (reads as all ones): it is in a reset, or dead")
 	add(r.PowerLost(), finding.PowerLost, "it has lost power: the kernel calls it active, and its power state is "+r.PowerState)
 	add(r.Command != nil && *r.Command&memorySpace == 0 && r.Driver != "" && r.Enabled > 0 && !r.AllOnes, finding.ResetBehindDriver,
 		"it was reset behind its driver: its memory is switched off in the command register")
