@@ -197,7 +197,10 @@ func mutations() []mutation {
 		// Each rule of health.
 		{"a repeated event counts", eventsGo, " && !e.Synthetic {", " {", "TestEventsOfLPUs", "./pkg/discovery"},
 		{"lost events are forgotten", eventsGo, "	if !e.Overflow && !w.isOurs", "	if !w.isOurs", "TestEventsOfLPUs", "./pkg/discovery"},
-		{"who used an LPU before does not count", eventsGo, "return u.Started < at", "return u.Started < at && false", "TestRelease", "./pkg/discovery"},
+		{
+			"who used an LPU before does not count", eventsGo,
+			"return u.Started < at", "return u.Started < at && false", "TestRelease", "./pkg/discovery",
+		},
 		{"a process that cannot be seen does not count", eventsGo, "&& !l.UsersHidden &&", "&&", "TestRelease", "./pkg/discovery"},
 		{
 			"an overflow of events hides what comes later", "internal/uevent/listener.go",
