@@ -114,7 +114,7 @@ func (l *LPU) missing(f function) {
 func (s *scan) readKernel(lpu LPU, f function) LPU {
 	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
-		lpu.warn(err)
+		lpu.reason(finding.Gone, err.Error(), "the card left the bus during the scan, or this user may not read it: run lpuctl again, as root")
 		return lpu
 	}
 	defer dir.Close()

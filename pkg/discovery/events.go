@@ -3,6 +3,8 @@ package discovery
 import (
 	"context"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,6 +74,27 @@ func eventOf(e *uevent.Event) health.Event {
 		return health.Renumbered
 	}
 	return ""
+}
+
+// release ends the warning that an LPU was bound again when nobody uses it any more who did before. Where some processes cannot be
+// seen the warning ends with time.
+func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration) {
+	rebound := w.judge.Rebound()
+	if len(rebound) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	view := *inv
+	view.LPUs = slices.Clone(inv.LPUs)
+	FindUsers(ctx, w.root, &view)
+	for _, l := range view.LPUs {
+		at, warned := rebound[l.Address.String()]
+		before := func(u User) bool { return u.Started < at }
+		if warned && l.Users != nil && !l.UsersHidden && !slices.ContainsFunc(l.Users, before) {
+			w.judge.Tell(l.Address.String(), health.Released, now)
+		}
+	}
 }
 
 // listen says which LPUs there are, for the listener. If an LPU has come or gone, or its driver has, and no uevent was ever received, it

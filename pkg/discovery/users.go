@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -20,6 +21,9 @@ type User struct {
 	Command   string `json:"command"`             // /proc/PID/comm
 	Container string `json:"container,omitempty"` // container id, from /proc/PID/cgroup
 	Pod       string `json:"pod,omitempty"`       // Kubernetes UID of the pod, from /proc/PID/cgroup
+
+	// Started is when the process began, since boot: starttime of /proc/PID/stat, to a hundredth of a second; 0 if it cannot be read.
+	Started time.Duration `json:"-"`
 }
 
 // String formats the user for people: "vllm(12)", with the pod or the container if it is in one.
@@ -116,6 +120,7 @@ func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
 	open, err := t.Links(fmt.Sprintf("proc/%d/fd", pid))
 	var held []int
 	for _, file := range open {
+		file = strings.TrimSuffix(file, " (deleted)") // a node that was made anew has the same name
 		if i, isNode := nodes[file]; isNode && !slices.Contains(held, i) {
 			held = append(held, i)
 		}
@@ -131,9 +136,22 @@ func user(t *host.Tree, pid int) User {
 	}
 	defer d.Close()
 	u.Command, _ = d.Line("comm")
+	u.Started = started(d)
 	cgroup, _ := d.Text("cgroup")
 	u.Container, u.Pod = parseCgroup(cgroup)
 	return u
+}
+
+// started reads when a process began. The name of the program is in parentheses and may hold any character.
+func started(process *host.Dir) time.Duration {
+	const field, perSecond = 22 - 3, 100 // the third is the first after the name; USER_HZ is 100 on every architecture of today
+	text, _ := process.Text("stat")
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) <= field {
+		return 0
+	}
+	ticks, _ := strconv.ParseInt(fields[field], 10, 64)
+	return time.Duration(ticks) * time.Second / perSecond
 }
 
 var (

@@ -91,6 +91,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	}
 	if now-w.complete >= fullPeriod {
 		w.complete = now
+		w.release(ctx, inv, now)
 	}
 	w.latest, w.seen, w.due = inv, seen, false
 	return inv, nil

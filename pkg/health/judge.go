@@ -30,6 +30,7 @@ const (
 	RecoveryBegan  Event = "recovery began"  // ERROR_EVENT=BEGIN_RECOVERY
 	RecoveryEnded  Event = "recovery ended"  // ERROR_EVENT=SUCCESSFUL_RECOVERY
 	RecoveryFailed Event = "recovery failed" // ERROR_EVENT=FAILED_RECOVERY
+	Released       Event = "released"        // nobody uses it any more who did before it was bound again
 )
 
 // Judge remembers the readings of LPUs, each by an id such as its PCI address. Its methods are called by one caller at a time.
@@ -137,6 +138,17 @@ func (c *Record) successor() *Record {
 	return &Record{State: c.State, Since: c.Since, Good: c.Good, Readings: c.Readings, First: c.First, Latest: c.Latest}
 }
 
+// Rebound are the LPUs whose driver was bound again while they were healthy, by id, and when that was seen last.
+func (j *Judge) Rebound() map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for id, c := range j.cards {
+		if at, ok := c.Latched[finding.Rebound]; ok {
+			all[id] = at
+		}
+	}
+	return all
+}
+
 // Tell takes an event of an LPU into account. The next reading shows what follows from it.
 func (j *Judge) Tell(id string, e Event, now time.Duration) {
 	c := j.cards[id]
@@ -159,6 +171,8 @@ func (j *Judge) Tell(id string, e Event, now time.Duration) {
 		delete(c.Latched, finding.InRecovery)
 		delete(c.Latched, finding.RecoveryFailed)
 		c.Revived = true
+	case Released:
+		delete(c.Latched, finding.Rebound)
 	}
 	if c.State == Healthy && (e == Bound || e == Unbound || e == Renumbered) { // else nobody uses it
 		c.Latched[finding.Rebound] = now

@@ -17,6 +17,7 @@ const (
 	judgeGo   = "pkg/health/judge.go"
 	signalsGo = "pkg/health/signals.go"
 	healthPkg = "./pkg/health"
+	eventsGo  = "pkg/discovery/events.go"
 )
 
 // mutations are the fixes that keep lpuctl right while the node changes.
@@ -194,6 +195,21 @@ func mutations() []mutation {
 			"go s.Plugin.resend()", "_ = s.Plugin.resend", "TestInvariant8TheLastListIsThatOfTheOneThatStays", "./pkg/plugin",
 		},
 		// Each rule of health.
+		{"a repeated event counts", eventsGo, " && !e.Synthetic {", " {", "TestEventsOfLPUs", "./pkg/discovery"},
+		{"lost events are forgotten", eventsGo, "	if !e.Overflow && !w.isOurs", "	if !w.isOurs", "TestEventsOfLPUs", "./pkg/discovery"},
+		{
+			"who used an LPU before does not count", eventsGo,
+			"return u.Started < at", "return u.Started < at && false", "TestRelease", "./pkg/discovery",
+		},
+		{"a process that cannot be seen does not count", eventsGo, "&& !l.UsersHidden &&", "&&", "TestRelease", "./pkg/discovery"},
+		{
+			"an overflow of events hides what comes later", "internal/uevent/listener.go",
+			" || hasLost && errors.Is(failed, unix.ENOBUFS):", " || errors.Is(failed, unix.ENOBUFS):", "TestOverflow", "./internal/uevent",
+		},
+		{
+			"a forged event counts", "internal/uevent/listener.go",
+			"return ok && sender.Pid == 0 && sender", "return ok && sender", "TestForged", "./internal/uevent",
+		},
 		{"one bad reading is enough", judgeGo, "|| c.Readings < p.BadReadings:", "|| false:", "TestSequences", healthPkg},
 		{"one good reading is enough", judgeGo, "c.Readings >= p.GoodReadings &&", "true &&", "TestSequences", healthPkg},
 		{"good readings at once are enough", judgeGo, "&& now-c.First >= p.GoodFor", "", "TestSequences", healthPkg},

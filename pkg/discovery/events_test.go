@@ -1,0 +1,89 @@
+package discovery
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/test/plant"
+)
+
+// TestEventsOfLPUs: what the kernel tells of an LPU, and of its class device, reaches the judge; other events only have the machine
+// looked at, and repeated ones change nothing.
+func TestEventsOfLPUs(t *testing.T) {
+	const function = "/devices/pci0000:40/0000:40:00.0/0000:43:00.1"
+	recovery := func(how string) uevent.Event {
+		return uevent.Event{Action: "change", DevPath: function, Subsystem: "pci", ErrorEvent: how}
+	}
+	node := uevent.Event{Action: "add", DevPath: function + "/drm/renderD128", Subsystem: "drm", DevName: "dri/renderD128"}
+	for name, c := range map[string]struct {
+		event uevent.Event
+		want  finding.ID
+		due   bool
+	}{
+		"unbound":            {uevent.Event{Action: "unbind", DevPath: function, Subsystem: "pci"}, finding.Rebound, true},
+		"bound":              {uevent.Event{Action: "bind", DevPath: function, Subsystem: "pci"}, finding.Rebound, true},
+		"its node":           {node, finding.Rebound, true},
+		"no node":            {uevent.Event{Action: "add", DevPath: function + "/drm/x", Subsystem: "drm"}, "", true},
+		"repeated":           {uevent.Event{Action: "bind", DevPath: function, Subsystem: "pci", Synthetic: true}, "", true},
+		"recovery":           {recovery("BEGIN_RECOVERY"), finding.InRecovery, true},
+		"recovered":          {recovery("SUCCESSFUL_RECOVERY"), finding.Recovered, true},
+		"not recovered":      {recovery("FAILED_RECOVERY"), finding.RecoveryFailed, true},
+		"another function":   {uevent.Event{Action: "unbind", DevPath: function[:len(function)-1] + "0", Subsystem: "pci"}, "", false},
+		"the port above":     {uevent.Event{Action: "unbind", DevPath: "/devices/pci0000:40/0000:40:00.0", Subsystem: "pci"}, "", false},
+		"events were lost":   {uevent.Event{Overflow: true}, "", true},
+		"nothing about PCI":  {uevent.Event{Action: "add", DevPath: "/devices/virtual/net/veth0", Subsystem: "net"}, "", false},
+		"a recovery of what": {recovery("x"), "", true},
+	} {
+		w := NewWatcher("/nowhere", Options{}, func() time.Duration { return time.Hour })
+		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}}}}
+		w.judgeAll(inv, time.Hour)
+		w.listen(inv)
+		w.take(c.event)
+		verdict := w.judge.See("0000:43:00.1", "lpu0", health.Reading{}, time.Hour+time.Second)
+		var ids []finding.ID
+		for _, f := range verdict.Reasons {
+			ids = append(ids, f.ID)
+		}
+		want := []finding.ID{c.want}
+		if c.want == "" {
+			want = nil
+		}
+		if !slices.Equal(ids, want) || w.due != c.due {
+			t.Errorf("%s: %v, want %v; due: %t", name, ids, want, w.due)
+		}
+	}
+}
+
+// TestRelease: the warning that an LPU was bound again ends when all who used it before have gone, as far as processes can be seen.
+func TestRelease(t *testing.T) {
+	const stat = "12 (a (b) c) S 1 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 " // the 22nd field follows
+	for name, c := range map[string]struct {
+		files map[string]string
+		warns bool
+	}{
+		"who used it before":   {map[string]string{"proc/12/fd/3": "-> /dev/lpu0 (deleted)", "proc/12/stat": stat + "359999 0\n"}, true},
+		"who uses it since":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n"}, false},
+		"nobody knows when":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0"}, true},
+		"nobody":               {nil, false},
+		"nobody that one sees": {map[string]string{"proc/2/comm": "sh\n"}, true},
+		"others that one does not see": {map[string]string{
+			"proc/2/comm": "sh\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n",
+		}, true},
+	} {
+		files := map[string]string{"proc/2/comm": "kthreadd\n"}
+		maps.Copy(files, c.files)
+		w := NewWatcher(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
+		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}, Nodes: []Node{{Path: "/dev/lpu0"}}}}}
+		w.judgeAll(inv, time.Hour)
+		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
+		w.release(t.Context(), inv, time.Hour+time.Minute)
+		if verdict := w.judge.See("0000:43:00.1", "lpu0", health.Reading{}, time.Hour+time.Minute); (len(verdict.Reasons) == 1) != c.warns {
+			t.Errorf("%s: %v", name, verdict.Reasons)
+		}
+	}
+}
