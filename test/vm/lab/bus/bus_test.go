@@ -231,6 +231,7 @@ func TestNodesSwapped(t *testing.T) {
 	nodes := [2]string{a.Node(), b.Node()}
 	held, err := os.Open(nodes[0]) // by a process from before
 	n.Must(err)
+	defer held.Close()
 
 	n.Fault("two LPUs swap their nodes", func() error {
 		return errors.Join(n.Unbind(a), n.Unbind(b), n.Bind(b), n.Bind(a))
@@ -241,9 +242,23 @@ func TestNodesSwapped(t *testing.T) {
 	n.Spec(a, nodes[1], n.Written)
 	n.Spec(b, nodes[0], n.Written)
 	n.Finds(a, n.Polled, finding.Rebound)
-	n.Must(held.Close())
-	n.Lacks(a, 12*time.Second, finding.Rebound)
 	n.Quiet(0, a, b)
+}
+
+func TestLongReboundWhileUsed(t *testing.T) {
+	n := guest.Start(t, driver)
+	c := n.Card(6)
+	held, err := os.Open(c.Node()) // by a process from before
+	n.Must(err)
+
+	n.Fault("the driver is unbound and bound", func() error { return n.Rebind(c) })
+	n.Told(c, guest.Healthy, n.Back)
+	n.Finds(c, n.Polled, finding.Rebound)
+	time.Sleep(20 * time.Second) // serve looks for processes each ten
+	n.Finds(c, n.Polled, finding.Rebound)
+	n.Must(held.Close())
+	n.Lacks(c, 25*time.Second, finding.Rebound)
+	n.Well(c, n.Polled)
 }
 
 func TestLongSwitchRemoved(t *testing.T) {
