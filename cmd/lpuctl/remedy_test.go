@@ -179,6 +179,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.NoHostMemory:        hardware,
 		finding.NotCalibrated:       hardware,
 		finding.PowerLost:           hardware,
+		finding.PortErrors:          hardware,
 		finding.RecoveryFailed:      hardware,
 		finding.ResetBehindDriver:   hardware,
 		finding.Asleep:              nothing,

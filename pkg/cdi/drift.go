@@ -26,7 +26,10 @@ type Drift struct {
 }
 
 // Any tells whether there is a difference.
-func (d *Drift) Any() bool { return d.Names() || len(d.Other) > 0 }
+func (d *Drift) Any() bool { return len(d.All()) > 0 }
+
+// All are the devices that differ.
+func (d *Drift) All() []string { return slices.Concat(d.Wrong, d.Dangling, d.Missing, d.Other) }
 
 // Names tells whether there is a name that does not lead to the nodes of its LPUs.
 func (d *Drift) Names() bool { return len(d.Wrong)+len(d.Dangling)+len(d.Missing) > 0 }

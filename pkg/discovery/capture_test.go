@@ -136,6 +136,34 @@ func TestScanIsTheSameWithoutOpenat2(t *testing.T) {
 	}
 }
 
+// TestErrorsOfPorts: what a root port counts is a warning about the port, and never about a card.
+func TestErrorsOfPorts(t *testing.T) {
+	root, now := unpack(t, e1000e), time.Hour
+	w := NewWatcher(root, Options{Models: captureModels()}, func() time.Duration { return now })
+	look := func() *Inventory {
+		now += fullPeriod
+		inv, err := w.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inv
+	}
+	if inv := look(); len(inv.Problems) != 0 || len(inv.LPUs[0].Reading.Ports) != 3 {
+		t.Fatalf("problems %v; ports %v", inv.Problems, inv.LPUs[0].Reading.Ports)
+	}
+	port := w.latest.LPUs[0].Reading.Ports[0]
+	replace(t, filepath.Join(root, pciDevices, port, "aer_rootport_total_err_fatal"), "1\n")
+	inv := look()
+	if len(inv.Problems) != 1 || inv.Problems[0].ID != finding.PortErrors || inv.Problems[0].Subject != port {
+		t.Errorf("problems %v", inv.Problems)
+	}
+	for _, l := range inv.LPUs {
+		if l.Health != Healthy || len(l.Reasons) != 0 {
+			t.Errorf("%s is %s: %v", l.Name, l.Health, l.Reasons)
+		}
+	}
+}
+
 // without is a card without the attributes of a link, and with one file besides.
 func without(file, content string) map[string]string {
 	return map[string]string{

@@ -138,6 +138,9 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 	if n := len(ports); n >= 4 {
 		lpu.Switch = &ports[n-3]
 	}
+	for _, p := range ports[:max(0, len(ports)-1)] { // the last is the function itself
+		lpu.Reading.Ports = append(lpu.Reading.Ports, p.String())
+	}
 	lpu.readVitals(dir)
 	if n := len(ports); n >= 2 && lpu.Link != nil {
 		s.limitLink(&lpu, ports[n-2])

@@ -119,12 +119,14 @@ func (w *Watcher) listen(inv *Inventory) {
 
 // sameDrivers tells whether two inventories have the same LPUs with the same drivers.
 func sameDrivers(a, b *Inventory) bool {
-	drivers := map[Address]string{}
-	for _, l := range a.LPUs {
-		drivers[l.Address] = l.Driver
+	drivers := map[Address]*LPU{}
+	for i := range a.LPUs {
+		drivers[a.LPUs[i].Address] = &a.LPUs[i]
 	}
-	for _, l := range b.LPUs {
-		if driver, known := drivers[l.Address]; !known || driver != l.Driver {
+	for i := range b.LPUs {
+		l := &b.LPUs[i]
+		before, known := drivers[l.Address]
+		if !known || before.Driver != l.Driver && !before.has(finding.ReadStalled) && !l.has(finding.ReadStalled) { // it may not be read
 			return false
 		}
 	}

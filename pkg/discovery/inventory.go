@@ -23,8 +23,9 @@ type Inventory struct {
 	RingTable  *TableRef    `json:"ringTable,omitempty"` // absent: it is not known which LPUs are neighbours
 	Problems   finding.List `json:"problems"`            // findings about the machine; those about one LPU are in LPU.Reasons
 
-	Records map[string]health.Record `json:"-"` // what a watcher remembers of the LPUs' health, by PCI address
-	Uevents *uevent.Counts           `json:"-"` // the events of the kernel that a watcher has got; nil where none are to be had
+	Records map[string]health.Record  `json:"-"` // what a watcher remembers of the LPUs' health, by PCI address
+	Ports   map[string]health.Reading `json:"-"` // what a watcher reads of the PCI ports above the LPUs, by PCI address
+	Uevents *uevent.Counts            `json:"-"` // the events of the kernel that a watcher has got; nil where none are to be had
 }
 
 // Undecided returns an error if some LPUs may not be in the inventory, because it cannot be read whether a PCI function is an

@@ -98,6 +98,42 @@ func (l *LPU) readErrors(dir *host.Dir) {
 	l.Reading.AERFatal = total("aer_dev_fatal", "TOTAL_ERR_FATAL")
 }
 
+// readPorts reads what the ports above the LPUs have counted. A root port counts too what is reported by all below it, such as a fatal
+// error of an LPU that can report nothing else any more (aer_rootport_total_err_*).
+func (s *scan) readPorts(lpus []LPU) map[string]health.Reading {
+	all := map[string]health.Reading{}
+	for i := range lpus {
+		for _, port := range lpus[i].Reading.Ports {
+			if _, read := all[port]; read {
+				continue
+			}
+			var p LPU // what cannot be read of a port is no warning about a card
+			if dir, err := s.tree.Dir(path.Join(pciDevices, port)); err == nil {
+				p.readErrors(dir)
+				p.Reading.AERCorrectable = p.plus(dir, "aer_rootport_total_err_cor", p.Reading.AERCorrectable)
+				p.Reading.AERNonFatal = p.plus(dir, "aer_rootport_total_err_nonfatal", p.Reading.AERNonFatal)
+				p.Reading.AERFatal = p.plus(dir, "aer_rootport_total_err_fatal", p.Reading.AERFatal)
+				dir.Close()
+			}
+			all[port] = p.Reading
+		}
+	}
+	return all
+}
+
+// plus adds a counter that not every port has.
+func (l *LPU) plus(dir *host.Dir, name string, value *uint64) *uint64 {
+	text := l.optional(dir.Line(name))
+	if text == "" {
+		return value
+	}
+	total := l.count(dir, name, text)
+	if total != nil && value != nil {
+		*total += *value
+	}
+	return total
+}
+
 // count is the value of a counter; nil, with a warning, if it is not a number.
 func (l *LPU) count(dir *host.Dir, name, text string) *uint64 {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 0, 64)

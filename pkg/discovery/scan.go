@@ -159,6 +159,9 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 			s.keepRings(inv, last)
 		}
 	}
+	if s.probes != nil {
+		inv.Ports = s.readPorts(inv.LPUs)
+	}
 	s.reportUndecided(lpus)
 	inv.Problems = append(finding.List{}, s.problems...)
 	return inv

@@ -3,8 +3,10 @@ package discovery
 import (
 	"cmp"
 	"context"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
@@ -105,6 +108,13 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 		verdict := w.judge.See(l.Address.String(), l.Name, l.Reading, now)
 		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
 		l.addressRemedies()
+	}
+	for _, port := range slices.Sorted(maps.Keys(inv.Ports)) {
+		for _, f := range w.judge.See("port "+port, port, inv.Ports[port], now).Reasons {
+			if f.ID == finding.AERFatal || f.ID == finding.AERNonFatal || f.ID == finding.AERCorrectable {
+				inv.Problems.Add(finding.PortErrors, port, f.Message, "")
+			}
+		}
 	}
 	inv.markDeadLinks()
 	inv.Records = w.judge.Records()

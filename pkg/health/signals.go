@@ -125,10 +125,11 @@ type Reading struct {
 	Link    Link   // current_link_speed, current_link_width
 	MaxLink Link   // max_link_speed, max_link_width; less if those of the port above are less
 
-	PowerState    string  // power_state: "D0", "D3cold", "error", ...
-	RuntimeStatus string  // power/runtime_status: "active", "suspended", "unsupported", ...
-	Command       *uint16 // config, bytes 4 and 5: the command register
-	Enabled       int     // enable: how often drivers have enabled the function
+	Ports         []string // PCI addresses of the ports above it, from the root port down: elements of the device path
+	PowerState    string   // power_state: "D0", "D3cold", "error", ...
+	RuntimeStatus string   // power/runtime_status: "active", "suspended", "unsupported", ...
+	Command       *uint16  // config, bytes 4 and 5: the command register
+	Enabled       int      // enable: how often drivers have enabled the function
 
 	AERCorrectable *uint64 // aer_dev_correctable, TOTAL_ERR_COR
 	AERNonFatal    *uint64 // aer_dev_nonfatal, TOTAL_ERR_NONFATAL

@@ -186,11 +186,16 @@ func (n *Node) healthBefore(ctx context.Context, inv *discovery.Inventory, befor
 		}
 		return n.recalled
 	}
-	was := map[string]bool{}
-	for _, d := range before.Devices {
-		was[d.ID] = d.Healthy
+	return before.healthy()
+}
+
+// healthy tells which devices of a snapshot are healthy, by [Device.ID].
+func (s *Snapshot) healthy() map[string]bool {
+	all := map[string]bool{}
+	for _, d := range s.Devices {
+		all[d.ID] = d.Healthy
 	}
-	return was
+	return all
 }
 
 // doubtful tells whether there is an LPU whose health is not known and was not known before either.

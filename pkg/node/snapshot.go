@@ -35,6 +35,9 @@ type Node struct {
 	// health is not known at the start, and Memory does not know it either. nil: there is nobody to ask.
 	Recall func(context.Context) map[string]bool
 
+	// Early is called in Update, before the CDI spec is written, with a snapshot in which no LPU is healthier than before. It may be nil.
+	Early func(*Snapshot)
+
 	log    *slog.Logger
 	latest atomic.Pointer[Snapshot]
 	upkeep upkeep
@@ -111,6 +114,7 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 		return &s
 	}
 	if n.due(check) {
+		n.tellWorse(inv, before)
 		counted := func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) }
 		corrected, after, err := n.putSpec(ctx, spec, counted)
 		if corrected != nil {
@@ -139,6 +143,25 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	n.remember(s)
 	n.latest.Store(s)
 	return s
+}
+
+// tellWorse hands on what an inventory says of the LPUs' health, before the CDI spec is written, which may take a while: who offers the
+// LPUs is to know at once that one is gone. Whether the spec defines an LPU is taken from before.
+func (n *Node) tellWorse(inv *discovery.Inventory, before *Snapshot) {
+	if before.Inventory == nil || n.Early == nil {
+		return
+	}
+	s := &Snapshot{
+		ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, Settled: before.Settled, spec: before.spec,
+	}
+	was := before.healthy()
+	s.addPresent(was)
+	s.addGone(before)
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		d.Healthy = d.Healthy && was[d.ID] // an LPU is offered when the spec has it
+	}
+	n.Early(s)
 }
 
 // rests tells whether nothing has changed since a snapshot, and nothing is left to be done.
@@ -290,8 +313,10 @@ func (d *Device) Reason() string {
 	if d.Cordoned != nil {
 		return "it is cordoned " + d.Cordoned.String()
 	}
-	if len(d.Reasons) > 0 {
-		return d.Reasons[0].Message
+	for _, r := range d.Reasons {
+		if d.Healthy || r.ID == finding.Recovering { // a warning makes no device unhealthy
+			return r.Message
+		}
 	}
 	return ""
 }

@@ -37,9 +37,9 @@ type specCheck struct {
 // right tells whether the spec in place is the one that would be made now.
 func (c *specCheck) right() bool { return c.err == nil && len(c.unresolved) == 0 && !c.drift.Any() }
 
-// The spec is written at most maxWrites times within writePeriod, so that two programs that disagree, or a card that comes and goes,
-// do not keep the runtimes busy. A name that could lead to another card's node is corrected at once nevertheless.
-// What is written when a program starts does not count.
+// The spec is written at most maxWrites times within writePeriod because of one name, so that two programs that disagree, or a card
+// that comes and goes, do not keep the runtimes busy, and other cards need not wait. A name that could lead to another card's node is
+// corrected at once nevertheless. What is written when a program starts does not count.
 const (
 	maxWrites   = 2
 	writePeriod = time.Minute
@@ -47,7 +47,7 @@ const (
 
 // upkeep is what a node remembers of the spec between two snapshots.
 type upkeep struct {
-	writes  []time.Time               // the latest, at most maxWrites
+	writes  map[string][]time.Time    // because of a name: the latest, at most maxWrites
 	renew   bool                      // correct differences too that are only reported otherwise
 	file    string                    // the state of the spec file
 	numbers map[string]discovery.Node // the nodes, by path, as they were when the file was first seen in this state
@@ -151,11 +151,32 @@ func (n *Node) due(check specCheck) bool {
 	switch {
 	case len(d.Wrong) > 0:
 		return true
-	case d.Names() || n.upkeep.renew && len(d.Other) > 0:
-		oldest := len(n.upkeep.writes) - maxWrites
-		return oldest < 0 || n.Now().Sub(n.upkeep.writes[oldest]) >= writePeriod
+	case n.upkeep.renew:
+		return slices.ContainsFunc(d.All(), n.mayWrite)
 	}
-	return false
+	return slices.ContainsFunc(slices.Concat(d.Dangling, d.Missing), n.mayWrite)
+}
+
+// mayWrite tells whether the spec may be written because of a name.
+func (n *Node) mayWrite(name string) bool {
+	writes := n.upkeep.writes[name]
+	return len(writes) < maxWrites || n.Now().Sub(writes[0]) >= writePeriod
+}
+
+// written notes that the spec was written because of these names. It forgets what is too old to count.
+func (n *Node) written(names []string) {
+	for name, times := range n.upkeep.writes {
+		if n.Now().Sub(times[len(times)-1]) >= writePeriod {
+			delete(n.upkeep.writes, name)
+		}
+	}
+	if n.upkeep.writes == nil {
+		n.upkeep.writes = map[string][]time.Time{}
+	}
+	for _, name := range names {
+		times := append(n.upkeep.writes[name], n.Now())
+		n.upkeep.writes[name] = times[max(0, len(times)-maxWrites):]
+	}
 }
 
 // putSpec corrects the spec under its lock, of what the machine is then, and returns that inventory. The boot unit owns the file, so
@@ -185,8 +206,7 @@ func (n *Node) putSpec(ctx context.Context, spec Spec, scan Scan) (*discovery.In
 	if _, conflict := errors.AsType[*cdi.Conflict](err); err != nil && !conflict {
 		return inv, check, err
 	}
-	n.upkeep.writes = append(n.upkeep.writes, n.Now())
-	n.upkeep.writes = n.upkeep.writes[max(0, len(n.upkeep.writes)-maxWrites):]
+	n.written(check.drift.All())
 	n.specWrites.Add(1)
 	n.log.Info("wrote the CDI spec", "file", spec.File.Path, "because", check.drift.String())
 	return inv, n.checkSpec(spec, inv, specCheck{}), nil

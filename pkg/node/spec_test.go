@@ -275,8 +275,8 @@ func TestRenewIsNotForgotten(t *testing.T) {
 	w := newWorld(t)
 	p := w.program()
 	p.update()
-	for range 2 {
-		w.must(w.machine.SwapNodes(0, 1))
+	for range 2 { // another one removes the file
+		w.must(os.Remove(w.file().Path))
 		p.update()
 	}
 	p.configure("FOO=bar")
@@ -326,6 +326,32 @@ func TestACardThatFlaps(t *testing.T) {
 				t.Errorf("period %d, second %d: %d writes within a minute", period, second, len(recent))
 			}
 		}
+	}
+}
+
+// TestCardsThatFlapTogether: that one card comes and goes keeps no other from leaving the spec and coming back at once.
+func TestCardsThatFlapTogether(t *testing.T) {
+	w := newWorld(t)
+	p := w.program()
+	p.update()
+	for _, card := range []int{0, 1, 2} {
+		for _, here := range []bool{false, true} {
+			change := w.machine.Unplug
+			if here {
+				change = w.machine.Replug
+			}
+			w.must(change(card))
+			for range 5 {
+				w.now = w.now.Add(time.Second)
+				p.update()
+			}
+			if _, there := w.devices()[fmt.Sprint("lpu", card)]; there != here {
+				t.Fatalf("lpu%d is in the spec: %t, want %t", card, there, here)
+			}
+		}
+	}
+	if p.writes() != "6" {
+		t.Errorf("%s writes", p.writes())
 	}
 }
 

@@ -41,6 +41,7 @@ type state struct {
 // New makes a plugin that knows nothing yet.
 func New(options Options, log *slog.Logger) *Plugin {
 	p := &Plugin{Node: node.New(log), log: log, metrics: newMetrics()}
+	p.Node.Early = func(s *node.Snapshot) { p.answerFrom(s, p.state.Load().options) }
 	none := &discovery.Inventory{}
 	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, nil, make(chan struct{})})
 	return p
@@ -81,6 +82,12 @@ func (p *Plugin) update(ctx context.Context, options Options) bool {
 	if s == nil {
 		return false
 	}
+	p.answerFrom(s, options)
+	return true
+}
+
+// answerFrom answers calls from a snapshot from now on, and sends the list if it is another one.
+func (p *Plugin) answerFrom(s *node.Snapshot, options Options) {
 	before := p.state.Load()
 	next := &state{s, options, options.devices(s), before.changed}
 	if !sameDevices(before.devices, next.devices) {
@@ -88,7 +95,6 @@ func (p *Plugin) update(ctx context.Context, options Options) bool {
 		defer close(before.changed)
 	}
 	p.state.Store(next)
-	return true
 }
 
 // resend sends the list of devices again on each open stream, though it has not changed.

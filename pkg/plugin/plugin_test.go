@@ -756,3 +756,29 @@ func TestSameDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestTheKubeletIsToldFirst: that a card is gone is sent before the CDI spec is written, which may have to wait for its lock.
+func TestTheKubeletIsToldFirst(t *testing.T) {
+	r := orion(t)
+	early := r.plugin.Node.Early
+	var unhealthy []string
+	r.plugin.Node.Early = func(s *node.Snapshot) {
+		early(s)
+		for _, d := range r.plugin.state.Load().devices {
+			if d.Health == api.Unhealthy {
+				unhealthy = append(unhealthy, d.ID)
+			}
+		}
+		data, err := r.plugin.state.Load().options.Spec.Read()
+		if err != nil || !bytes.Contains(data, []byte(ids(2)[0])) {
+			t.Errorf("the spec is written already (%v)", err)
+		}
+	}
+	gone := *r.scan()
+	gone.LPUs = slices.Clone(gone.LPUs)
+	gone.LPUs[2].Absent, gone.LPUs[2].Health, gone.LPUs[2].Usable, gone.LPUs[2].Nodes = true, discovery.Unhealthy, false, nil
+	r.plugin.Update(t.Context(), found(&gone))
+	if !slices.Equal(unhealthy, ids(2)) {
+		t.Errorf("unhealthy before the spec is written: %v", unhealthy)
+	}
+}

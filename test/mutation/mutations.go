@@ -127,7 +127,16 @@ func mutations() []mutation {
 		},
 		{
 			"two programs write without end", nodeSpec,
-			">= writePeriod", ">= 0", "TestTwoProgramsThatDisagree|TestACardThatFlaps", "./pkg/node",
+			"n.Now().Sub(writes[0]) >= writePeriod", "n.Now().Sub(writes[0]) >= 0",
+			"TestTwoProgramsThatDisagree|TestACardThatFlaps", "./pkg/node",
+		},
+		{
+			"a card that flaps keeps others out of the spec", nodeSpec,
+			"writes := n.upkeep.writes[name]", `writes := n.upkeep.writes["all"]`, "TestCardsThatFlapTogether", "./pkg/node",
+		},
+		{
+			"the kubelet waits until the spec is written", "pkg/node/snapshot.go",
+			"		n.tellWorse(inv, before)\n", "", "TestTheKubeletIsToldFirst", "./pkg/plugin",
 		},
 		{
 			"new numbers under an old name are not noticed", nodeSpec,
