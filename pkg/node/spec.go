@@ -174,8 +174,8 @@ func (n *Node) written(names []string) {
 		n.upkeep.writes = map[string][]time.Time{}
 	}
 	for _, name := range names {
-		times := append(n.upkeep.writes[name], n.Now())
-		n.upkeep.writes[name] = times[max(0, len(times)-maxWrites):]
+		times := n.upkeep.writes[name]
+		n.upkeep.writes[name] = append(times[max(0, len(times)+1-maxWrites):], n.Now())
 	}
 }
 
