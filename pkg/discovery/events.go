@@ -52,6 +52,9 @@ func (w *Watcher) take(e uevent.Event) {
 		return // a glance will show whether it is a new LPU
 	}
 	w.due = true
+	if a, err := ParseAddress(string(address)); err == nil {
+		w.prober.forget(a)
+	}
 	if told := eventOf(&e); told != "" && !e.Synthetic { // udevadm trigger repeats events of devices to which nothing has happened
 		w.judge.Tell(string(address), told, w.sinceBoot())
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // prober reads the configuration space of LPUs beside the scans of a watcher. While the kernel resets a function, such a read sleeps
@@ -44,9 +45,16 @@ func (p *prober) start(root string, inv *Inventory) {
 	}
 }
 
+// settle is how long a command register with its memory switched off may be that of a reset that is just ending.
+const settle = 300 * time.Millisecond
+
 // read reads one function, and notes what it found.
 func (p *prober) read(root string, a Address) {
 	found, ok := readProbe(root, a)
+	if ok && health.MemoryOff(found.command) {
+		time.Sleep(settle)
+		found, ok = readProbe(root, a)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.began, a)
@@ -91,6 +99,13 @@ func readConfig(dir *host.Dir) (dead bool, command *uint16) {
 	}
 	register := uint16(head[4]) | uint16(head[5])<<8
 	return string(head[:4]) == "\xff\xff\xff\xff", &register
+}
+
+// forget forgets what was read of a function: an event says that it may have changed since.
+func (p *prober) forget(a Address) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.found, a)
 }
 
 // news tells whether a read has found something else than the one before.

@@ -116,6 +116,9 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 		c.Device = r.Device
 	}
 	reasons := c.revive(&r)
+	if _, recovering := c.Latched[finding.InRecovery]; recovering { // the kernel resets it, and its driver knows
+		reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return f.ID == finding.ResetBehindDriver })
+	}
 	reasons = append(reasons, c.history(subject, &r, &j.policy, now)...)
 	c.count(reasons, now)
 	state := c.next(reasons, &j.policy, now)

@@ -411,3 +411,12 @@ func TestSequences(t *testing.T) {
 		}
 	}
 }
+
+// TestAResetDuringARecovery is the kernel's own: the driver knows of it.
+func TestAResetDuringARecovery(t *testing.T) {
+	off := func(r *health.Reading) { r.Command = new(uint16) }
+	play(t, []step{
+		{}, {health.RecoveryBegan, off, "in-recovery"}, {"", off, "in-recovery"}, {health.RecoveryEnded, nil, "recovered"},
+		{"", off, "reset-behind-driver recovered"},
+	})
+}

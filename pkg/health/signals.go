@@ -169,6 +169,9 @@ type Temperature struct {
 // memorySpace is the bit of the command register by which a function answers to its memory (PCI Local Bus Specification 3.0, 6.2.2).
 const memorySpace = 1 << 1
 
+// MemoryOff tells whether a command register says that the function does not answer to its memory; nil: it was not read.
+func MemoryOff(command *uint16) bool { return command != nil && *command&memorySpace == 0 }
+
 // PowerLost tells whether the kernel calls the function active though it has no power.
 func (r *Reading) PowerLost() bool {
 	return r.RuntimeStatus == "active" && (r.PowerState == "D3cold" || r.PowerState == "error")
@@ -189,7 +192,7 @@ func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 	add(r.Asleep(), finding.Asleep, "the kernel has put it to sleep (power/runtime_status is suspended); its driver wakes it when it is used")
 	add(r.AllOnes && !r.PowerLost(), finding.NoAnswer, "it does not answer on the PCI bus (reads as all ones): it is in a reset, or dead")
 	add(r.PowerLost(), finding.PowerLost, "it has lost power: the kernel calls it active, and its power state is "+r.PowerState)
-	add(r.Command != nil && *r.Command&memorySpace == 0 && r.Driver != "" && r.Enabled > 0 && !r.AllOnes, finding.ResetBehindDriver,
+	add(MemoryOff(r.Command) && r.Driver != "" && r.Enabled > 0 && !r.AllOnes, finding.ResetBehindDriver,
 		"it was reset behind its driver: its memory is switched off in the command register")
 	add(r.BadState, finding.BadState, "its driver says that it is in a bad state")
 	add(r.HostMemory != nil && *r.HostMemory == 0, finding.NoHostMemory, "it has no host memory (host_mem_size is 0)")

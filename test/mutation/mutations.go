@@ -229,7 +229,7 @@ func mutations() []mutation {
 		{"nothing is certain at once", judgeGo, "	case certain:\n", "	case certain && false:\n", "TestSequences", healthPkg},
 		{"a card that does not answer is fine", signalsGo, "	add(r.AllOnes &&", "	add(false &&", "TestReadings", healthPkg},
 		{"a card without power is fine", signalsGo, "	add(r.PowerLost(),", "	add(false,", "TestReadings", healthPkg},
-		{"a card that was reset behind its driver is fine", signalsGo, "*r.Command&memorySpace == 0", "false", "TestReadings", healthPkg},
+		{"a card that was reset behind its driver is fine", signalsGo, "MemoryOff(r.Command)", "false", "TestReadings", healthPkg},
 		{"a card without memory on the bus has no driver", signalsGo, `r.Driver != "" && r.Enabled > 0`, "true", "TestReadings", healthPkg},
 		{"a bad state is fine", signalsGo, "	add(r.BadState,", "	add(false,", "TestReadings", healthPkg},
 		{"a firewall that has tripped is fine", signalsGo, "	add(r.Firewall > 0,", "	add(false,", "TestReadings", healthPkg},

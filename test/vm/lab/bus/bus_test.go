@@ -139,14 +139,12 @@ func TestAllOnesForGood(t *testing.T) {
 	n.Preferred(c)
 	n.Told(c, guest.Unhealthy, n.Dead)
 	n.Spec(c, c.Node(), 0)
-	n.DeadLinks(2)
 	n.Preferred(c)
 
 	n.Fault("the card answers", func() error { return n.Ask("gone", c, 0) })
 	n.Told(c, guest.Healthy, n.Back)
 	n.Spec(c, c.Node(), 0)
 	n.Well(c, n.Polled)
-	n.DeadLinks(0)
 }
 
 func TestDeadAndRebound(t *testing.T) {

@@ -35,7 +35,7 @@ func TestLongCorrectableAtThePort(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	c := n.Card(0)
 	n.Fault("more errors are corrected than policy allows", func() error { return correctable(n, c.Port()) })
-	n.FindsOfNode(c.Port(), 12*time.Second, finding.AERCorrectable)
+	n.Warns(c.Port(), 12*time.Second, finding.PortErrors)
 	n.Well(c, n.Polled)
 	n.Quiet(0)
 }
@@ -49,7 +49,7 @@ func TestNonFatalAtTheEndpointRecovered(t *testing.T) {
 func TestLongNonFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(1), n.Card(1).Port(), guest.CompletionTimeout)
-	n.FindsOfNode(n.Card(1).Port(), 12*time.Second, finding.AERNonFatal)
+	n.Warns(n.Card(1).Port(), 12*time.Second, finding.PortErrors)
 }
 
 func TestLongFatalAtTheEndpointRecovered(t *testing.T) {
@@ -60,7 +60,7 @@ func TestLongFatalAtTheEndpointRecovered(t *testing.T) {
 func TestFatalAtThePortRecovered(t *testing.T) {
 	n := guest.Start(t, withHandlers)
 	recovered(n, n.Card(2), n.Card(2).Port(), guest.MalformedTLP)
-	n.FindsOfNode(n.Card(2).Port(), 12*time.Second, finding.AERFatal)
+	n.Warns(n.Card(2).Port(), 12*time.Second, finding.PortErrors)
 }
 
 func TestNonFatalAtTheEndpointNotRecovered(t *testing.T) {

@@ -171,31 +171,19 @@ func (n *Node) Lacks(c Card, limit time.Duration, id finding.ID) {
 	n.lists(fmt.Sprint(c.Address(), " has no ", id), c, limit, func(l LPU) bool { return !l.has(id) })
 }
 
-// FindsOfNode wants list to name a finding about something else of the node, such as a port.
-func (n *Node) FindsOfNode(subject string, limit time.Duration, id finding.ID) {
+// Warns wants serve to log a problem of the machine in time. A command cannot know it, because it is told by counters that grow.
+func (n *Node) Warns(subject string, limit time.Duration, id finding.ID) {
 	n.t.Helper()
-	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		problems := n.List().Problems
-		if slices.ContainsFunc(problems, func(r Finding) bool { return r.ID == id && strings.Contains(r.Subject, subject) }) {
-			n.say("list: %+v", problems)
-			return
-		}
-		if time.Since(start) > limit {
-			n.t.Errorf("list does not say %s of %s, but %+v", id, subject, problems)
-			return
-		}
+	says := func(line string) bool {
+		return strings.Contains(line, "id="+string(id)) && strings.Contains(line, subject)
 	}
-}
-
-// DeadLinks wants the ring to have as many dead links.
-func (n *Node) DeadLinks(want int) {
-	n.t.Helper()
-	dead := 0
-	for _, ring := range n.List().Rings {
-		dead += len(ring.DeadLinks)
+	logged := func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return slices.ContainsFunc(n.logged, says)
 	}
-	if dead != want {
-		n.t.Errorf("%d links of the ring are dead, not %d", dead, want)
+	if !n.within(limit, logged) {
+		n.t.Errorf("serve does not log %s of %s", id, subject)
 	}
 }
 

@@ -28,7 +28,7 @@ type Node struct {
 	// Limits, anew for each fault. Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same
 	// for what makes no event; Back for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
 	Event, Polled, Back, Dead time.Duration
-	// Written is how long it may take from an event until the spec is right: it is made of one more scan.
+	// Written is how long it may take from an event until the spec is right: it is made of one more scan, and synced to the disk.
 	Written time.Duration
 	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and what it needs anyhow.
 	Command time.Duration
@@ -48,6 +48,7 @@ type Node struct {
 	kubelet kubelet
 	specs   []spec
 	uevents []uevent
+	logged  []string // by serve
 }
 
 type uevent struct {
@@ -62,6 +63,7 @@ const (
 	resetGrace = 5 * time.Second
 	recovery   = 3 * time.Second // so long a card must be well
 	slots      = 8
+	writing    = 150 * time.Millisecond // making, writing and syncing a spec takes the guest about 100 ms
 )
 
 // Open is the machine without serve. Its LPUs are all under a driver and well.
@@ -164,7 +166,7 @@ func (n *Node) setLimits() {
 		return
 	}
 	n.Event = max(250*time.Millisecond, 2*scan)
-	n.Written = n.Event + 2*scan
+	n.Written = n.Event + 2*scan + writing
 	n.Polled = n.Event + period
 	n.Back = n.Polled + recovery + period // good readings are seen each period
 	n.Dead = n.Event + resetGrace + period
@@ -184,6 +186,9 @@ func (n *Node) Serve() {
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			_, text, _ := strings.Cut(lines.Text(), "level=")
 			n.say("serve: %s", text)
+			n.mu.Lock()
+			n.logged = append(n.logged, text)
+			n.mu.Unlock()
 		}
 		_, _ = io.Copy(io.Discard, stderr)
 		n.try(n.serve.Wait())
