@@ -54,7 +54,8 @@ func glanceAt(t *host.Tree, l *LPU) string {
 	texts := []string{fmt.Sprint(dir.Inode()), driver}
 	for _, n := range l.Nodes {
 		st, err := t.Lstat(n.Path)
-		texts = append(texts, fmt.Sprint(st.Ino, st.Rdev, st.Mode, st.Ctim, err))
+		whose, _ := t.Follow(path.Join(charDevices, fmt.Sprintf("%d:%d", n.Major, n.Minor))) // tells of new numbers where /dev cannot be seen
+		texts = append(texts, fmt.Sprint(st.Ino, st.Rdev, st.Mode, st.Ctim, err), whose)
 	}
 	attributes := []string{"power/runtime_status", "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
 	for _, n := range l.Nodes {

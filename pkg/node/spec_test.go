@@ -480,6 +480,9 @@ func TestNumbersThatChangeUnderAName(t *testing.T) {
 	if p.writes() != "3" {
 		t.Errorf("at rest: %s writes", p.writes())
 	}
+	if !machine.DeviceNodes() {
+		return // their times tell what changed while no program ran
+	}
 	time.Sleep(10 * time.Millisecond) // more than what the times of files are rounded to
 	w.must(machine.Renumber(1, simulate.Numbers{Major: 411, Minor: 9}))
 	for _, want := range []string{"1", "0"} { // it changed while no program ran: written by the next one, and by no other
