@@ -195,11 +195,12 @@ func (a *app) scanOptions(options discovery.Options) (discovery.Options, error) 
 	return options, err
 }
 
-// remembering adds to the options of a scan what is known of the LPUs from before: by serve, and by the names in the spec in place.
-func (a *app) remembering(options discovery.Options) (discovery.Options, error) {
+// remembering adds to the options of a scan what is known of the LPUs from before: by serve, and by the names in the spec in place. It
+// returns the memory of serve too.
+func (a *app) remembering(options discovery.Options) (discovery.Options, node.Memory, error) {
 	file, err := a.locateSpec()
 	if err != nil {
-		return options, err
+		return options, node.Memory{}, err
 	}
 	memory, err := node.RememberIn(a.root)
 	options.Seen = memory.Seen()
@@ -212,15 +213,16 @@ func (a *app) remembering(options discovery.Options) (discovery.Options, error) 
 		}
 		return addresses
 	}
-	return options, err
+	return options, memory, err
 }
 
 // scan reads the config, the machine, and which LPUs are cordoned.
 func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
 	options, err := a.scanOptions(options)
-	if err == nil {
-		options, err = a.remembering(options)
+	if err != nil {
+		return nil, err
 	}
+	options, memory, err := a.remembering(options)
 	if err != nil {
 		return nil, err
 	}
@@ -229,10 +231,6 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
-		return nil, err
-	}
-	memory, err := node.RememberIn(a.root)
-	if err != nil {
 		return nil, err
 	}
 	memory.Judge(inv)

@@ -189,7 +189,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		d.plugin.Node.Recall = server.Recall
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
-	remembering, err := d.app.remembering(scan)
+	remembering, _, err := d.app.remembering(scan)
 	if err != nil {
 		d.fail(err)
 		return

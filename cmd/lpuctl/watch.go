@@ -10,7 +10,6 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // watchInterval is how often the machine is looked at, if nothing happens.
@@ -26,13 +25,10 @@ func (a *app) watch(ctx context.Context, f format, show view) (err error) {
 		return usage("--watch does not go with -o name: use table, wide, json or yaml")
 	}
 	options, err := a.scanOptions(discovery.Options{Sensors: true})
-	if err == nil {
-		options, err = a.remembering(options)
-	}
 	if err != nil {
 		return err
 	}
-	memory, err := node.RememberIn(a.root)
+	options, memory, err := a.remembering(options)
 	if err != nil {
 		return err
 	}

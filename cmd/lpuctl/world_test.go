@@ -98,12 +98,12 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 		w.t.Fatal(err)
 	}
 	scan, err := a.scanOptions(discovery.Options{})
+	var memory node.Memory
 	if err == nil {
-		scan, err = a.remembering(scan)
+		scan, memory, err = a.remembering(scan)
 	}
 	scan.CardDeadline = time.Minute // no card hangs here, and the machine may be busy
-	memory, resolveErr := node.RememberIn(host.Root(w.root))
-	if err = errors.Join(err, resolveErr); err == nil {
+	if err == nil {
 		scan.Records, err = memory.Records()
 	}
 	if err != nil {

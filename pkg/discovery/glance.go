@@ -13,7 +13,7 @@ import (
 
 // glance reads the little that tells whether the machine has changed since an inventory was made of it: which PCI functions and
 // which ring table there are, and of each LPU its driver, its node, its link, its power, and what its driver says first. It costs a
-// twentieth of a scan. Two glances are equal if nothing of that has changed. It is "" if it cannot be taken.
+// seventh of a scan (BenchmarkRest, BenchmarkScan). Two glances are equal if nothing of that has changed. It is "" if it cannot be taken.
 func glance(ctx context.Context, root string, options *Options, inv *Inventory) string {
 	t, err := host.Root(root).Open()
 	if err != nil {

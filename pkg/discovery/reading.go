@@ -1,8 +1,10 @@
 package discovery
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -98,40 +100,52 @@ func (l *LPU) readErrors(dir *host.Dir) {
 	l.Reading.AERFatal = total("aer_dev_fatal", "TOTAL_ERR_FATAL")
 }
 
-// readPorts reads what the ports above the LPUs have counted. A root port counts too what is reported by all below it, such as a fatal
-// error of an LPU that can report nothing else any more (aer_rootport_total_err_*).
-func (s *scan) readPorts(lpus []LPU) map[string]health.Reading {
-	all := map[string]health.Reading{}
+// portsAbove are the ports above LPUs, each once.
+func portsAbove(lpus []LPU) (ports []string) {
 	for i := range lpus {
-		for _, port := range lpus[i].Reading.Ports {
-			if _, read := all[port]; read {
-				continue
-			}
-			var p LPU // what cannot be read of a port is no warning about a card
-			if dir, err := s.tree.Dir(path.Join(pciDevices, port)); err == nil {
-				p.readErrors(dir)
-				p.Reading.AERCorrectable = p.plus(dir, "aer_rootport_total_err_cor", p.Reading.AERCorrectable)
-				p.Reading.AERNonFatal = p.plus(dir, "aer_rootport_total_err_nonfatal", p.Reading.AERNonFatal)
-				p.Reading.AERFatal = p.plus(dir, "aer_rootport_total_err_fatal", p.Reading.AERFatal)
-				dir.Close()
-			}
-			all[port] = p.Reading
+		ports = append(ports, lpus[i].Reading.Ports...)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// readPorts reads what ports have counted. A root port counts too what is reported by all below it, such as a fatal error of an LPU
+// that can report nothing else any more (aer_rootport_total_err_*).
+func (s *scan) readPorts(ports []string) map[string]health.Reading {
+	all := map[string]health.Reading{}
+	for _, port := range ports {
+		dir, err := s.tree.Dir(path.Join(pciDevices, port))
+		if err != nil {
+			continue
 		}
+		var p LPU // what cannot be read of a port is no warning about a card
+		p.readErrors(dir)
+		r := &p.Reading
+		r.AERCorrectable = sum(r.AERCorrectable, p.optionalCount(dir, "aer_rootport_total_err_cor"))
+		r.AERNonFatal = sum(r.AERNonFatal, p.optionalCount(dir, "aer_rootport_total_err_nonfatal"))
+		r.AERFatal = sum(r.AERFatal, p.optionalCount(dir, "aer_rootport_total_err_fatal"))
+		dir.Close()
+		all[port] = p.Reading
 	}
 	return all
 }
 
-// plus adds a counter that not every port has.
-func (l *LPU) plus(dir *host.Dir, name string, value *uint64) *uint64 {
+// optionalCount reads an attribute that not every card has, a number from 0 on; nil without one.
+func (l *LPU) optionalCount(dir *host.Dir, name string) *uint64 {
 	text := l.optional(dir.Line(name))
 	if text == "" {
-		return value
+		return nil
 	}
-	total := l.count(dir, name, text)
-	if total != nil && value != nil {
-		*total += *value
+	return l.count(dir, name, text)
+}
+
+// sum adds two counters, of which either may be absent.
+func sum(a, b *uint64) *uint64 {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
 	}
-	return total
+	total := *a + *b
+	return &total
 }
 
 // count is the value of a counter; nil, with a warning, if it is not a number.

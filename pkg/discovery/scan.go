@@ -106,15 +106,20 @@ type scan struct {
 	names func(dir string) ([]string, error)     // of the PCI functions
 }
 
-func newScan(t *host.Tree, options Options) *scan {
-	options.CardDeadline = cmp.Or(options.CardDeadline, defaultDeadline)
-	if options.Policy == nil {
+// complete fills in what was left out.
+func (o *Options) complete() {
+	o.CardDeadline = cmp.Or(o.CardDeadline, defaultDeadline)
+	if o.Policy == nil {
 		policy := health.DefaultPolicy()
-		options.Policy = &policy
+		o.Policy = &policy
 	}
-	if options.readers == nil {
-		options.readers = &readers{}
+	if o.readers == nil {
+		o.readers = &readers{}
 	}
+}
+
+func newScan(t *host.Tree, options Options) *scan {
+	options.complete()
 	known := map[Address]string{} // not options.known itself, which is the caller's
 	for _, a := range options.Seen {
 		known[a] = ""
@@ -160,7 +165,10 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 		}
 	}
 	if s.probes != nil {
-		inv.Ports = s.readPorts(inv.LPUs)
+		ports := portsAbove(inv.LPUs)
+		inv.Ports, _ = within(ctx, s.readers, "ports", s.CardDeadline, func() (map[string]health.Reading, error) {
+			return s.readPorts(ports), nil
+		})
 	}
 	s.reportUndecided(lpus)
 	inv.Problems = append(finding.List{}, s.problems...)

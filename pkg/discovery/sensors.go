@@ -85,12 +85,7 @@ func (s *scan) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
 		sensors.Firewall = max(sensors.Firewall, level)
 	})
 	s.below(function, "mig.u.", aside, func(dir *host.Dir) {
-		if n := aside.optionalCount(dir, "ecc_ue_cnt"); n != nil {
-			if sensors.ECC != nil {
-				*n += *sensors.ECC
-			}
-			sensors.ECC = n
-		}
+		sensors.ECC = sum(sensors.ECC, aside.optionalCount(dir, "ecc_ue_cnt"))
 	})
 }
 
@@ -137,15 +132,6 @@ func readHwmon(dir *host.Dir, sensors *health.Sensors, aside *LPU) {
 			}
 		}
 	}
-}
-
-// optionalCount reads an attribute that not every card has, a number from 0 on; nil without one.
-func (l *LPU) optionalCount(dir *host.Dir, name string) *uint64 {
-	text := l.optional(dir.Line(name))
-	if text == "" {
-		return nil
-	}
-	return l.count(dir, name, text)
 }
 
 // keepSensors remembers the sensors that were read, so that the next scans need not read them. Where a read did not end in time

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -50,12 +49,7 @@ type Watcher struct {
 
 // NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as [host.SinceBoot].
 func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *Watcher {
-	options.readers = &readers{}
-	options.CardDeadline = cmp.Or(options.CardDeadline, defaultDeadline)
-	if options.Policy == nil {
-		policy := health.DefaultPolicy()
-		options.Policy = &policy
-	}
+	options.complete()
 	return &Watcher{root: root, sinceBoot: sinceBoot, options: options, judge: health.NewJudge(*options.Policy, options.Records)}
 }
 
@@ -120,8 +114,8 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 	inv.Records = w.judge.Records()
 }
 
-// Run calls look at once, then every interval, and soon after the device nodes change, until ctx ends. look is to call Scan, which
-// says where the nodes are.
+// Run calls look at once, then every interval, and soon after the device nodes change or the kernel tells of an LPU, until ctx ends.
+// look is to call Scan, which says where the nodes are.
 func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) {
 	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
 	var missed <-chan error           // changes that inotify could not tell, such as an overflow of its queue

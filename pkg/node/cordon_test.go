@@ -44,9 +44,7 @@ func (p *program) setCordons(addresses ...string) {
 func TestCordons(t *testing.T) {
 	w := newWorld(t)
 	p := w.program()
-	var err error
-	p.Memory, err = node.RememberIn(hostRoot(w.root))
-	w.must(err)
+	p.remember()
 	p.update()
 	spec, state := w.state(w.root+"/var/run/cdi"), p.Memory.Dir+"/health.json"
 	before, err := os.ReadFile(state)
@@ -98,9 +96,7 @@ func TestCordons(t *testing.T) {
 func TestCordonsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	p := w.program()
-	var err error
-	p.Memory, err = node.RememberIn(hostRoot(w.root))
-	w.must(err)
+	p.remember()
 	p.setCordons("0000:45:00.1")
 	p.update()
 	w.must(os.WriteFile(p.Memory.Cordons().Path, []byte("{"), 0o600))
@@ -130,9 +126,7 @@ func TestCordonsThatCannotBeRead(t *testing.T) {
 func TestFollowCordons(t *testing.T) {
 	w := newWorld(t)
 	p := w.program()
-	var err error
-	p.Memory, err = node.RememberIn(hostRoot(w.root))
-	w.must(err)
+	p.remember()
 	told := make(chan bool, 100)
 	done := make(chan bool)
 	go func() {

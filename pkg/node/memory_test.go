@@ -17,6 +17,14 @@ import (
 
 func hostRoot(root string) host.Root { return host.Root(root) }
 
+// remember gives the program the memory of its node.
+func (p *program) remember() {
+	p.w.Helper()
+	memory, err := node.RememberIn(hostRoot(p.w.root))
+	p.w.must(err)
+	p.Memory = memory
+}
+
 // inReset is the inventory of a machine while the card of lpu2 answers nothing.
 func (w *world) inReset() *discovery.Inventory {
 	return changed(w.scan(), func(lpus []discovery.LPU) []discovery.LPU {
@@ -152,9 +160,7 @@ func TestMemoryThatCannotBeWritten(t *testing.T) {
 func TestTheCablingIsKept(t *testing.T) {
 	w := newWorld(t)
 	p := w.program()
-	var err error
-	p.Memory, err = node.RememberIn(hostRoot(w.root))
-	w.must(err)
+	p.remember()
 	p.update()
 	before := w.state(p.Memory.Dir)
 	tables, err := filepath.Glob(filepath.Join(w.root, "opt/hyperdex/hrt/xclbin/table.json"))

@@ -406,9 +406,7 @@ func (w *world) state(dirs ...string) (states []string) {
 func TestAtRestNothingIsWritten(t *testing.T) {
 	w := newWorld(t)
 	p := w.program()
-	var err error
-	p.Memory, err = node.RememberIn(hostRoot(w.root))
-	w.must(err)
+	p.remember()
 	p.update()
 	dirs := []string{filepath.Dir(w.file().Path), p.Memory.Dir}
 	before := w.state(dirs...)
