@@ -165,7 +165,7 @@ func (c *component[C]) stop() {
 
 // run starts the components with a configuration.
 func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Options) {
-	scan, err := d.app.scanOptions(discovery.Options{Sensors: true})
+	scan, err := d.app.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
 	if err != nil {
 		d.fail(err)
 		return

@@ -24,7 +24,7 @@ func (a *app) watch(ctx context.Context, f format, show view) (err error) {
 	if f == formatName {
 		return usage("--watch does not go with -o name: use table, wide, json or yaml")
 	}
-	options, err := a.scanOptions(discovery.Options{Sensors: true})
+	options, err := a.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
 	if err != nil {
 		return err
 	}

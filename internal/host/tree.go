@@ -117,16 +117,7 @@ func (d *Dir) Fault(name string, err error) error {
 // Head reads at most limit bytes from the start of a regular file in the directory. It is a plain
 // read(2), because some drivers answer EAGAIN, on which Go's own reader would wait for ever.
 func (d *Dir) Head(name string, limit int) ([]byte, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, d.Fault(name, err)
-	}
-	if kind := FileKind(st.Mode); kind != "" {
-		return nil, d.Fault(name, fmt.Errorf("%s, not a regular file", kind))
-	}
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	})
+	fd, err := d.open(name)
 	if err != nil {
 		return nil, d.Fault(name, err)
 	}
@@ -143,6 +134,20 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 			return buffer[:n], nil
 		}
 	}
+}
+
+// open opens a regular file of the directory. Another kind of file is not opened, because that can hang or do harm.
+func (d *Dir) open(name string) (fd int, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return -1, err
+	}
+	if kind := FileKind(st.Mode); kind != "" {
+		return -1, fmt.Errorf("%s, not a regular file", kind)
+	}
+	return retry(func() (int, error) {
+		return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	})
 }
 
 // FileKind names the kind of a file that is not regular, from st_mode: "a FIFO". It is "" for a regular file.
@@ -202,7 +207,8 @@ func (t *Tree) Line(p string) (string, error) {
 // NotText tells whether a character cannot be part of a sysfs attribute: all but printable ASCII, newline and tab.
 func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 
-func (d *Dir) link(name string) (string, error) {
+// Link returns the text of a link in the directory.
+func (d *Dir) Link(name string) (string, error) {
 	buffer := make([]byte, unix.PathMax)
 	n, err := retry(func() (int, error) { return unix.Readlinkat(d.fd, name, buffer) })
 	if err != nil {
@@ -214,7 +220,7 @@ func (d *Dir) link(name string) (string, error) {
 // LinkName returns the last element of the target of a link. So sysfs names driver, subsystem and IOMMU group
 // (Documentation/admin-guide/sysfs-rules.rst).
 func (d *Dir) LinkName(name string) (string, error) {
-	target, err := d.link(name)
+	target, err := d.Link(name)
 	if err != nil {
 		return "", err
 	}
@@ -269,7 +275,7 @@ func (t *Tree) Links(dir string) ([]string, error) {
 }
 
 func (d *Dir) follow(dir, name string) (string, error) {
-	target, err := d.link(name)
+	target, err := d.Link(name)
 	if !path.IsAbs(target) {
 		target = path.Join("/", dir, target)
 	}
@@ -297,13 +303,17 @@ func (t *Tree) State(p string) string {
 
 // Lstat returns the status of a file without opening it. Links in the path to it are followed within the root.
 func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
-	var st unix.Stat_t
 	d, err := t.Dir(path.Dir(path.Join("/", p)))
 	if err != nil {
-		return st, err
+		return unix.Stat_t{}, err
 	}
 	defer d.Close()
-	err = unix.Fstatat(d.fd, path.Base(p), &st, unix.AT_SYMLINK_NOFOLLOW)
+	return d.Lstat(path.Base(p))
+}
+
+// Lstat returns the status of a file of the directory without opening it.
+func (d *Dir) Lstat(name string) (st unix.Stat_t, err error) {
+	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st, err
 }
 

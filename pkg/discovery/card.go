@@ -3,7 +3,6 @@ package discovery
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -35,6 +34,15 @@ func (l *LPU) addressRemedies() {
 // stalled adds the reason that a read of the LPU timed out.
 func (l *LPU) stalled(err error) { l.reason(finding.ReadStalled, err.Error(), "") }
 
+// The stages of readCard.
+const (
+	kernelStage = iota
+	driverStage
+)
+
+// stageOf names a stage among the reads that have not ended.
+func stageOf(a Address, stage int) string { return fmt.Sprint("card ", a, stage) }
+
 // readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver answers, then the
 // configuration space if nothing else tells whether the card answers, last the sensors of a card that answers. If one of them hangs,
 // what was read before is still reported.
@@ -43,7 +51,7 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	if f.model != nil {
 		lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
 	}
-	if f.model == nil || errors.Is(f.err, errStalled) {
+	if !f.readable() {
 		lpu.missing(f)
 		return lpu
 	}
@@ -56,7 +64,7 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 		stages = append(stages, s.readSensors)
 	}
 	for stage, read := range stages {
-		before, what := lpu, fmt.Sprint("card ", f.address, stage)
+		before, what := lpu, stageOf(f.address, stage)
 		after, err := within(ctx, s.readers, what, s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
 		if err != nil {
 			lpu.stalled(err)

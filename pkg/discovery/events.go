@@ -51,8 +51,11 @@ func (w *Watcher) take(e uevent.Event) {
 	if !e.Overflow && !w.isOurs(address) {
 		return // a glance will show whether it is a new LPU
 	}
-	w.due = true
-	if a, err := ParseAddress(string(address)); err == nil {
+	a, err := ParseAddress(string(address))
+	if err != nil {
+		w.options.cards.want()
+	} else {
+		w.options.cards.of(a).due = true
 		w.prober.forget(a)
 	}
 	if told := eventOf(&e); told != "" && !e.Synthetic { // udevadm trigger repeats events of devices to which nothing has happened

@@ -43,6 +43,7 @@ func TestEventsOfLPUs(t *testing.T) {
 		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}}}}
 		w.judgeAll(inv, time.Hour)
 		w.listen(inv)
+		w.options.cards.of(inv.LPUs[0].Address)
 		w.take(c.event)
 		verdict := w.judge.See("0000:43:00.1", "lpu0", health.Reading{}, time.Hour+time.Second)
 		var ids []finding.ID
@@ -53,8 +54,8 @@ func TestEventsOfLPUs(t *testing.T) {
 		if c.want == "" {
 			want = nil
 		}
-		if !slices.Equal(ids, want) || w.due != c.due {
-			t.Errorf("%s: %v, want %v; due: %t", name, ids, want, w.due)
+		if !slices.Equal(ids, want) || w.options.cards.wanted() != c.due {
+			t.Errorf("%s: %v, want %v; due: %t", name, ids, want, w.options.cards.wanted())
 		}
 	}
 }

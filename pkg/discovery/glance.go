@@ -7,66 +7,201 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
-// glance reads the little that tells whether the machine has changed since an inventory was made of it: which PCI functions and
-// which ring table there are, and of each LPU its driver, its node, its link, its power, and what its driver says first. It costs a
-// seventh of a scan (BenchmarkRest, BenchmarkScan). Two glances are equal if nothing of that has changed. It is "" if it cannot be taken.
-func glance(ctx context.Context, root string, options *Options, inv *Inventory) string {
-	t, err := host.Root(root).Open()
+// glance reads the little that tells whether the machine has changed since it was scanned last: which PCI functions and which ring
+// tables there are, and of each LPU its driver, its node, its link, its power, and what its driver says first. An LPU that has changed is
+// due from then on. The result is the rest, to be compared with that of another glance; it is "" if it cannot be read.
+// BenchmarkRest and BenchmarkScan show how much less this costs than a scan.
+func (w *Watcher) glance(ctx context.Context) string {
+	t, err := host.Root(w.root).Open()
 	if err != nil {
 		return ""
 	}
 	defer t.Close()
+	w.glanceAtCards(t)
 	names, err := t.Names(pciDevices)
 	if err != nil {
 		return ""
 	}
 	slices.Sort(names)
-	seen := make([]string, len(inv.LPUs), len(inv.LPUs)+4)
-	var wg sync.WaitGroup
-	for i := range inv.LPUs {
-		l := &inv.LPUs[i]
-		wg.Go(func() {
-			text, err := within(ctx, options.readers, "glance "+l.Address.String(), options.CardDeadline, func() (string, error) {
-				return glanceAt(t, l), nil
-			})
-			seen[i] = fmt.Sprint(text, err)
-		})
-	}
-	tables, err := within(ctx, options.readers, "glance ring tables", options.CardDeadline, func() (string, error) {
-		return fmt.Sprint(host.State(options.RingTable), t.State(InstalledRingTable), t.State(hyperdexRingTable)), nil
+	tables, err := within(ctx, w.options.readers, "glance ring tables", w.options.CardDeadline, func() (string, error) {
+		return fmt.Sprint(host.State(w.options.RingTable), t.State(InstalledRingTable), t.State(hyperdexRingTable)), nil
 	})
-	wg.Wait()
-	return strings.Join(append(seen, strings.Join(names, " "), tables, fmt.Sprint(err)), "\n")
+	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n")
 }
 
-// glanceAt is the part of a glance that is about one LPU.
-func glanceAt(t *host.Tree, l *LPU) string {
+// glanceAtCards looks at each LPU, all in one goroutine, which is cheapest. If one does not answer, another goroutine goes on with the
+// next one.
+func (w *Watcher) glanceAtCards(t *host.Tree) {
+	lpus := w.latest.LPUs
+	for len(lpus) > 0 {
+		r := &round{tree: t, readers: w.options.readers, dirs: map[string]*host.Dir{}, done: make(chan struct{})}
+		for i := range lpus {
+			r.eyes = append(r.eyes, &w.options.cards.of(lpus[i].Address).eye)
+		}
+		go r.look(lpus)
+		select {
+		case <-r.done:
+		case <-time.After(w.options.Patience):
+		}
+		seen := r.end()
+		if len(seen) < len(lpus) {
+			seen = append(seen, noAnswer)
+		}
+		for i, text := range seen {
+			c := w.options.cards.of(lpus[i].Address)
+			c.due = c.due || text != c.seen
+			c.seen = text
+		}
+		lpus = lpus[len(seen):]
+	}
+}
+
+// noAnswer is the glance at an LPU that does not answer.
+const noAnswer = "does not answer"
+
+// round is one look at several LPUs.
+type round struct {
+	tree    *host.Tree
+	readers *readers
+	eyes    []*eye
+	dirs    map[string]*host.Dir // with nodes, and with links named by their numbers
+	done    chan struct{}
+
+	mu    sync.Mutex
+	seen  []string // what was seen, LPU by LPU
+	ended bool     // nobody waits for more
+}
+
+// look looks at the LPUs one after the other, until it is ended.
+func (r *round) look(lpus []LPU) {
+	defer func() {
+		for _, dir := range r.dirs {
+			dir.Close()
+		}
+	}()
+	for i := range lpus {
+		if !r.add(r.lookAt(&lpus[i], r.eyes[i])) {
+			return
+		}
+	}
+	close(r.done)
+}
+
+// add adds what was seen; false if nobody waits for it.
+func (r *round) add(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.seen = append(r.seen, text)
+	}
+	return !r.ended
+}
+
+// end ends the round, and returns what was seen until then.
+func (r *round) end() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	return r.seen
+}
+
+// lookAt looks at one LPU, unless a read of it hangs: then one goroutine that waits for its driver is enough.
+func (r *round) lookAt(l *LPU, e *eye) string {
+	what := stageOf(l.Address, driverStage)
+	mine, earlier := r.readers.begin(what)
+	if earlier != nil {
+		return noAnswer
+	}
+	defer r.readers.end(what, mine)
+	texts := make([]string, 0, 16)
+	for _, n := range l.Nodes {
+		texts = append(texts, r.node(n))
+	}
+	attributes, ok := e.read()
+	if !ok {
+		e.open(r.tree, l)
+		attributes, _ = e.read()
+	}
+	return strings.Join(append(texts, attributes), " ")
+}
+
+// node tells which file a node is, and to which function its number leads. Where /dev cannot be seen this shows new numbers.
+func (r *round) node(n Node) string {
+	st, whose, err := unix.Stat_t{}, "", error(nil)
+	if dir := r.dir(path.Dir(n.Path)); dir != nil {
+		st, err = dir.Lstat(path.Base(n.Path))
+	}
+	if dir := r.dir(charDevices); dir != nil {
+		whose, _ = dir.Link(fmt.Sprintf("%d:%d", n.Major, n.Minor))
+	}
+	return fmt.Sprint(st.Ino, st.Rdev, st.Mode, st.Ctim, err, whose)
+}
+
+// dir opens a directory once in a round; nil if it is not there.
+func (r *round) dir(p string) *host.Dir {
+	dir, known := r.dirs[p]
+	if !known {
+		if dir, _ = r.tree.Dir(p); dir != nil {
+			r.dirs[p] = dir
+		}
+	}
+	return dir
+}
+
+// eye is what stays open of an LPU, so that a glance at it costs few calls of the kernel.
+type eye struct {
+	kept   *host.Kept
+	device uint64 // inode of the function's directory
+}
+
+// runtimeStatus is the first attribute at which an eye looks: of a card that is asleep nothing else is read, because that would wake it.
+const runtimeStatus = "power/runtime_status"
+
+// open opens what an LPU has. What comes later is seen when the card is read again.
+func (e *eye) open(t *host.Tree, l *LPU) {
+	e.close()
 	dir, err := t.Dir(path.Join(pciDevices, l.Address.String()))
 	if err != nil {
-		return "gone"
+		return
 	}
-	defer dir.Close()
-	driver, _ := dir.LinkName("driver")
-	texts := []string{fmt.Sprint(dir.Inode()), driver}
-	for _, n := range l.Nodes {
-		st, err := t.Lstat(n.Path)
-		whose, _ := t.Follow(path.Join(charDevices, fmt.Sprintf("%d:%d", n.Major, n.Minor))) // tells of new numbers where /dev cannot be seen
-		texts = append(texts, fmt.Sprint(st.Ino, st.Rdev, st.Mode, st.Ctim, err), whose)
-	}
-	attributes := []string{"power/runtime_status", "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
+	attributes := []string{runtimeStatus, "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
 	for _, n := range l.Nodes {
 		attributes = append(attributes, "ha/"+path.Base(n.Path)+"/state") // of a Bertha (docs/health.md)
 	}
-	for _, name := range attributes {
-		text, err := dir.Line(name)
+	e.device, e.kept = dir.Inode(), dir.Keep(attributes...)
+}
+
+func (e *eye) close() {
+	if e.kept != nil {
+		e.kept.Close()
+		e.kept = nil
+	}
+}
+
+// read reads what is open. It is not ok if nothing is, or something has gone since.
+func (e *eye) read() (text string, ok bool) {
+	if e.kept == nil {
+		return "gone", false
+	}
+	driver, _ := e.kept.LinkName("driver")
+	texts := []string{fmt.Sprint(e.device), driver}
+	for i := range e.kept.Len() {
+		text, ok := e.kept.Read(i)
+		if !ok {
+			e.close()
+			return "gone", false
+		}
 		texts = append(texts, text)
-		if err == nil && name == "power/runtime_status" && text == "suspended" {
-			break // the rest would wake it
+		if i == 0 && strings.TrimSpace(text) == "suspended" {
+			break
 		}
 	}
-	return strings.Join(texts, " ")
+	return strings.Join(texts, " "), true
 }

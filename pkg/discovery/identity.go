@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -81,6 +82,9 @@ type function struct {
 
 	known bool // an earlier scan saw the LPU, this one does not
 }
+
+// readable tells whether there is a card to be read.
+func (f *function) readable() bool { return f.model != nil && !errors.Is(f.err, errStalled) }
 
 // decided tells whether it is known what the function is.
 func (f *function) decided() bool { return f.err == nil || f.model != nil || f.manages != nil }

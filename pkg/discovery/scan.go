@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,12 +36,18 @@ var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 // defaultDeadline is the longest time for all reads of one card.
 const defaultDeadline = time.Second
 
+// Patience is a good Options.Patience: several times as long as the reads of a card take, and too short to delay anybody.
+const Patience = 10 * time.Millisecond
+
 // Options are the options of a scan. The zero value searches for the built-in models.
 type Options struct {
 	Models       []Model       // nil: BuiltinModels()
 	CardDeadline time.Duration // the longest time for all reads of one card; 0: one second
-	Management   bool          // find the nodes of management functions too
-	RingTable    string        // file to read instead of the usual ones; a path of this machine, not of the root
+	// Patience is how long a watcher waits for a card that it has read before. A card that takes longer stays as it was until it has
+	// answered, or until its deadline is over. 0: the deadline.
+	Patience   time.Duration
+	Management bool   // find the nodes of management functions too
+	RingTable  string // file to read instead of the usual ones; a path of this machine, not of the root
 	// Expect is a ring table to compare with this machine before it is installed. The cards that it names are expected,
 	// and no other table is read.
 	Expect *ring.Table
@@ -73,6 +80,7 @@ type Options struct {
 	// index. The serial number is not read again, because the card's management function may take long to answer.
 	known   map[Address]string
 	readers *readers // reads of earlier scans that still hang
+	cards   *cards   // what a watcher keeps of each card; nil without a watcher
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or does not answer is in the
@@ -85,14 +93,16 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	defer t.Close()
-	return newScan(t, options).run(ctx)
+	s := newScan(t, options)
+	defer s.release()
+	return s.run(ctx)
 }
 
 // scan is the state of one Scan.
 type scan struct {
 	Options
 	tree        *host.Tree
+	holders     atomic.Int32 // of the tree: the scan, and the cards that are late
 	models      []*Model
 	classes     map[string]classDevices // the classes that were read, by subsystem
 	managements map[Address]*Model      // the management functions that were found, with the models of their cards
@@ -106,9 +116,17 @@ type scan struct {
 	names func(dir string) ([]string, error)     // of the PCI functions
 }
 
+// release closes the tree when nobody holds it any more.
+func (s *scan) release() {
+	if s.holders.Add(-1) == 0 {
+		s.tree.Close()
+	}
+}
+
 // complete fills in what was left out.
 func (o *Options) complete() {
 	o.CardDeadline = cmp.Or(o.CardDeadline, defaultDeadline)
+	o.Patience = cmp.Or(o.Patience, o.CardDeadline)
 	if o.Policy == nil {
 		policy := health.DefaultPolicy()
 		o.Policy = &policy
@@ -126,10 +144,12 @@ func newScan(t *host.Tree, options Options) *scan {
 	}
 	maps.Copy(known, options.known)
 	options.known = known
-	return &scan{
+	s := &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
 		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
 	}
+	s.holders.Store(1)
+	return s
 }
 
 func (s *scan) run(ctx context.Context) (*Inventory, error) {
@@ -444,7 +464,11 @@ func (s *scan) readMounts(ctx context.Context, m *Model) {
 func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	cards := make([]LPU, len(lpus))
-	inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
+	if s.cards == nil {
+		inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
+	} else {
+		s.updateCards(ctx, lpus, cards)
+	}
 	refuseSharedNodes(cards)
 	return cards
 }
@@ -483,7 +507,7 @@ func refuseSharedNodes(lpus []LPU) {
 				l.reason(finding.SharedNode, fmt.Sprintf("%s and %s both claim %s", first.Name, lpus[i].Name, claim), "")
 				l.Nodes = []Node{}
 				if l.Management != nil {
-					l.Management.Nodes = nil
+					l.Management = &Management{Address: l.Management.Address} // the other one may be kept
 				}
 			}
 		}

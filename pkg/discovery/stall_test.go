@@ -36,7 +36,7 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 			return celsius, l.has(finding.ReadStalled)
 		}
 		what := fmt.Sprint("card ", Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
-		w.options.readers.busy.Store(what, true)
+		w.options.readers.busy.Store(what, &underway{})
 		for range 15 {
 			if got, stalled := temperature(); got != 0 || !stalled {
 				t.Fatalf("%s hangs: %v °C, stalled: %t", stage, got, stalled)

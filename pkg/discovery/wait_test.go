@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 // TestWaitAfterAnOverflow: where inotify missed changes, the next scan does not wait for the interval.
@@ -14,7 +16,7 @@ func TestWaitAfterAnOverflow(t *testing.T) {
 	missed <- fsnotify.ErrEventOverflow
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if !new(Watcher).wait(ctx, nil, missed, nil, time.Hour) || len(missed) != 0 {
+	if !NewWatcher("/nowhere", Options{}, host.SinceBoot).wait(ctx, nil, missed, nil, time.Hour) || len(missed) != 0 {
 		t.Error("the error is not received")
 	}
 }

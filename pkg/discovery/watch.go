@@ -41,7 +41,6 @@ type Watcher struct {
 	judge    *health.Judge
 	latest   *Inventory    // of the latest scan; nil before the first
 	seen     string        // the glance before it
-	due      bool          // an event asks for another one
 	silent   bool          // something has changed of which no uevent told
 	complete time.Duration // when all was read last because it was time to
 	probed   time.Duration // when the configuration spaces were read last
@@ -50,6 +49,7 @@ type Watcher struct {
 // NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as [host.SinceBoot].
 func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *Watcher {
 	options.complete()
+	options.cards = &cards{all: map[Address]*card{}, answered: make(chan struct{}, 1)}
 	return &Watcher{root: root, sinceBoot: sinceBoot, options: options, judge: health.NewJudge(*options.Policy, options.Records)}
 }
 
@@ -58,13 +58,15 @@ func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *W
 func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now, seen := w.sinceBoot(), ""
+	now, seen, cards := w.sinceBoot(), "", w.options.cards
 	if w.latest != nil {
-		seen = glance(ctx, w.root, &w.options, w.latest)
-		_, unsettled := w.judge.Next(now)
-		if seen != "" && seen == w.seen && !unsettled && !w.due && now-w.complete < fullPeriod && !w.prober.news() {
-			return w.latest, nil
-		}
+		seen = w.glance(ctx)
+	}
+	changed := seen == "" || seen != w.seen || cards.wanted()
+	if _, unsettled := w.judge.Next(now); unsettled || now-w.complete >= fullPeriod || w.prober.news() {
+		cards.want()
+	} else if !changed {
+		return w.latest, nil
 	}
 	w.options.now, w.options.probes = now, w.prober.known(w.options.CardDeadline)
 	inv, err := Scan(ctx, w.root, w.options)
@@ -82,7 +84,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		w.options.LastRing, _ = ring.Parse(LastRingTable, table)
 	}
 	w.followNodes(inv)
-	if seen != w.seen || w.due || now-w.probed >= fullPeriod {
+	if changed || now-w.probed >= fullPeriod {
 		w.probed = now
 		w.prober.start(w.root, inv)
 	}
@@ -90,7 +92,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 		w.complete = now
 		w.release(ctx, inv, now)
 	}
-	w.latest, w.seen, w.due = inv, seen, false
+	w.latest, w.seen = inv, seen
 	return inv, nil
 }
 
@@ -175,6 +177,8 @@ func (w *Watcher) wait(
 			hasChanged = err != nil
 		case e := <-changes:
 			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
+		case <-w.options.cards.answered:
+			hasChanged = true
 		case e, ok := <-events:
 			if !ok { // ctx ends
 				events = nil

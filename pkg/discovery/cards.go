@@ -1,0 +1,130 @@
+package discovery
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// cards are what a watcher keeps of each card between its scans.
+type cards struct {
+	all map[Address]*card
+	// answered receives when a card has answered that was late.
+	answered chan struct{}
+}
+
+// card is what a watcher keeps of one card.
+type card struct {
+	eye  eye
+	seen string // the latest glance at it
+	due  bool   // it is to be read again: a glance or an event shows that it has changed, or everything is read
+	// latest is the card as it was read last, before it was compared with others; nil if it is not known.
+	latest *LPU
+	late   chan LPU // a read that was not waited for to its end delivers here; nil if there is none
+}
+
+// of is what is kept of a card, from now on.
+func (c *cards) of(a Address) *card {
+	if c.all[a] == nil {
+		c.all[a] = &card{}
+	}
+	return c.all[a]
+}
+
+// want says that all cards are to be read again.
+func (c *cards) want() {
+	for _, card := range c.all {
+		card.due = true
+	}
+}
+
+// wanted tells whether one of the cards is to be read again, or has answered that was late.
+func (c *cards) wanted() bool {
+	for _, card := range c.all {
+		if card.due || len(card.late) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// updateCards reads those cards that are due. A card that does not answer soon delays nobody: it stays as it was read last, and a later
+// scan takes what it answers. It is waited for only if it seems that another card has its node now.
+func (s *scan) updateCards(ctx context.Context, lpus []function, found []LPU) {
+	kept := make([]*card, len(lpus))
+	for i, f := range lpus {
+		kept[i] = s.cards.of(f.address)
+	}
+	update := func(patience time.Duration) {
+		inParallel(len(lpus), func(i int) { found[i] = s.updateCard(ctx, kept[i], i, lpus[i], patience) })
+	}
+	update(s.Patience)
+	isLate := func(c *card) bool { return c.late != nil }
+	if slices.ContainsFunc(kept, isLate) && shareNodes(found) {
+		update(s.CardDeadline)
+	}
+	if !slices.ContainsFunc(kept, isLate) {
+		select {
+		case <-s.cards.answered: // their answers were taken
+		default:
+		}
+	}
+}
+
+// shareNodes tells whether two LPUs claim the same node.
+func shareNodes(lpus []LPU) bool {
+	var all []string
+	for i := range lpus {
+		all = append(all, lpus[i].claims()...)
+	}
+	slices.Sort(all)
+	return len(slices.Compact(all)) < len(all)
+}
+
+// updateCard is an LPU as it is or, if it does not answer in time, as it was.
+func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, patience time.Duration) LPU {
+	if !f.readable() {
+		c.latest, c.late, c.due = nil, nil, false
+		return s.readCard(ctx, index, f)
+	}
+	if c.latest == nil || c.latest.Index != index || c.latest.Model != f.model.Name {
+		lpu := s.readCard(ctx, index, f)
+		c.latest, c.late, c.due = &lpu, nil, false
+		return lpu
+	}
+	var tooLate <-chan time.Time
+	if patience < s.CardDeadline {
+		tooLate = time.After(patience)
+	}
+	for answers := true; answers && (c.due || c.late != nil); {
+		if c.late == nil {
+			c.late, c.due = s.startReading(ctx, index, f), false
+		}
+		select {
+		case lpu := <-c.late:
+			c.latest, c.late = &lpu, nil
+		case <-tooLate:
+			answers = false
+		case <-ctx.Done():
+			answers = false
+		}
+	}
+	lpu := *c.latest
+	lpu.Mounts, lpu.Env = f.model.Mounts, f.model.Env
+	return lpu
+}
+
+// startReading begins to read a card. The read does not end with the scan, but when the deadline of the card is over.
+func (s *scan) startReading(ctx context.Context, index int, f function) chan LPU {
+	late := make(chan LPU, 1)
+	s.holders.Add(1)
+	go func() {
+		defer s.release()
+		late <- s.readCard(context.WithoutCancel(ctx), index, f)
+		select {
+		case s.cards.answered <- struct{}{}:
+		default: // it is known already that one has answered
+		}
+	}()
+	return late
+}

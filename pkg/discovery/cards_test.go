@@ -1,0 +1,162 @@
+package discovery
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/plant"
+)
+
+// settled is a watcher of a captured server with two LPUs, after looks enough that it rests. Its clock stands still until it is moved.
+func settled(t *testing.T, options Options) (w *Watcher, root string, now *time.Duration) {
+	t.Helper()
+	root, now = unpack(t, u55c), new(time.Duration)
+	options.Models = captureModels()
+	w = NewWatcher(root, options, func() time.Duration { return *now })
+	before := look(t, w)
+	for {
+		*now += time.Second
+		inv := look(t, w)
+		if inv == before {
+			return w, root, now
+		}
+		before = inv
+	}
+}
+
+func look(t *testing.T, w *Watcher) *Inventory {
+	t.Helper()
+	inv, err := w.Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+// The functions of the LPUs of the captured server.
+var first, second = Address{Bus: 0x43, Function: 1}, Address{Bus: 0x44, Function: 1}
+
+// answered waits until the first card has answered that was late.
+func answered(w *Watcher) {
+	for len(w.options.cards.of(first).late) == 0 {
+		<-w.options.cards.answered
+	}
+}
+
+// attribute is the file of an attribute of a function.
+func attribute(root string, a Address, name string) string {
+	return filepath.Join(root, pciDevices, a.String(), name)
+}
+
+// TestAnEventReadsItsCardAgain, and no other one. What no glance shows is seen by the next reading of everything.
+func TestAnEventReadsItsCardAgain(t *testing.T) {
+	w, root, now := settled(t, Options{})
+	for _, a := range []Address{first, second} {
+		plant.File(t, attribute(root, a, "numa_node"), "7\n")
+	}
+	moved := func(l LPU) bool { return l.NUMANode != nil && *l.NUMANode == 7 }
+	if inv := look(t, w); moved(inv.LPUs[0]) || moved(inv.LPUs[1]) {
+		t.Fatal("a card was read, though nothing shows that it has changed")
+	}
+	w.take(uevent.Event{Action: "change", DevPath: "/devices/pci0000:40/" + first.String(), Subsystem: "pci"})
+	if inv := look(t, w); !moved(inv.LPUs[0]) || moved(inv.LPUs[1]) {
+		t.Errorf("after an event of one card: %v, %v", inv.LPUs[0].NUMANode, inv.LPUs[1].NUMANode)
+	}
+	w.take(uevent.Event{Overflow: true})
+	if inv := look(t, w); !moved(inv.LPUs[1]) {
+		t.Error("events were lost, and a card was not read")
+	}
+	plant.File(t, attribute(root, second, "numa_node"), "6\n")
+	*now += fullPeriod
+	if inv := look(t, w); *inv.LPUs[1].NUMANode != 6 {
+		t.Error("a card was not read when it was time")
+	}
+}
+
+// TestACardThatIsLate delays nobody, and stays as it was until it answers. No second read of it begins.
+func TestACardThatIsLate(t *testing.T) {
+	w, root, _ := settled(t, Options{Patience: 500 * time.Millisecond, CardDeadline: time.Hour}) // the other card may be slow here
+	what := stageOf(first, driverStage)
+	hangs, _ := w.options.readers.begin(what)
+	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
+	before := runtime.NumGoroutine()
+	for width := 1; width < 4; width++ {
+		plant.File(t, attribute(root, second, "current_link_width"), string(rune('0'+width))+"\n")
+		inv := look(t, w)
+		if inv.LPUs[1].Link.Width != width {
+			t.Fatalf("the other card: %+v", inv.LPUs[1].Link)
+		}
+		if l := inv.LPUs[0]; l.Link.Width == 4 || l.has(finding.ReadStalled) {
+			t.Fatalf("the card that is late: %+v %v", l.Link, l.Reasons)
+		}
+	}
+	for wait := time.Now(); runtime.NumGoroutine() > before+2 && time.Since(wait) < 10*time.Second; {
+		time.Sleep(time.Millisecond) // those that read the configuration space are about to end
+	}
+	if n := runtime.NumGoroutine(); n > before+2 { // one waits for the read, one for the card
+		t.Errorf("%d goroutines, %d before", n, before)
+	}
+	w.options.readers.end(what, hangs)
+	answered(w)
+	if inv := look(t, w); inv.LPUs[0].Link.Width != 4 {
+		t.Errorf("what the card has answered is not taken: %+v", inv.LPUs[0].Link)
+	}
+}
+
+// TestACardThatIsLateForGood has stalled when its deadline is over.
+func TestACardThatIsLateForGood(t *testing.T) {
+	w, root, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: 20 * time.Millisecond})
+	_, _ = w.options.readers.begin(stageOf(first, driverStage))
+	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
+	look(t, w)
+	answered(w)
+	if l := look(t, w).LPUs[0]; !l.has(finding.ReadStalled) || l.Link.Width != 4 {
+		t.Errorf("%+v %v", l.Link, l.Reasons)
+	}
+}
+
+// TestTheNodeOfACardThatIsLate: another card seems to have it now. Both would be refused, so the card is waited for.
+func TestTheNodeOfACardThatIsLate(t *testing.T) {
+	w, _, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: time.Hour})
+	c := w.options.cards.of(first)
+	was := *c.latest
+	stolen := was
+	stolen.Nodes = w.options.cards.of(second).latest.Nodes // as if the nodes had been exchanged, and this card had not been read since
+	c.latest = &stolen
+	what := stageOf(first, driverStage)
+	hangs, _ := w.options.readers.begin(what)
+	c.due = true
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		w.options.readers.end(what, hangs)
+	}()
+	for _, l := range look(t, w).LPUs {
+		if l.has(finding.SharedNode) {
+			t.Errorf("%s: %v", l.Name, l.Reasons)
+		}
+	}
+}
+
+// TestAnAttributeThatWasReplaced: a glance does not go on reading a file that is not there any more.
+func TestAnAttributeThatWasReplaced(t *testing.T) {
+	w, root, _ := settled(t, Options{})
+	width := attribute(root, first, "current_link_width")
+	plant.File(t, width+".new", "2\n")
+	if err := os.Rename(width+".new", width); err != nil {
+		t.Fatal(err)
+	}
+	if l := look(t, w).LPUs[0]; l.Link.Width != 2 {
+		t.Errorf("another file in its place: %+v", l.Link)
+	}
+	if err := os.Remove(width); err != nil {
+		t.Fatal(err)
+	}
+	if l := look(t, w).LPUs[0]; l.Link.Width != 0 {
+		t.Errorf("no file any more: %+v", l.Link)
+	}
+}
