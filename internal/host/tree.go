@@ -124,7 +124,7 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	defer func() { _ = unix.Close(fd) }()
 	// Nearly all attributes are short: a small buffer first.
 	buffer := make([]byte, min(limit, 128))
-	for n := 0; ; buffer = append(buffer, make([]byte, limit-len(buffer))...) {
+	for n := 0; ; buffer = append(buffer, make([]byte, min(limit, 4*len(buffer))-len(buffer))...) {
 		more, err := retry(func() (int, error) { return unix.Read(fd, buffer[n:]) })
 		n += max(more, 0)
 		if err != nil {

@@ -36,25 +36,28 @@ func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
 	}
 	d := &devices{Options: o, inv: inv, common: Edits{Env: driverVersion(pick(inv, cards))}}
 	for _, card := range cards {
-		l := inv.LPUs[card]
-		index, source := strconv.Itoa(l.Index), "name "+l.Name
-		d.add(l.Name, []int{card}, append(driverVersion([]discovery.LPU{l}),
+		l := pick(inv, []int{card})
+		index, source := strconv.Itoa(l[0].Index), "name "+l[0].Name
+		d.add(l[0].Name, []int{card}, l, append(driverVersion(l),
 			Variable{"LPU_DEVICE_INDEX", index, source}, Variable{visibleDevices, index, source})...)
 	}
 	for _, card := range cards {
-		d.add(AddressName(inv.LPUs[card].Address), []int{card}) // sets no variable of its own, so that several can be combined
+		l := pick(inv, []int{card})
+		d.add(AddressName(l[0].Address), []int{card}, l) // sets no variable of its own, so that several can be combined
 	}
 	f := inv.Cabled()
 	for _, arc := range sets(inv, f) {
-		d.add(setName(pick(inv, arc)), arc, listVariables(pick(inv, arc), true, true)...)
+		lpus := pick(inv, arc)
+		d.add(setName(lpus), arc, lpus, listVariables(lpus, true, true)...)
 	}
 	everyone, pieces := f.Order(cards)
-	d.add(AllDevice, everyone, listVariables(pick(inv, everyone), pieces == 1, f.Cabled())...)
+	lpus := pick(inv, everyone)
+	d.add(AllDevice, everyone, lpus, listVariables(lpus, pieces == 1, f.Cabled())...)
 	return d, nil
 }
 
-func (d *devices) add(name string, cards []int, variables ...Variable) {
-	lpus := pick(d.inv, cards)
+// add adds a device; lpus are those at the positions cards.
+func (d *devices) add(name string, cards []int, lpus []discovery.LPU, variables ...Variable) {
 	made := device{Edits: EditsOf(lpus, d.Options), name: name, cards: cards}
 	made.Env = append(made.Env, d.besidesCommon(variables)...)
 	if d.Annotations && len(lpus) == 1 {

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -91,7 +92,7 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	}
 	want, err := wanted(inv, spec.Options)
 	if want != nil {
-		text, _ := cdi.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
+		text, _ := json.Marshal(want) // what cannot be marshalled cannot be written either, and that is an error there
 		check.want = string(text)
 	}
 	renumbered := n.upkeep.renumbered(spec.File, inv)

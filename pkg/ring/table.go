@@ -274,7 +274,7 @@ func escape(key string) string {
 		}
 		return c
 	}, key[:min(len(key), 40)])
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
 // list reads the items of a list. A list that is missing or null is empty: jsoncpp, with which HyperDex writes, makes

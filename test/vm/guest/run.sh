@@ -194,10 +194,36 @@ sick() {
 	expect "the refresh says so" is 3 exit_code
 	expect "and the journal says why" grep -q 'lpu3: left out of the spec: no driver' <(journalctl -b -u lpuctl-cdi-refresh.service)
 	expect "podman does not hand it out" not run_with lpu3
+	serve_in_its_unit
 	expect "a card falls off the bus" ask gone 5 1
 	expect "and its state is not known: it may be in a reset" grep -q '^lpu5 .* unknown ' <(lpuctl list 2>/dev/null)
+	expect "serve takes it for dead when it has been so for a while" within 60 is unhealthy judged lpu5
 	expect "the refresh runs all the same" systemctl start lpuctl-cdi-refresh.service
+	expect "serve stops" systemctl stop lpuctl-serve.service
 	expect "no unit failed in all this" is "" failed
+}
+
+# What the sandbox of its unit might keep from serve: events of the kernel, the spec, its memory.
+serve_in_its_unit() {
+	mkdir -p /var/lib/kubelet/device-plugins
+	expect "serve starts in its unit" systemctl start lpuctl-serve.service
+	expect "it says that an LPU is healthy" within 60 is healthy judged lpu1
+	echo $second >$driver/unbind
+	expect "it sees that the driver is unbound" within 60 is unhealthy judged lpu1
+	expect "and takes the LPU from the spec" within 60 is 6 in_spec
+	echo $second >$driver/bind
+	expect "it sees that the driver is bound" within 60 is healthy judged lpu1
+	expect "and brings the LPU back" within 60 is 7 in_spec
+	expect "events of the kernel reach it" uevents
+}
+judged() { lpuctl health "$1" --no-headers 2>/dev/null | awk '{print $4}'; } # what serve says
+uevents() {
+	local received
+	exec 4<>/dev/tcp/127.0.0.1/9477
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&4
+	received=$(sed -n 's|^lpuctl_uevents_total{what="received"} ||p' <&4)
+	exec 4<&-
+	[ "${received:-0}" -gt 0 ] || { echo "received: $received"; return 1; }
 }
 
 none() {
