@@ -113,9 +113,11 @@ func TestACardThatIsLateForGood(t *testing.T) {
 	w, root, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: 20 * time.Millisecond})
 	_, _ = w.options.readers.begin(stageOf(first, driverStage))
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
-	look(t, w)
-	answered(w)
-	if l := look(t, w).LPUs[0]; !l.has(finding.ReadStalled) || l.Link.Width != 4 {
+	l := look(t, w).LPUs[0]
+	for began := time.Now(); !l.has(finding.ReadStalled) && time.Since(began) < 20*time.Second; l = look(t, w).LPUs[0] {
+		time.Sleep(time.Millisecond)
+	}
+	if !l.has(finding.ReadStalled) || l.Link.Width != 4 {
 		t.Errorf("%+v %v", l.Link, l.Reasons)
 	}
 }
