@@ -86,9 +86,9 @@ func (c *modelCard) tell(what string, now time.Duration) {
 func (c *modelCard) rebound(now time.Duration) {
 	switch {
 	case c.unsure:
-		c.told.perhaps = true
+		c.told.perhaps = c.told.rebound == 0
 	case c.healthy:
-		c.told.rebound = now
+		c.told.rebound, c.told.perhaps = now, false
 	}
 }
 
@@ -168,15 +168,15 @@ func (c *modelCard) reasons(now time.Duration) (ids string, healthy bool) {
 	add(&errors, here && c.bound && !c.mute && c.power == "" && c.offline, "offline")
 	add(&errors, here && c.answers() && c.bad, "bad-state")
 	add(&errors, here && c.answers() && c.firewall, "firewall")
-	add(&errors, here && c.fatal.shows(0, now), "aer-fatal")
-	add(&errors, here && c.ecc.shows(0, now), "ecc-uncorrectable")
+	add(&errors, c.fatal.shows(0, now), "aer-fatal")
+	add(&errors, c.ecc.shows(0, now), "ecc-uncorrectable")
 	add(&errors, c.told.recovering, "in-recovery")
 	add(&errors, c.told.failed, "recovery-failed")
 	add(&warnings, here && c.asleep(), "asleep")
 	add(&warnings, here && c.answers() && c.hot, "hot")
 	add(&warnings, reads && c.lanes < c.best, "link-degraded")
-	add(&warnings, here && c.nonFatal.shows(0, now), "aer-nonfatal")
-	add(&warnings, here && c.correctable.shows(100, now), "aer-correctable")
+	add(&warnings, c.nonFatal.shows(0, now), "aer-nonfatal")
+	add(&warnings, c.correctable.shows(100, now), "aer-correctable")
 	add(&warnings, c.told.recovered > 0, "recovered")
 	add(&warnings, c.told.rebound > 0, "rebound")
 	all := slices.Concat(errors, warnings)

@@ -103,14 +103,15 @@ func (s *sequence) scans(seconds ...int) {
 		}
 	}
 	for _, c := range s.cards {
-		c.unsure = c.unsure || c.changed
 		c.look(s.now())
+		c.unsure = c.unsure || c.changed
 	}
 }
 
 // check looks until all has settled, and compares.
 func (s *sequence) check() {
 	s.t.Helper()
+	s.say("a long look")
 	s.scans(0, 1, 2, 3, 4, 6, 11, 12, 22, 33)
 	for i, c := range s.cards {
 		l := &s.latest.LPUs[i]
@@ -242,8 +243,7 @@ func (s *sequence) change(i int, c *modelCard) []modelEvent {
 	}
 	switch what := s.random.IntN(24); {
 	case what == 0:
-		say("serve is started again")
-		c.changed = false
+		s.say("serve is started again")
 		synctest.Wait()
 		s.start()
 		s.scans(0, 1)
@@ -434,6 +434,7 @@ func (b *bed) play(t *testing.T, random *rand.Rand) {
 		case 0: // the next thing happens before anybody looks
 			time.Sleep(10 * time.Millisecond)
 		case 1:
+			s.say("a short look")
 			s.scans(0, 11, 12)
 		default:
 			s.check()
