@@ -72,6 +72,7 @@ func TestRelease(t *testing.T) {
 		"who uses it since":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n"}, false},
 		"nobody knows when":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0"}, true},
 		"nobody":               {nil, false},
+		"it has no node now":   {nil, true}, // who used it has it open all the same
 		"nobody that one sees": {map[string]string{"proc/2/comm": "sh\n"}, true},
 		"others that one does not see": {map[string]string{
 			"proc/2/comm": "sh\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n",
@@ -81,6 +82,9 @@ func TestRelease(t *testing.T) {
 		maps.Copy(files, c.files)
 		w := NewWatcher(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
 		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}, Nodes: []Node{{Path: "/dev/lpu0"}}}}}
+		if name == "it has no node now" {
+			inv.LPUs[0].Nodes = nil
+		}
 		w.judgeAll(inv, time.Hour)
 		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
 		w.release(t.Context(), inv, time.Hour+time.Minute)

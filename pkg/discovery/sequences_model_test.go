@@ -36,7 +36,7 @@ type modelCard struct {
 type modelTold struct {
 	recovering, failed, revived bool
 	recovered, rebound          time.Duration // when; 0: not
-	perhaps                     bool          // rebound, or not: it was told while the health had not settled
+	perhaps                     time.Duration // when it was told while the health had not settled: it is rebound, or not
 }
 
 // modelCounter is a counter of errors.
@@ -86,9 +86,9 @@ func (c *modelCard) tell(what string, now time.Duration) {
 func (c *modelCard) rebound(now time.Duration) {
 	switch {
 	case c.unsure:
-		c.told.perhaps = c.told.rebound == 0
+		c.told.perhaps = now
 	case c.healthy:
-		c.told.rebound, c.told.perhaps = now, false
+		c.told.rebound, c.told.perhaps = now, 0
 	}
 }
 
@@ -100,11 +100,10 @@ func (c *modelCard) answers() bool { return c.bound && !c.mute && c.power == "" 
 // look is what a watcher notices that looks for long enough to read everything.
 func (c *modelCard) look(now time.Duration) {
 	defer func() { c.kept = c.told }()
-	if c.told.recovered > 0 && now-c.told.recovered >= modelQuiet {
-		c.told.recovered = 0
-	}
-	if c.told.rebound > 0 && now-c.told.rebound >= modelQuiet {
-		c.told.rebound = 0
+	for _, at := range []*time.Duration{&c.told.recovered, &c.told.rebound, &c.told.perhaps} {
+		if now-*at >= modelQuiet {
+			*at = 0
+		}
 	}
 	if c.device == 0 {
 		return
@@ -119,8 +118,10 @@ func (c *modelCard) look(now time.Duration) {
 	if c.mute && !c.asleep() || c.bound && c.power == "" {
 		c.told.revived = false
 	}
-	if c.bound && c.user >= c.told.rebound || c.bound && c.user == 0 { // who used it before is gone
-		c.told.rebound, c.told.perhaps = 0, false
+	for _, at := range []*time.Duration{&c.told.rebound, &c.told.perhaps} {
+		if c.bound && (c.user == 0 || c.user >= *at) { // who used it before is gone
+			*at = 0
+		}
 	}
 	if !c.mute && !c.asleep() {
 		c.best = max(c.best, c.lanes)
