@@ -279,8 +279,14 @@ func (s *sequence) change(i int, c *modelCard) []modelEvent {
 	case what < 3:
 		return s.recovery(i)
 	case what < 7 && c.bound && plugged:
-		say("its driver is unbound")
 		s.must(m.Unbind(i))
+		if s.random.IntN(2) == 0 {
+			say("its driver is bound again")
+			s.must(m.Bind(i))
+			c.disabled = false
+			return s.events(i, "node", "unbind", "node", "bind")
+		}
+		say("its driver is unbound")
 		c.bound = false
 		return s.events(i, "node", "unbind")
 	case what < 10 && plugged && !c.bound:
@@ -309,9 +315,10 @@ func (s *sequence) change(i int, c *modelCard) []modelEvent {
 		s.must(m.AllOnes(i, c.mute))
 	case what == 16:
 		states := map[string][2]string{"": {"D0", "active"}, "lost": {"D3cold", "active"}, "asleep": {"D3hot", "suspended"}}
-		c.power = []string{"", "", "lost", "asleep"}[s.random.IntN(4)]
-		say("power: %q", c.power)
-		s.must(m.Power(i, states[c.power][0], states[c.power][1]))
+		c.power = []string{"", "lost", "lost", "asleep"}[s.random.IntN(4)]
+		c.mute = c.power == "lost"
+		say("power: %q, all ones: %t", c.power, c.mute)
+		s.must(m.Power(i, states[c.power][0], states[c.power][1]), m.AllOnes(i, c.mute))
 	case what == 17:
 		c.lanes = []int{4, 8, 16}[s.random.IntN(3)]
 		say("%d lanes", c.lanes)
