@@ -97,8 +97,8 @@ func (c *modelCard) asleep() bool { return c.power == "asleep" }
 // answers tells whether the driver can ask the card.
 func (c *modelCard) answers() bool { return c.bound && !c.mute && c.power == "" && !c.offline }
 
-// look is what a watcher notices that looks for long enough to read everything.
-func (c *modelCard) look(now time.Duration) {
+// look is what a watcher notices that has looked since began, which is long enough to read everything.
+func (c *modelCard) look(began, now time.Duration) {
 	defer func() { c.kept = c.told }()
 	for _, at := range []*time.Duration{&c.told.recovered, &c.told.rebound, &c.told.perhaps} {
 		if now-*at >= modelQuiet {
@@ -109,7 +109,7 @@ func (c *modelCard) look(now time.Duration) {
 		return
 	}
 	if c.known != c.device {
-		c.replaced(now)
+		c.replaced(began)
 	}
 	if c.bound && c.driverless {
 		c.told.recovering, c.told.failed, c.told.revived = false, false, true

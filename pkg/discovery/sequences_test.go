@@ -91,9 +91,9 @@ func (s *sequence) start() {
 // scans looks at the machine at these seconds from now on, as serve does; it does so more often, but then nothing has changed.
 func (s *sequence) scans(seconds ...int) {
 	s.t.Helper()
-	begin := time.Now()
+	begin := s.now()
 	for _, at := range seconds {
-		time.Sleep(time.Until(begin.Add(time.Duration(at) * time.Second)))
+		time.Sleep(begin + time.Duration(at)*time.Second - s.now())
 		inv, err := s.watcher.Scan(s.t.Context())
 		s.must(err)
 		s.latest = inv
@@ -103,7 +103,7 @@ func (s *sequence) scans(seconds ...int) {
 		}
 	}
 	for _, c := range s.cards {
-		c.look(s.now())
+		c.look(begin, s.now())
 		c.unsure = c.unsure || c.changed
 	}
 }
@@ -267,15 +267,12 @@ func (s *sequence) change(i int, c *modelCard) []modelEvent {
 		for _, counter := range []*modelCounter{&c.fatal, &c.nonFatal, &c.correctable} {
 			counter.value = 0
 		}
+		if s.random.IntN(3) == 0 {
+			return append(s.events(i, words...), s.replug(i, c)...)
+		}
 		return s.events(i, words...)
 	case what < 7 && !plugged:
-		say("back in its slot")
-		s.must(m.Replug(i))
-		c.device = s.inode(i)
-		if c.bound {
-			return s.events(i, "add", "node", "bind")
-		}
-		return s.events(i, "add")
+		return s.replug(i, c)
 	case what < 3:
 		return s.recovery(i)
 	case what < 7 && c.bound && plugged:
@@ -338,6 +335,18 @@ func (s *sequence) change(i int, c *modelCard) []modelEvent {
 		say("its driver says offline: %t, bad: %t, firewall: %t, hot: %t, memory errors: %d", c.offline, c.bad, c.firewall, c.hot, c.ecc.value)
 	}
 	return nil
+}
+
+// replug puts a card back into its slot.
+func (s *sequence) replug(i int, c *modelCard) []modelEvent {
+	s.t.Helper()
+	s.say("lpu%d: back in its slot", i)
+	s.must(s.machine.Replug(i))
+	c.device, c.changed = s.inode(i), true
+	if c.bound {
+		return s.events(i, "add", "node", "bind")
+	}
+	return s.events(i, "add")
 }
 
 // recovery is an error on the PCI bus, and how far its recovery is.
@@ -492,6 +501,9 @@ func (s *sequence) end() {
 // a model. Where LPUCTL_LONG is set there are 10,000 of them. Afterwards no goroutine and no file is left open.
 func TestSequences(t *testing.T) {
 	rounds := 400
+	if raceDetector {
+		rounds = 100
+	}
 	if os.Getenv("LPUCTL_LONG") != "" {
 		rounds = 10_000
 	}
