@@ -327,9 +327,9 @@ func TestACounterThatCannotBeRead(t *testing.T) {
 		at    time.Duration
 		want  string
 	}{
-		{new(uint64), 0, ""}, {nil, time.Second, ""}, {pointer(2), 2 * time.Second, "aer-fatal"}, {nil, time.Minute, "aer-fatal"},
-		{pointer(2), 2 * time.Minute, "aer-fatal"}, {nil, 2*time.Second + policy.CounterQuiet - 1, "aer-fatal"},
-		{nil, 2*time.Second + policy.CounterQuiet, ""}, {pointer(2), time.Second + 2*policy.CounterQuiet, ""},
+		{new(uint64), 0, ""}, {nil, time.Second, ""}, {new(uint64(2)), 2 * time.Second, "aer-fatal"}, {nil, time.Minute, "aer-fatal"},
+		{new(uint64(2)), 2 * time.Minute, "aer-fatal"}, {nil, 2*time.Second + policy.CounterQuiet - 1, "aer-fatal"},
+		{nil, 2*time.Second + policy.CounterQuiet, ""}, {new(uint64(2)), time.Second + 2*policy.CounterQuiet, ""},
 	} {
 		got := j.See("a", "lpu0", health.Reading{AERFatal: c.fatal}, time.Hour+c.at)
 		if ids(got.Reasons) != c.want || c.want != "" && got.State != health.Unhealthy {
@@ -337,8 +337,6 @@ func TestACounterThatCannotBeRead(t *testing.T) {
 		}
 	}
 }
-
-func pointer(n uint64) *uint64 { return &n }
 
 // TestNext: the machine is read again when a grace ends, and at every interval until all is settled.
 func TestNext(t *testing.T) {
