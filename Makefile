@@ -51,7 +51,7 @@ demo: build ## the main job on a simulated Orion server: no hardware, no root
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
 	@$(if $(RACE),:,echo "without the race detector: there is no C compiler (apt-get install gcc libc6-dev)")
 	$(MEMORY:%=TMPDIR=%) go test -json -timeout 20m $(RACE) ./... | go run ./test/report
-	$(if $(RACE),$(MEMORY:%=TMPDIR=%) go test -json -timeout 20m -run TestAWorldThatChanges ./cmd/lpuctl | go run ./test/report,@:) # all of its steps
+	$(if $(RACE),$(MEMORY:%=TMPDIR=%) go test -json -timeout 20m -run 'TestAWorldThatChanges|^TestSequences$$' ./cmd/lpuctl ./pkg/discovery | go run ./test/report,@:) # all of their steps
 
 .PHONY: mutations
 mutations: ## take each fix out that keeps lpuctl right over time, and want a test to fail

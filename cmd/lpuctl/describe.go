@@ -24,7 +24,8 @@ func newDescribeCommand(a *app) *cobra.Command {
 		Aliases: []string{"inspect"},
 		Short:   "Show everything about LPUs",
 		Long: `describe shows LPUs: what list shows and who uses each, why it is not usable if it is not, its temperatures and its power,
-its place in the PCI tree, and what pci.ids and its vital product data say of it.
+its place in the PCI tree, and what pci.ids and its vital product data say of it. Beside the health that it has read stands what
+lpuctl serve says, if serve runs on this node: it has watched the LPU for longer.
 ` + lpuForms,
 		Example: `  lpuctl describe lpu0
   lpuctl describe 0000:b1:00.1
@@ -141,6 +142,7 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 		line("Used by", "?")
 	}
 	line("Health", healthText(l))
+	line("Serve says", judgedText(l.Judged))
 	if err := tw.Flush(); err != nil {
 		return err
 	}

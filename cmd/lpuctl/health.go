@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,7 +105,7 @@ func (a *app) writeHealth(inv *discovery.Inventory, f format) error {
 	for _, l := range inv.LPUs {
 		serve, since := "", ""
 		if j := l.Judged; j != nil {
-			serve, since = string(j.Health), (host.SinceBoot() - j.Since).Round(time.Second).String()
+			serve, since = string(j.Health), judgedFor(j).String()
 		}
 		rows = append(rows, []string{
 			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), whyText(&l),
@@ -121,12 +122,14 @@ func judgedOr(l *discovery.LPU) (health.State, finding.List) {
 	return l.Health, l.Reasons
 }
 
-// whyText is the first thing that is wrong, and how many more there are.
+// whyText is the first thing that is wrong, and how many more there are. It may be one that serve has not seen yet.
 func whyText(l *discovery.LPU) string {
 	_, reasons := judgedOr(l)
-	if len(reasons) == 0 {
-		reasons = l.Reasons // which serve has not seen yet
-	}
+	return cmp.Or(mainReason(reasons), mainReason(l.Reasons))
+}
+
+// mainReason is the first error or, without one, the first warning, and how many more there are; "" if there are only notes.
+func mainReason(reasons finding.List) string {
 	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r finding.Finding) bool { return r.Severity == finding.Note })
 	if len(reasons) == 0 {
 		return ""
@@ -138,6 +141,23 @@ func whyText(l *discovery.LPU) string {
 	text := fmt.Sprintf("%s [%s]", strings.ReplaceAll(first.Message, "\n", " "), first.ID)
 	if more := len(reasons) - 1; more > 0 {
 		text += fmt.Sprintf(" +%d", more)
+	}
+	return text
+}
+
+// judgedFor is how long serve has said of an LPU what it says.
+func judgedFor(j *discovery.Judged) time.Duration {
+	return (host.SinceBoot() - j.Since).Round(time.Second)
+}
+
+// judgedText is what serve says of an LPU, for how long and why; "" if it says nothing.
+func judgedText(j *discovery.Judged) string {
+	if j == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s for %v", j.Health, judgedFor(j))
+	if why := mainReason(j.Reasons); why != "" {
+		text += ": " + why
 	}
 	return text
 }

@@ -83,7 +83,7 @@ func eventOf(e *uevent.Event) health.Event {
 }
 
 // release ends the warning that an LPU was bound again when nobody uses it any more who did before. Where some processes cannot be
-// seen the warning ends with time.
+// seen the warning ends with time. Users are found by the node, so that of an LPU without one it is not known.
 func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration) {
 	rebound := w.judge.Rebound()
 	if len(rebound) == 0 {
@@ -97,7 +97,7 @@ func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration
 	for _, l := range view.LPUs {
 		at, warned := rebound[l.Address.String()]
 		before := func(u User) bool { return u.Started < at }
-		if warned && l.Users != nil && !l.UsersHidden && !slices.ContainsFunc(l.Users, before) {
+		if warned && len(l.Nodes) > 0 && l.Users != nil && !l.UsersHidden && !slices.ContainsFunc(l.Users, before) {
 			w.judge.Tell(l.Address.String(), health.Released, now)
 		}
 	}

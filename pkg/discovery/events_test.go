@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -71,6 +73,7 @@ func TestRelease(t *testing.T) {
 		"who uses it since":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n"}, false},
 		"nobody knows when":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0"}, true},
 		"nobody":               {nil, false},
+		"it has no node now":   {nil, true}, // who used it has it open all the same
 		"nobody that one sees": {map[string]string{"proc/2/comm": "sh\n"}, true},
 		"others that one does not see": {map[string]string{
 			"proc/2/comm": "sh\n", "proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n",
@@ -80,6 +83,9 @@ func TestRelease(t *testing.T) {
 		maps.Copy(files, c.files)
 		w := NewWatcher(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
 		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}, Nodes: []Node{{Path: "/dev/lpu0"}}}}}
+		if name == "it has no node now" {
+			inv.LPUs[0].Nodes = nil
+		}
 		w.judgeAll(inv, time.Hour)
 		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
 		w.release(t.Context(), inv, time.Hour+time.Minute)
@@ -87,4 +93,56 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s: %v", name, verdict.Reasons)
 		}
 	}
+}
+
+// TestAStormOfEvents: 100,000 events of LPUs, of their nodes and of other devices leave nothing behind.
+func TestAStormOfEvents(t *testing.T) {
+	now := time.Hour
+	w := NewWatcher("/nowhere", Options{}, func() time.Duration { return now })
+	inv := &Inventory{}
+	for i := range 8 {
+		inv.LPUs = append(inv.LPUs, LPU{Name: fmt.Sprint("lpu", i), Address: Address{0, uint8(0x41 + i), 0, 1}})
+	}
+	w.judgeAll(inv, now)
+	w.listen(inv)
+	words := []string{"bind", "unbind", "add", "remove", "change", "move"}
+	errs := []string{"BEGIN_RECOVERY", "SUCCESSFUL_RECOVERY", "FAILED_RECOVERY"}
+	storm := func(from, to int) {
+		for n := from; n < to; n++ {
+			now += time.Millisecond
+			path := fmt.Sprintf("/devices/pci0000:40/0000:40:00.0/0000:%02x:00.1", 0x41+n%8)
+			e := uevent.Event{Action: words[n%6], DevPath: path, Subsystem: "pci"}
+			switch n % 5 {
+			case 0: // the node of an LPU
+				e.DevPath, e.Subsystem, e.DevName = fmt.Sprintf("%s/drm/renderD%d", e.DevPath, n), "drm", fmt.Sprint("dri/renderD", n)
+			case 1: // a function that was never there before
+				e.DevPath = fmt.Sprintf("/devices/pci%04x:00/%04[1]x:00:00.0", n)
+			case 2:
+				e.DevPath, e.Subsystem = fmt.Sprint("/devices/virtual/net/veth", n), "net"
+			case 3:
+				e.Action, e.ErrorEvent = "change", errs[n/7%3]
+			}
+			w.take(e)
+		}
+	}
+	storm(0, 10_000)
+	goroutines, before := runtime.NumGoroutine(), heap()
+	storm(10_000, 110_000)
+	if grown := int64(heap()) - int64(before); grown > 64<<10 {
+		t.Errorf("100,000 events leave %d bytes", grown)
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		t.Errorf("%d goroutines, and %d before", n, goroutines)
+	}
+	if n := len(w.judge.Records()); n != 8 || !w.due {
+		t.Errorf("%d LPUs are remembered; due: %t", n, w.due)
+	}
+}
+
+// heap is the size of what is in use on the heap.
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }

@@ -69,6 +69,8 @@ type Record struct {
 	Best     Link                         `json:"best"`               // the best link that was seen
 	// Revived says that a driver was bound, and that the card has answered since.
 	Revived bool `json:"revived,omitempty"`
+	// Driverless says that no driver was bound at the latest reading. One that is bound then is new, though no event may have told it.
+	Driverless bool `json:"driverless,omitempty"`
 }
 
 // Count is what is remembered of a counter.
@@ -109,11 +111,14 @@ const apart = 50 * time.Millisecond
 func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	c := j.cards[id]
 	if c == nil || r.Device != 0 && c.Device != 0 && c.Device != r.Device {
-		c = c.successor()
+		c = c.successor(now)
 		j.cards[id] = c
 	}
 	if r.Device != 0 {
-		c.Device = r.Device
+		if c.Driverless && r.Driver != "" {
+			j.Tell(id, Bound, now) // again, if the kernel has told it
+		}
+		c.Device, c.Driverless = r.Device, r.Driver == ""
 	}
 	reasons := c.revive(&r)
 	if _, recovering := c.Latched[finding.InRecovery]; recovering { // the kernel resets it, and its driver knows
@@ -133,12 +138,20 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 }
 
 // successor is the record of another device at the same address. The state goes on, because a card that comes back has to stay
-// healthy for a moment too; what was counted or told of the one before does not.
-func (c *Record) successor() *Record {
+// healthy for a moment too; what was counted or told of the one before does not. Who used the one before has lost it.
+func (c *Record) successor(now time.Duration) *Record {
 	if c == nil {
 		return &Record{}
 	}
-	return &Record{State: c.State, Since: c.Since, Good: c.Good, Readings: c.Readings, First: c.First, Latest: c.Latest}
+	next := &Record{State: c.State, Since: c.Since, Good: c.Good, Readings: c.Readings, First: c.First, Latest: c.Latest}
+	at, rebound := c.Latched[finding.Rebound]
+	if c.State == Healthy {
+		at, rebound = now, true
+	}
+	if rebound {
+		next.Latched = map[finding.ID]time.Duration{finding.Rebound: at}
+	}
+	return next
 }
 
 // Rebound are the LPUs whose driver was bound again while they were healthy, by id, and when that was seen last.
@@ -239,12 +252,16 @@ func (c *Record) history(subject string, r *Reading, p *Policy, now time.Duratio
 }
 
 // grown returns by how much a counter has grown, if that is more than a limit within a time, and not yet forgotten. The first value
-// is the baseline; so is one that fell, because then something set the counter back.
+// is the baseline; so is one that fell, because then something set the counter back. A counter that cannot be read, such as that of a
+// card that has fallen asleep, says what it said before.
 func (c *Record) grown(id finding.ID, value *uint64, limit uint64, quiet, now time.Duration) uint64 {
-	if value == nil {
-		return 0
-	}
 	n, known := c.Counters[id]
+	if value == nil {
+		if n.Grew == 0 || now-n.Grew >= quiet {
+			return 0
+		}
+		return n.Value - n.From
+	}
 	if !known || *value < n.Value {
 		n = Count{From: *value, Began: now}
 	}

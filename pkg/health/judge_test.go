@@ -278,6 +278,66 @@ func TestAnotherDevice(t *testing.T) {
 	}
 }
 
+// TestWhoUsedTheDeviceBefore has lost it when another one comes in its place, whether an event told of it or not.
+func TestWhoUsedTheDeviceBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		event health.Event
+		seen  bool // that it was gone in between
+		want  string
+	}{
+		"no event":                    {"", false, "rebound"},
+		"its removal":                 {health.Unbound, false, "rebound"},
+		"its removal, and it is seen": {health.Unbound, true, "rebound"},
+		"no event, and it is seen":    {"", true, ""}, // whoever looked knew that it was gone
+	} {
+		j := health.NewJudge(health.DefaultPolicy(), nil)
+		j.See("a", "lpu0", health.Reading{Device: 1}, time.Hour)
+		if c.event != "" {
+			j.Tell("a", c.event, time.Hour)
+		}
+		if c.seen {
+			j.See("a", "lpu0", reading('g'), time.Hour+time.Second)
+		}
+		if got := j.See("a", "lpu0", health.Reading{Device: 2}, time.Hour+2*time.Second); ids(got.Reasons) != c.want {
+			t.Errorf("%s: %q, want %q", name, ids(got.Reasons), c.want)
+		}
+	}
+}
+
+// TestABindThatNoEventTold ends what lasts until a driver is bound, if the card was seen without a driver.
+func TestABindThatNoEventTold(t *testing.T) {
+	with := func(driver, power string) func(r *health.Reading) {
+		return func(r *health.Reading) { r.Device, r.Driver, r.PowerState = 1, driver, power }
+	}
+	play(t, []step{
+		{"", with("xocl", "D0"), ""}, {health.RecoveryFailed, with("xocl", "D0"), "recovery-failed"},
+		{"", with("", "unknown"), "recovery-failed"}, {"", func(r *health.Reading) { r.Device, r.Driver = 0, "" }, "recovery-failed"},
+		{"", with("xocl", "D0"), ""},
+	})
+	play(t, []step{
+		{"", with("xocl", "D3cold"), "power-lost"}, {"", with("", "unknown"), ""}, {"", with("xocl", "D3cold"), ""},
+	})
+}
+
+// TestACounterThatCannotBeRead says what it said before: an error is not forgotten because the card falls asleep.
+func TestACounterThatCannotBeRead(t *testing.T) {
+	j, policy := health.NewJudge(health.DefaultPolicy(), nil), health.DefaultPolicy()
+	for i, c := range []struct {
+		fatal *uint64
+		at    time.Duration
+		want  string
+	}{
+		{new(uint64), 0, ""}, {nil, time.Second, ""}, {new(uint64(2)), 2 * time.Second, "aer-fatal"}, {nil, time.Minute, "aer-fatal"},
+		{new(uint64(2)), 2 * time.Minute, "aer-fatal"}, {nil, 2*time.Second + policy.CounterQuiet - 1, "aer-fatal"},
+		{nil, 2*time.Second + policy.CounterQuiet, ""}, {new(uint64(2)), time.Second + 2*policy.CounterQuiet, ""},
+	} {
+		got := j.See("a", "lpu0", health.Reading{AERFatal: c.fatal}, time.Hour+c.at)
+		if ids(got.Reasons) != c.want || c.want != "" && got.State != health.Unhealthy {
+			t.Errorf("reading %d: %s %q, want %q", i, got.State, ids(got.Reasons), c.want)
+		}
+	}
+}
+
 // TestNext: the machine is read again when a grace ends, and at every interval until all is settled.
 func TestNext(t *testing.T) {
 	j := health.NewJudge(health.DefaultPolicy(), nil)
