@@ -134,8 +134,8 @@ func TestAStormOfEvents(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > goroutines {
 		t.Errorf("%d goroutines, and %d before", n, goroutines)
 	}
-	if n := len(w.judge.Records()); n != 8 || !w.due {
-		t.Errorf("%d LPUs are remembered; due: %t", n, w.due)
+	if n := len(w.judge.Records()); n != 8 || !w.options.cards.wanted() {
+		t.Errorf("%d LPUs are remembered; due: %t", n, w.options.cards.wanted())
 	}
 }
 

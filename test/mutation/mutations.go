@@ -16,6 +16,7 @@ const (
 
 	judgeGo   = "pkg/health/judge.go"
 	signalsGo = "pkg/health/signals.go"
+	cardsGo   = "pkg/discovery/cards.go"
 	healthPkg = "./pkg/health"
 	eventsGo  = "pkg/discovery/events.go"
 )
@@ -267,6 +268,22 @@ func mutations() []mutation {
 		{
 			"a card that is asleep is read", "pkg/discovery/reading.go",
 			"	if l.Reading.Asleep() {\n", "	if false {\n", "TestBrokenCard", "./pkg/discovery",
+		},
+		{
+			"a glance goes on reading a file that was removed", "internal/host/kept.go",
+			" || st.Nlink == 0 {", " {", "TestAnAttributeThatWasReplaced", "./pkg/discovery",
+		},
+		{
+			"a card that is late holds up the others", cardsGo,
+			"	if patience < s.CardDeadline {\n", "	if false {\n", "TestACardThatIsLateForGood", "./pkg/discovery",
+		},
+		{
+			"an event is forgotten once its card is kept", "pkg/discovery/events.go",
+			"		w.options.cards.of(a).due = true\n", "", "TestAnEventReadsItsCardAgain", "./pkg/discovery",
+		},
+		{
+			"the node of a card that is late is taken for shared", cardsGo,
+			"slices.ContainsFunc(kept, isLate) && shareNodes(found)", "false", "TestTheNodeOfACardThatIsLate", "./pkg/discovery",
 		},
 	}
 }
