@@ -39,10 +39,11 @@ func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
 		l := inv.LPUs[card]
 		index, source := strconv.Itoa(l.Index), "name "+l.Name
 		d.add(l.Name, []int{card}, append(driverVersion([]discovery.LPU{l}),
-			Variable{"LPU_DEVICE_INDEX", index, source}, Variable{visibleDevices, index, source})...)
+			Variable{deviceIndex, index, source}, Variable{visibleDevices, index, source}, Variable{ringOrder, "0", "the only LPU"})...)
 	}
 	for _, card := range cards {
-		d.add(AddressName(inv.LPUs[card].Address), []int{card}) // sets no variable of its own, so that several can be combined
+		// Sets no variable of its own, so that several can be combined, and so that the lists of Allocate count: CDI's would win.
+		d.add(AddressName(inv.LPUs[card].Address), []int{card})
 	}
 	f := inv.Cabled()
 	for _, arc := range sets(inv, f) {
