@@ -45,7 +45,7 @@ image: build ## an OCI image in dist/, without a daemon
 
 .PHONY: demo
 demo: build ## the main job on a simulated Orion server: no hardware, no root
-	@bash docs/demo.sh bin/lpuctl
+	@bin/lpuctl demo
 
 .PHONY: test
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
