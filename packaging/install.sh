@@ -113,7 +113,7 @@ fi
 # plan prints of each file where it is in the archive and where it goes.
 plan() {
 	(cd "$archive" && find bin share -type f) | while read -r file; do echo "$file $prefix/$file"; done
-	for file in LICENSE third-party-licenses.txt; do echo "$file $prefix/share/doc/lpuctl/$file"; done
+	for file in LICENSE CHANGELOG.md third-party-licenses.txt; do echo "$file $prefix/share/doc/lpuctl/$file"; done
 	echo "install.sh $prefix/share/lpuctl/install.sh"
 	if [ -n "$units" ]; then
 		(cd "$archive" && find lib/systemd/system lib/tmpfiles.d lib/udev -type f) |
