@@ -101,9 +101,16 @@ $(CACHE)/cdi-library/v1.1.1: test/e2e/library/main.go test/e2e/library/go.mod
 $(CACHE)/cdi-library/%: test/e2e/library/main.go test/e2e/library/%.mod
 	go build -C $(<D) -modfile=$*.mod -o $@ .
 
+# A Debian of what every Debian has. Without debootstrap or root there is none, and a test says so.
+DEBIAN := $(CACHE)/root-bookworm-minbase
+$(DEBIAN):
+	@mkdir -p $(@D) && rm -rf $@.new
+	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then debootstrap --variant=minbase bookworm $@.new \
+	  $$(apt-get indextargets --format '$$(SITE)' 'Created-By: Packages' 'Label: Debian' | sed -n 1p) && mv $@.new $@; fi
+
 .PHONY: e2e
-e2e: build $(CDI_LIBRARIES) ## tests on real consumers (needs root; names what is missing)
-	LPUCTL=$(CURDIR)/bin/lpuctl LIBRARIES=$(CACHE)/cdi-library go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
+e2e: build $(CDI_LIBRARIES) $(DEBIAN) ## tests on real consumers (needs root; names what is missing)
+	LPUCTL=$(CURDIR)/bin/lpuctl LIBRARIES=$(CACHE)/cdi-library DEBIAN=$(DEBIAN) go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
 
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
