@@ -89,10 +89,11 @@ nothing of this machine and changes nothing: the server is a temporary directory
 func (a *app) demonstrate(ctx context.Context, steps []demoStep) error {
 	empty := func(string) (string, bool) { return "", false }
 	for _, step := range steps {
-		line := "lpuctl"
+		words := []string{"lpuctl"}
 		for _, arg := range step.args {
-			line += " " + quoted(arg)
+			words = append(words, quoted(arg))
 		}
+		line := strings.Join(words, " ")
 		if _, err := fmt.Fprintf(a.out, "\n%s\n\n$ %s\n", step.words, line); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func TestMeaningsAreThoseOfThePage(t *testing.T) {
 	}
 	table := "| variable | on the host | in the container |\n|---|---|---|\n"
 	for _, m := range Meanings() {
-		table += fmt.Sprintf("| `%s` | %s | %s |\n", m.Variable, m.Host, m.Container)
+		table += fmt.Sprintf("| %#q | %s | %s |\n", m.Variable, m.Host, m.Container)
 	}
 	if !strings.Contains(string(page), "\n"+table+"\n") {
 		t.Errorf("docs/containers.md has not this table:\n%s", table)

@@ -45,7 +45,7 @@ func importDebian(t *testing.T, p machine.Podman, root string) string {
 	t.Helper()
 	archive := filepath.Join(t.TempDir(), "debian.tar")
 	machine.Output(t, "tar", "-c", "-C", root, "-f", archive, "--exclude=./dev/*", "--exclude=./proc/*", "--exclude=./var/*",
-		"--exclude=./usr/share/*", "--exclude=./usr/lib/python3*", ".")
+		"--exclude=./usr/share/*", "--exclude=gconv", "--exclude=perl-base", ".")
 	machine.Output(t, append(p, "import", "--quiet", archive, "localhost/debian:1")...)
 	return "localhost/debian:1"
 }
@@ -109,10 +109,11 @@ func TestLoader(t *testing.T) {
 	from := importDebian(t, p, debian)
 	line := dockerfileLine(t)
 	const variable = "LD_LIBRARY_PATH=/usr/lib/hyperaccel"
+	const ldconfig = "RUN echo /usr/lib/hyperaccel >/etc/ld.so.conf.d/lpu.conf && ldconfig"
 	images := map[string]string{
 		"Debian":           from,
 		"Debian, the line": buildImage(t, p, programs, "line", "FROM "+from, line),
-		"Debian, ldconfig": buildImage(t, p, programs, "ldconfig", "FROM "+from, "RUN echo /usr/lib/hyperaccel >/etc/ld.so.conf.d/lpu.conf && ldconfig"),
+		"Debian, ldconfig": buildImage(t, p, programs, "ldconfig", "FROM "+from, ldconfig),
 		"glibc":            buildImage(t, p, minimal, "glibc", "FROM scratch", "COPY . /"),
 		"glibc, the line":  buildImage(t, p, minimal, "glibc-line", "FROM scratch", "COPY . /", "ENV LD_LIBRARY_PATH=/elsewhere", line),
 		"no glibc":         machine.Image,
@@ -125,7 +126,6 @@ func TestLoader(t *testing.T) {
 	}{
 		{"Debian", "load", "", 1, notFound},
 		{"Debian", "load", variable, 0, loaded},
-		{"Debian", "rpath", "", 0, loaded},
 		{"Debian, the line", "load", "", 0, loaded},
 		{"Debian, ldconfig", "load", "", 1, notFound},
 		{"glibc", "load", "", 1, notFound},
@@ -136,12 +136,11 @@ func TestLoader(t *testing.T) {
 		{"no glibc", "static", variable, 1, "libc.so.6: cannot open shared object file: No such file or directory\n"},
 	} {
 		t.Run(strings.Join([]string{c.image, c.program, c.variable}, " "), func(t *testing.T) {
-			command := append(p, "run", "--rm", "--network=none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024",
-				"--volume", programs+":/programs:ro", "--device", "hyperaccel.ai/lpu=lpu0")
+			options := append(device("lpu0"), "--volume", programs+":/programs:ro")
 			if c.variable != "" {
-				command = append(command, "--env", c.variable)
+				options = append(options, "--env", c.variable)
 			}
-			r := machine.Run(t, append(command, images[c.image], "/programs/"+c.program)...)
+			r := machine.Run(t, p.Start(images[c.image], options, "/programs/"+c.program)...)
 			if r.Code != c.code || r.Stdout != c.want {
 				t.Errorf("exit code %d, want %d: %s%s", r.Code, c.code, r.Stdout, r.Stderr)
 			}
