@@ -93,6 +93,9 @@ func dockerfileLine(t *testing.T) string {
 // that the spec mounts by one line of the Dockerfile, or by one variable; nothing else finds it.
 func TestLoader(t *testing.T) {
 	debian := os.Getenv("DEBIAN")
+	if debian == "" {
+		t.Fatal("DEBIAN must name the directory of the Debian that make e2e makes")
+	}
 	need(t, "podman", "runc", "busybox", "gcc", machine.FUSE)
 	machine.Need(t, nil, "make e2e, with debootstrap", debian+"/usr/bin/dash")
 	p := machine.NewPodman(t)
