@@ -57,7 +57,8 @@ case $prefix in '' | /usr) fail "--prefix: / and /usr are for the .deb and the .
 record=$prefix/share/lpuctl/installed
 watched='lpuctl-cdi-refresh.path lpuctl-cdi-refresh.service'
 
-has_units() { [ -e "$record" ] && grep -q '^/etc/systemd/system/' "$record"; }
+# installed_units prints the units of lpuctl that the record names.
+installed_units() { [ ! -e "$record" ] || sed -n 's|^/etc/systemd/system/\(lpuctl-[^/]*\)$|\1|p' "$record"; }
 systemd_runs() { [ -d /run/systemd/system ]; }
 
 # remove_listed removes the files that a list on stdin names, and then its directories, as far as they are empty. Directories end in
@@ -74,12 +75,11 @@ remove_listed() {
 if [ -n "$uninstall" ]; then
 	[ -e "$record" ] || fail "$record is not there: this script has installed nothing in $prefix"
 	[ -w "$record" ] || fail "$prefix: no permission to change it"
-	units=''
-	if has_units; then
-		units=yes
+	units=$(installed_units)
+	if [ -n "$units" ]; then
 		if systemd_runs; then
 			# shellcheck disable=SC2086 # several units
-			systemctl --quiet disable --now $watched lpuctl-serve.service 2>/dev/null || true
+			systemctl --quiet disable --now $units 2>/dev/null || true
 		fi
 		"$prefix/bin/lpuctl" --quiet cdi remove || true # of LPUs that nobody watches any more
 		rm -f /run/cdi/.hyperaccel.ai-lpu.lock
@@ -99,7 +99,8 @@ case $(uname -m)$(od -An -t u2 -j 18 -N 2 "$archive/bin/lpuctl") in
 x86_64*62 | aarch64*183) ;;
 *) fail "$archive/bin/lpuctl is for another kind of machine than this one, $(uname -m)" ;;
 esac
-if has_units; then units=yes; fi # an upgrade keeps them
+# An upgrade keeps units, and what the administrator has disabled of them.
+if [ -z "$units" ] && [ -n "$(installed_units)" ]; then units=kept; fi
 if [ -n "$units" ]; then
 	[ "$(id -u)" = 0 ] || fail "--units: only root can install units"
 	systemd_runs || fail "--units: systemd does not run on this machine"
@@ -185,13 +186,20 @@ if [ -n "$units" ]; then
 	systemctl daemon-reload
 	systemd-tmpfiles --create lpuctl.conf || true
 	udevadm control --reload 2>/dev/null || true
-	# shellcheck disable=SC2086 # several units
-	systemctl --quiet enable $watched
+	restart=try-restart
+	if [ "$units" = yes ]; then
+		# shellcheck disable=SC2086 # several units
+		systemctl --quiet enable $watched
+		restart=restart
+	fi
 	# That this machine has no LPU, or one that is sick, is no failure of the installation.
 	# shellcheck disable=SC2086
-	systemctl restart $watched || true
+	systemctl $restart $watched || true
 	systemctl try-restart lpuctl-serve.service || true
-	echo "  units        in /etc/systemd/system; these are enabled and started: $watched"
+	case $units in
+	yes) echo "  units        in /etc/systemd/system; these are enabled and started: $watched" ;;
+	kept) echo "  units        in /etc/systemd/system; enabled or not as before" ;;
+	esac
 fi
 case :$PATH: in
 *:"$prefix/bin":*) echo "try: lpuctl demo" ;;
