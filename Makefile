@@ -18,7 +18,7 @@ NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
-SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version 'packaging/check/*' 'packaging/deb/p*'))
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
 # grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
@@ -45,7 +45,7 @@ image: build ## an OCI image in dist/, without a daemon
 
 .PHONY: demo
 demo: build ## the main job on a simulated Orion server: no hardware, no root
-	@bash docs/demo.sh bin/lpuctl
+	@bin/lpuctl demo
 
 .PHONY: test
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
@@ -101,9 +101,16 @@ $(CACHE)/cdi-library/v1.1.1: test/e2e/library/main.go test/e2e/library/go.mod
 $(CACHE)/cdi-library/%: test/e2e/library/main.go test/e2e/library/%.mod
 	go build -C $(<D) -modfile=$*.mod -o $@ .
 
+# A Debian of what every Debian has. Without debootstrap or root there is none, and a test says so.
+DEBIAN := $(CACHE)/root-bookworm-minbase
+$(DEBIAN):
+	@mkdir -p $(@D) && rm -rf $@.new
+	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then debootstrap --variant=minbase bookworm $@.new \
+	  $$(apt-get indextargets --format '$$(SITE)' 'Created-By: Packages' 'Label: Debian' | sed -n 1p) && mv $@.new $@; fi
+
 .PHONY: e2e
-e2e: build $(CDI_LIBRARIES) ## tests on real consumers (needs root; names what is missing)
-	LPUCTL=$(CURDIR)/bin/lpuctl LIBRARIES=$(CACHE)/cdi-library go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
+e2e: build $(CDI_LIBRARIES) $(DEBIAN) ## tests on real consumers (needs root; names what is missing)
+	LPUCTL=$(CURDIR)/bin/lpuctl LIBRARIES=$(CACHE)/cdi-library DEBIAN=$(DEBIAN) go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
 
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)

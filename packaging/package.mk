@@ -11,6 +11,9 @@ PACKAGE_VERSION := $(shell SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/vers
 ENGINES := containerd crio docker k3s k3s-agent kubelet podman podman-auto-update podman-kube@ podman-restart \
 	rke2-agent rke2-server
 LPUCTL := bin/lpuctl
+# Where packages install. An archive has the same below its top, and the configuration among the documents.
+PREFIX = /usr
+SAMPLE = /etc/lpuctl/config.yaml
 # What help and manual point to, and what these pages show.
 DOCUMENTS := $(wildcard docs/*.md docs/*.svg)
 
@@ -33,31 +36,53 @@ dist/completion: bin/lpuctl
 .PHONY: install install-files
 install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
 install-files:
-	install -D -m 0755 $(LPUCTL) $(DESTDIR)/usr/bin/lpuctl
-	install -D -m 0644 -t $(DESTDIR)/usr/lib/systemd/system systemd/*.service systemd/*.path
+	install -D -m 0755 $(LPUCTL) $(DESTDIR)$(PREFIX)/bin/lpuctl
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.path
 	for unit in $(ENGINES); do \
-	  install -D -m 0644 systemd/after-lpuctl.conf $(DESTDIR)/usr/lib/systemd/system/$$unit.service.d/10-lpuctl.conf; done
-	install -D -m 0644 systemd/lpuctl.preset $(DESTDIR)/usr/lib/systemd/system-preset/50-lpuctl.preset
-	install -D -m 0644 systemd/lpuctl.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/lpuctl.conf
-	install -D -m 0644 -t $(DESTDIR)/usr/lib/udev/rules.d systemd/90-lpuctl.rules
-	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man5 dist/man/*.5.gz
-	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man8 dist/man/*.8.gz
-	install -D -m 0644 -t $(DESTDIR)/usr/share/doc/lpuctl $(DOCUMENTS)
-	install -D -m 0644 dist/completion/bash $(DESTDIR)/usr/share/bash-completion/completions/lpuctl
-	install -D -m 0644 dist/completion/fish $(DESTDIR)/usr/share/fish/vendor_completions.d/lpuctl.fish
-	install -D -m 0644 dist/completion/zsh $(DESTDIR)/usr/share/zsh/site-functions/_lpuctl
-	[ -e $(DESTDIR)/etc/lpuctl/config.yaml ] || install -D -m 0644 packaging/config.yaml $(DESTDIR)/etc/lpuctl/config.yaml
+	  install -D -m 0644 systemd/after-lpuctl.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service.d/10-lpuctl.conf; done
+	install -D -m 0644 systemd/lpuctl.preset $(DESTDIR)$(PREFIX)/lib/systemd/system-preset/50-lpuctl.preset
+	install -D -m 0644 systemd/lpuctl.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/lpuctl.conf
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d systemd/90-lpuctl.rules
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 dist/man/*.5.gz
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 dist/man/*.8.gz
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/lpuctl $(DOCUMENTS)
+	install -D -m 0644 dist/completion/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lpuctl
+	install -D -m 0644 dist/completion/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/lpuctl.fish
+	install -D -m 0644 dist/completion/zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_lpuctl
+	[ -e $(DESTDIR)$(SAMPLE) ] || install -D -m 0644 packaging/config.yaml $(DESTDIR)$(SAMPLE)
 
 .PHONY: package
 package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of materials and checksums, in dist
 	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
 
-.PHONY: $(ARCHES:%=package-%)
-$(ARCHES:%=package-%): package-%: dist/%/lpuctl dist/nfpm.yaml dist/completion $(NFPM)
-	rm -rf dist/$*/root dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm dist/*_$*.cdx.json
-	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
+.PHONY: release
+release: package $(ARCHES:%=archive-%) ## the packages, and archives for machines without Go: program, manual, completions, install.sh
+	cd dist && sha256sum *.tar.gz *.deb *.rpm *.cdx.json > SHA256SUMS
+
+# The licences of what is linked in, and the bill of materials.
+.PHONY: $(ARCHES:%=materials-%)
+$(ARCHES:%=materials-%): materials-%: dist/%/lpuctl
+	rm -f dist/*_$*.cdx.json
 	go run ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
 	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
+
+# Sorted, of nobody, and with the date of the source: the same source makes the same archive.
+ARCHIVE = lpuctl_$(PACKAGE_VERSION)_linux_$*
+.PHONY: $(ARCHES:%=archive-%)
+$(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
+	rm -rf dist/$*/archive dist/*_$*.tar.gz
+	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR='dist/$*/archive/$(ARCHIVE)' PREFIX= \
+	  SAMPLE=/share/doc/lpuctl/config.yaml
+	install -m 0755 packaging/install.sh 'dist/$*/archive/$(ARCHIVE)/'
+	install -m 0644 LICENSE CHANGELOG.md dist/$*/third-party-licenses.txt 'dist/$*/archive/$(ARCHIVE)/'
+	chmod -R go=u,go-w dist/$*/archive
+	tar -c -C dist/$*/archive --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner '$(ARCHIVE)' | \
+	  gzip -9n > 'dist/$(ARCHIVE).tar.gz'
+
+.PHONY: $(ARCHES:%=package-%)
+$(ARCHES:%=package-%): package-%: materials-% dist/nfpm.yaml dist/completion $(NFPM)
+	rm -rf dist/$*/root dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm
+	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
 	install -m 0644 packaging/deb/copyright dist/$*/$(DEB_DOC)/copyright
 	gzip -9nc CHANGELOG.md > dist/$*/$(DEB_DOC)/changelog.gz
 	sed 's/@VERSION@/$(PACKAGE_VERSION)-1/; s/@MAINTAINER@/$(MAINTAINER)/; s/@DATE@/$(shell date -R -u -d @$(SOURCE_DATE_EPOCH))/' \
@@ -83,5 +108,5 @@ $(NFPM):
 	GOBIN=$(dir $@) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
 .PHONY: package-check
-package-check: package ## check the packages: 24 rows, each passes or says why not (needs root and Debian's tools)
+package-check: release ## check packages and archives: 26 rows, each passes or says why not (needs root and Debian's tools)
 	packaging/check/run dist

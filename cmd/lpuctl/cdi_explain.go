@@ -21,6 +21,7 @@ func newExplainCommand(a *app) *cobra.Command {
 		Use:   "explain LPU...",
 		Short: "Show what a container gets with LPUs, and why",
 		Long: `explain shows the container edits that a container gets with CDI devices: nodes, mounts and variables, each with its source;
+what the variables mean on the host and in the container, which number LPUs differently;
 and the line by which podman, nerdctl, docker and Kubernetes ask for them. Two devices that set one variable collide: the last one wins,
 and explain names the device to use instead.
 ` + lpuForms,
@@ -86,12 +87,17 @@ func collisionText(e *cdi.Explanation) string {
 		for _, v := range c.Values {
 			values = append(values, v.Device+" sets "+v.Value)
 		}
-		if len(values) == 1 {
+		if missesSome(c) {
 			values = append(values, "which is not every LPU of the container")
 		}
 		variables = append(variables, c.Variable+" ("+strings.Join(values, ", ")+")")
 	}
 	return "of each variable the container gets the last value: " + strings.Join(variables, ", ")
+}
+
+// missesSome tells that the values of a variable do not differ: what is wrong is that its list is too short.
+func missesSome(c cdi.Collision) bool {
+	return !slices.ContainsFunc(c.Values, func(v cdi.SetByValue) bool { return v.Value != c.Values[0].Value })
 }
 
 // arguments are the devices to use and the variables to set, as options of a runtime.
@@ -139,10 +145,26 @@ func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 	if err := a.writeTable([]string{"EDIT", "WHAT", "SOURCE"}, rows); err != nil {
 		return err
 	}
+	if err := a.writeMeanings(e.Meanings); err != nil {
+		return err
+	}
 	fmt.Fprintln(a.out)
 	rows = nil
 	for _, r := range ready {
 		rows = append(rows, []string{r.Runtime + ":", r.Line})
 	}
 	return a.writeTable(nil, rows)
+}
+
+// writeMeanings says what variables mean to the host and in the container, below a table of the container edits.
+func (a *app) writeMeanings(meanings []cdi.Meaning) error {
+	if len(meanings) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	var rows [][]string
+	for _, m := range meanings {
+		rows = append(rows, []string{m.Variable, m.Host, m.Container})
+	}
+	return a.writeTable([]string{"VARIABLE", "ON THE HOST", "IN THE CONTAINER"}, rows)
 }

@@ -85,7 +85,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
   sudo lpuctl cdi refresh              # write the spec where runtimes look
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE
 
-  lpuctl simulate /tmp/node            # no hardware? a simulated Orion server
+  lpuctl demo                          # no hardware? the main job on a simulated server
+  lpuctl simulate /tmp/node            # such a server that stays
   lpuctl --root /tmp/node list`,
 		Version:           readVersion().String(),
 		SilenceErrors:     true,
@@ -108,8 +109,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
 		newAllocateCommand(a), newCordonCommand(a), newUncordonCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
-		newVersionCommand(a), newHelpTreeCommand(a))
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newDemoCommand(a),
+		newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	checkArguments(cmd)
 	return cmd

@@ -39,11 +39,12 @@ func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
 		l := pick(inv, []int{card})
 		index, source := strconv.Itoa(l[0].Index), "name "+l[0].Name
 		d.add(l[0].Name, []int{card}, l, append(driverVersion(l),
-			Variable{"LPU_DEVICE_INDEX", index, source}, Variable{visibleDevices, index, source})...)
+			Variable{deviceIndex, index, source}, Variable{visibleDevices, index, source}, Variable{ringOrder, "0", "the only LPU"})...)
 	}
 	for _, card := range cards {
 		l := pick(inv, []int{card})
-		d.add(AddressName(l[0].Address), []int{card}, l) // sets no variable of its own, so that several can be combined
+		// Sets no variable of its own, so that several can be combined, and so that the lists of Allocate count: CDI's would win.
+		d.add(AddressName(l[0].Address), []int{card}, l)
 	}
 	f := inv.Cabled()
 	for _, arc := range sets(inv, f) {

@@ -44,9 +44,6 @@ func (v Variable) String() string { return v.Name + "=" + v.Value }
 // NodePermissions are those that a container has on a node, as CDI and the kubelet spell them: read and write, no mknod.
 const NodePermissions = "rw"
 
-// DriverVersion is the variable with the version of the driver. A container gets it only if all of its LPUs share one version.
-const DriverVersion = "LPU_DRIVER_VERSION"
-
 // EditsOf are the container edits of LPUs that can be combined with those of others: their nodes in the order given, the mounts
 // that this machine has (all with UncheckedMounts) and the variables of their models. The variables that describe the LPUs of a
 // container as a whole are those of [Container].

@@ -16,6 +16,8 @@ type Explanation struct {
 	// Where there is nothing better, Use is Devices.
 	Use    []string   `json:"use"`
 	UseEnv []Variable `json:"useEnv"`
+	// Meanings are those of the variables in Env and UseEnv.
+	Meanings []Meaning `json:"meanings"`
 }
 
 // Collision is a variable that several of the devices set differently, or a list of LPUs that misses some of the container's.
@@ -45,6 +47,7 @@ func Explain(inv *discovery.Inventory, o Options, words []string) (*Explanation,
 	if len(e.Collisions) > 0 {
 		d.advise(e, cards)
 	}
+	e.Meanings = meaningsOf(slices.Concat(e.Env, e.UseEnv))
 	return e, nil
 }
 
@@ -71,7 +74,7 @@ func (d *devices) inject(names []string) (e *Explanation, cards []int) {
 	for _, v := range e.Env {
 		set := values[v.Name]
 		differ := slices.ContainsFunc(set, func(s SetByValue) bool { return s.Value != set[0].Value })
-		misses := v.Name == visibleDevices && len(d.find(set[len(set)-1].Device).cards) < len(cards)
+		misses := (v.Name == visibleDevices || v.Name == ringOrder) && len(d.find(set[len(set)-1].Device).cards) < len(cards)
 		if differ || misses {
 			e.Collisions = append(e.Collisions, Collision{v.Name, set})
 		}

@@ -181,7 +181,10 @@ func whatIsWrong(inv *discovery.Inventory, e *Explanation, inject func([]string)
 		}
 	}
 	visible := strings.FieldsFunc(values["LPU_VISIBLE_DEVICES"], func(r rune) bool { return r == ',' })
+	order := strings.FieldsFunc(values["LPU_RING_ORDER"], func(r rune) bool { return r == ',' })
 	switch {
+	case len(order) > 0 && len(order) != len(visible):
+		return "LPU_RING_ORDER lists " + values["LPU_RING_ORDER"]
 	case values["LPU_DRIVER_VERSION"] != version && values["LPU_DRIVER_VERSION"]+values["LPU_VISIBLE_DEVICES"] != "":
 		return "LPU_DRIVER_VERSION is " + values["LPU_DRIVER_VERSION"] + ", want " + version
 	case len(visible) > 0 && len(visible) != len(e.LPUs): // building blocks by themselves list nothing
@@ -236,7 +239,7 @@ func TestExplainListsThatMissLPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Collision{{"LPU_VISIBLE_DEVICES", []SetByValue{{"lpu0", "0"}}}}
+	want := []Collision{{"LPU_VISIBLE_DEVICES", []SetByValue{{"lpu0", "0"}}}, {"LPU_RING_ORDER", []SetByValue{{"lpu0", "0"}}}}
 	if diff := cmp.Diff(want, e.Collisions); diff != "" || !slices.Equal(e.Use, []string{"hyperaccel.ai/lpu=lpu0-1"}) {
 		t.Errorf("use %v: %s", e.Use, diff)
 	}

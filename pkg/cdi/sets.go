@@ -53,16 +53,13 @@ func joinIndices(lpus []discovery.LPU, separator string) string {
 	return strings.Join(indices, separator)
 }
 
-// visibleDevices is the variable with the indices of a container's LPUs.
-const visibleDevices = "LPU_VISIBLE_DEVICES"
-
 // listVariables describe the LPUs of a container as a whole. They belong to a set of LPUs only: when two devices that are
 // injected together set one variable, the last silently wins. LPU_RING_ORDER is the same LPUs as positions in the order of PCI
-// addresses, by which XRT numbers them inside the container.
+// addresses, by which XRT numbers them inside the container. A single LPU has position 0 there, whether or not a ring is known.
 func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 	const source = "list of the container's LPUs"
 	variables := append(driverVersion(inRing), Variable{visibleDevices, joinIndices(inRing, ","), source})
-	if known {
+	if known || len(inRing) == 1 {
 		positions := make([]string, len(inRing))
 		for i, l := range inRing {
 			before := 0 // indices are given in the order of addresses
@@ -73,10 +70,12 @@ func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 			}
 			positions[i] = strconv.Itoa(before)
 		}
-		variables = append(variables, Variable{"LPU_RING_ORDER", strings.Join(positions, ","), source},
-			Variable{"LPU_CONNECTED", strconv.FormatBool(connected), "ring table"})
+		variables = append(variables, Variable{ringOrder, strings.Join(positions, ","), source})
 	}
-	return append(variables, Variable{"NUM_LPU_DEVICES", strconv.Itoa(len(inRing)), source})
+	if known {
+		variables = append(variables, Variable{connectedLPUs, strconv.FormatBool(connected), "ring table"})
+	}
+	return append(variables, Variable{numberOfLPUs, strconv.Itoa(len(inRing)), source})
 }
 
 // Container puts the LPUs at these positions of an inventory into ring order, and returns the variables that describe them as a

@@ -608,6 +608,32 @@ func TestBothStrategiesGiveTheSame(t *testing.T) {
 	}
 }
 
+// TestOneLPU: a container with one LPU is told the same by Allocate as by the device lpuN, where both say it: above all that its own
+// index of the LPU is 0, with a ring table and without.
+func TestOneLPU(t *testing.T) {
+	for profile, n := range map[string]int{"orion": 5, "lpu": 6} {
+		r := newRig(t, simulate.Node{Profile: profile}, func(o *Options) { o.Strategy = DeviceSpecs })
+		inv := r.scan()
+		name := inv.LPUs[n].Name
+		e, err := cdi.Explain(inv, cdi.Options{}, []string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.allocate(cdi.AddressName(inv.LPUs[n].Address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range e.Env {
+			if value, says := got.Envs[v.Name]; says && value != v.Value {
+				t.Errorf("%s: %s, and Allocate says %s", name, v, value)
+			}
+		}
+		if order := got.Envs["LPU_RING_ORDER"]; order != "0" {
+			t.Errorf("%s: LPU_RING_ORDER is %q", name, order)
+		}
+	}
+}
+
 func TestInvariant17PreStart(t *testing.T) {
 	r := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.PreStart = true })
 	r.scan()

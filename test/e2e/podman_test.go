@@ -30,6 +30,9 @@ func device(names ...string) []string {
 
 func lines(parts ...string) string { return strings.Join(parts, "\n") + "\n" }
 
+// firstOfOne is what inspect says of the index of a container's only LPU in the container.
+const firstOfOne = "env LPU_RING_ORDER=0"
+
 // lpu is what inspect says of one LPU that a container has.
 func lpu(t *testing.T, n int) string { return strings.TrimSuffix(machine.Inspected(t, n), "\n") }
 
@@ -39,14 +42,15 @@ func TestPodman(t *testing.T) {
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
-	one := lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(t, 0), lib)
+	one := lines("env LPU_DEVICE_INDEX=0", version, firstOfOne, "env LPU_VISIBLE_DEVICES=0", lpu(t, 0), lib)
+	two := lines("env LPU_DEVICE_INDEX=2", version, firstOfOne, "env LPU_VISIBLE_DEVICES=2", lpu(t, 2), lib)
 	for _, c := range []struct {
 		name    string
 		options []string
 		want    string
 	}{
 		{"one", device("lpu0"), one},
-		{"another", device("lpu2"), strings.ReplaceAll(strings.ReplaceAll(one, "=0\n", "=2\n"), lpu(t, 0), lpu(t, 2))},
+		{"another", device("lpu2"), two},
 		{"as a user", append(device("lpu0"), "--user", "1000:1000"), one},
 		{"all", device("all"), lines(version, "env LPU_VISIBLE_DEVICES=0,1,2,3", "env NUM_LPU_DEVICES=4",
 			lpu(t, 0), lpu(t, 1), lpu(t, 2), lpu(t, 3), lib)},
@@ -81,7 +85,8 @@ func TestPodman(t *testing.T) {
 	})
 }
 
-// TestPodmanWithTheSeedsSpec: the published example gives a container what our spec of such a node gives it.
+// TestPodmanWithTheSeedsSpec: the published example gives a container what our spec of such a node gives it, but for a variable that is
+// younger than the example.
 func TestPodmanWithTheSeedsSpec(t *testing.T) {
 	p := newPodman(t)
 	root := simulate(t, "--profile", "lpu", "--lpus", "1", "--numbers", machine.Numbers(t, 1))
@@ -99,6 +104,7 @@ func TestPodmanWithTheSeedsSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := p.Run(t, machine.Inspect, device("lpu0")...)
+	ours.Stdout = strings.Replace(ours.Stdout, firstOfOne+"\n", "", 1)
 	if ours.Code != 0 || !strings.Contains(ours.Stdout, lpu(t, 0)) || ours != theirs {
 		t.Errorf("ours:\n%+v\nthe example's:\n%+v", ours, theirs)
 	}
@@ -134,7 +140,7 @@ func TestRootlessPodman(t *testing.T) {
 	both := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER=0,1", "env LPU_VISIBLE_DEVICES=0,1",
 		"env NUM_LPU_DEVICES=2", lpu(t, 0), lpu(t, 1), lib)
 	for name, want := range map[string]string{
-		"lpu0": lines("env LPU_DEVICE_INDEX=0", version, "env LPU_VISIBLE_DEVICES=0", lpu(t, 0), lib), "lpu0-1": both, "all": both,
+		"lpu0": lines("env LPU_DEVICE_INDEX=0", version, firstOfOne, "env LPU_VISIBLE_DEVICES=0", lpu(t, 0), lib), "lpu0-1": both, "all": both,
 	} {
 		if r := p.Run(t, machine.Inspect, device(name)...); r.Code != 0 || r.Stdout != want {
 			t.Errorf("%s: exit code %d\n%sin the container:\n%swant:\n%s", name, r.Code, r.Stderr, r.Stdout, want)

@@ -21,7 +21,7 @@ func gets(t *testing.T, device string) string {
 			nodes(t, n)
 	}
 	return map[string]string{
-		one: "env LPU_DEVICE_INDEX=0\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_VISIBLE_DEVICES=0\n" + nodes(t, 1),
+		one: "env LPU_DEVICE_INDEX=0\nenv LPU_DRIVER_VERSION=1.0.0\nenv LPU_RING_ORDER=0\nenv LPU_VISIBLE_DEVICES=0\n" + nodes(t, 1),
 		set: some(2, "0,1"),
 		all: some(4, "0,1,2,3"),
 	}[device]

@@ -122,11 +122,16 @@ func (p Podman) Import(t *testing.T) {
 	Output(t, slices.Concat(p, []string{"import", "--quiet", file, Image})...)
 }
 
-// Container is the command that starts a container with options and runs a shell script in it. The limits are given
-// because podman would raise them, which a machine may forbid.
+// Container is the command that starts a container with options and runs a shell script in it.
 func (p Podman) Container(script string, options ...string) []string {
+	return p.Start(Image, options, "sh", "-c", script)
+}
+
+// Start is the command that starts a container of an image with options and runs a command in it. The limits are given because podman
+// would raise them, which a machine may forbid.
+func (p Podman) Start(image string, options []string, command ...string) []string {
 	return slices.Concat(p, []string{"run", "--rm", "--network=none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"},
-		options, []string{Image, "sh", "-c", script})
+		options, []string{image}, command)
 }
 
 // Run runs such a container to its end.

@@ -92,7 +92,7 @@ booted() { # LPUS-IN-SPEC
 }
 # What a container has to say of an LPU; the node's number is the kernel's.
 has() { # NAME ADDRESS
-	printf '%s\n' "LPU_DEVICE_INDEX=${1#lpu}" "LPU_DRIVER_VERSION=$(cat $driver/module/version)" "LPU_VISIBLE_DEVICES=${1#lpu}" \
+	printf '%s\n' "LPU_DEVICE_INDEX=${1#lpu}" "LPU_DRIVER_VERSION=$(cat $driver/module/version)" LPU_RING_ORDER=0 "LPU_VISIBLE_DEVICES=${1#lpu}" \
 		"node $(ls "/sys/bus/pci/devices/$2/uio")" opens "made another"
 }
 
