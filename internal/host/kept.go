@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +63,7 @@ func (k *Kept) Read(i int) (text string, ok bool) {
 	var buffer [128]byte
 	n, err := retry(func() (int, error) { return unix.Pread(fd, buffer[:], 0) })
 	if err != nil {
-		return err.Error(), err != unix.ENODEV
+		return err.Error(), !errors.Is(err, unix.ENODEV)
 	}
 	return string(buffer[:n]), true
 }
