@@ -144,7 +144,11 @@ func TestChangesAtOnce(t *testing.T) {
 	})
 	for i := range cards {
 		writers.Go(func() {
-			if _, _, err := ChangeCordons(t.Context(), path, add(fmt.Sprintf("0000:%02x:00.1", i), "a")); err != nil {
+			slowly := func(c Cordons) error {
+				time.Sleep(time.Millisecond) // between reading and writing, so that the others come in if they can
+				return add(fmt.Sprintf("0000:%02x:00.1", i), "a")(c)
+			}
+			if _, _, err := ChangeCordons(t.Context(), path, slowly); err != nil {
 				t.Error(err)
 			}
 		})
