@@ -142,13 +142,27 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
+// Peer is who is at the other end of a connection, as the kernel says.
+type Peer struct {
+	UID     int    `json:"uid"`
+	User    string `json:"user,omitempty"` // the name of that user
+	PID     int    `json:"pid"`            // of the process that connected
+	Command string `json:"command,omitempty"`
+}
+
+// String names a user to people: "bob(1000)".
+func (p Peer) String() string {
+	if p.User == "" {
+		return fmt.Sprintf("uid(%d)", p.UID)
+	}
+	return fmt.Sprintf("%s(%d)", p.User, p.UID)
+}
+
 // Lease says who has LPUs. Times are since boot (CLOCK_BOOTTIME), in nanoseconds.
 type Lease struct {
-	ID        string        `json:"id"` // "l7"
-	UID       int           `json:"uid"`
-	PID       int           `json:"pid"`               // of the process that asked for it
-	Command   string        `json:"command,omitempty"` // of that process, when it asked
-	LPUs      []LPU         `json:"lpus"`              // in ring order
+	ID string `json:"id"` // "l7"
+	Peer
+	LPUs      []LPU         `json:"lpus"` // in ring order
 	Since     time.Duration `json:"since"`
 	Until     time.Duration `json:"until,omitempty"`     // when its time is over; 0: never
 	Container string        `json:"container,omitempty"` // the container whose end is the end of the lease
@@ -157,7 +171,7 @@ type Lease struct {
 // Reservation says for whom LPUs are kept. Times are since boot (CLOCK_BOOTTIME), in nanoseconds.
 type Reservation struct {
 	ID     string        `json:"id"` // "r3"
-	UID    int           `json:"uid"`
+	Peer                 // who made it
 	LPUs   []LPU         `json:"lpus"`
 	Reason string        `json:"reason"`
 	Since  time.Duration `json:"since"`
@@ -166,11 +180,9 @@ type Reservation struct {
 
 // Waiter is a wish in the queue.
 type Waiter struct {
-	UID     int           `json:"uid"`
-	PID     int           `json:"pid"`
-	Command string        `json:"command,omitempty"`
-	Count   int           `json:"count"`
-	Since   time.Duration `json:"since"`
+	Peer
+	Count int           `json:"count"`
+	Since time.Duration `json:"since"`
 }
 
 // Unleased is an LPU that is in use without a lease.
