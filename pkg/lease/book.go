@@ -115,7 +115,7 @@ func (b *Book) Limit(now time.Duration, l Limits) {
 func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
 	b.expire(now)
 	e := &entry{Lease: Lease{ID: fmt.Sprintf("l%d", conn), Peer: peer, Since: now}, Wish: w, conn: conn}
-	refused := b.never(e.UID, &w.Selection, &w.For)
+	refused := b.never(e.UID, &w.Selection, w.For)
 	if b.entry(conn) != nil {
 		refused = refuse(finding.LeaseRequest, "this connection has a lease or waits for one", "ask for another over another connection")
 	}
@@ -123,7 +123,6 @@ func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
 		b.send(conn, Answer{Refused: refused})
 		return true
 	}
-	e.Wish.For = w.For
 	blocked := b.blocked()
 	d := b.choose(e.UID, &w.Selection, blocked, b.view.Began)
 	switch {
@@ -174,7 +173,7 @@ func (b *Book) Bind(conn Conn, container string) {
 // Reserve keeps LPUs that are free for a user. It returns false, and does nothing, where Wish does.
 func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool {
 	b.expire(now)
-	if refused := b.never(peer.UID, &r.Selection, &r.For); refused != nil {
+	if refused := b.never(peer.UID, &r.Selection, r.For); refused != nil {
 		b.send(conn, Answer{Refused: refused})
 		return true
 	}
@@ -266,7 +265,9 @@ func (b *Book) expire(now time.Duration) (ended bool) {
 	for _, e := range b.entries {
 		if e.isOver(now) && !e.over {
 			e.over = true
-			b.send(e.conn, Answer{Over: &struct{}{}})
+			if !e.Gone {
+				b.send(e.conn, Answer{Over: &struct{}{}})
+			}
 		}
 	}
 	return ended
@@ -360,7 +361,7 @@ func (b *Book) serve(now time.Duration) {
 		if e.Grant != nil {
 			continue
 		}
-		if refused := b.never(e.UID, &e.Wish.Selection, &e.Wish.For); refused != nil && refused.ID == finding.LeaseClosed {
+		if refused := b.never(e.UID, &e.Wish.Selection, e.Wish.For); refused != nil && refused.ID == finding.LeaseClosed {
 			b.end(now, e)
 			b.send(e.conn, Answer{Refused: refused})
 			continue
@@ -403,8 +404,12 @@ func (b *Book) granted(now time.Duration, e *entry, d *allocate.Decision) *Grant
 	g := &Grant{
 		LPUs: b.lpus(d.Chosen), Connected: d.Connected, UsersHidden: d.Explanation.UsersHidden, Reason: d.Explanation.Reason,
 	}
-	if e.Wish.For > 0 {
-		g.Until = now + e.Wish.For
+	limit := e.Wish.For
+	if most := b.limits.Time; e.UID != 0 && most > 0 && (limit == 0 || limit > most) { // it may have been lowered while the wish waited
+		limit = most
+	}
+	if limit > 0 {
+		g.Until = now + limit
 	}
 	return g
 }
@@ -440,20 +445,17 @@ func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
 	b.send(to, Answer{Refused: refuse(id, message, remedy)})
 }
 
-// never is the reason why a wish cannot be fulfilled whoever has the LPUs now; nil if it can. It sets a time that was not given.
-func (b *Book) never(uid int, s *Selection, limit *time.Duration) *Refusal {
+// never is the reason why a wish cannot be fulfilled whoever has the LPUs now; nil if it can.
+func (b *Book) never(uid int, s *Selection, limit time.Duration) *Refusal {
 	if b.view.Closed != "" {
 		return refuse(finding.LeaseClosed, b.view.Closed, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml")
 	}
 	if uid != 0 && b.limits.LPUs > 0 && s.Count > b.limits.LPUs {
 		return refuse(finding.LeaseLimit, fmt.Sprintf("%d LPUs asked for, and a user may have %d", s.Count, b.limits.LPUs), "ask for fewer")
 	}
-	if uid != 0 && b.limits.Time > 0 {
-		if *limit > b.limits.Time {
-			return refuse(finding.LeaseLimit, fmt.Sprintf("a time of %s asked for, and a user may have LPUs for %s", rounded(*limit),
-				rounded(b.limits.Time)), "ask for a shorter time")
-		}
-		*limit = cmp.Or(*limit, b.limits.Time)
+	if uid != 0 && b.limits.Time > 0 && limit > b.limits.Time {
+		return refuse(finding.LeaseLimit, fmt.Sprintf("a time of %s asked for, and a user may have LPUs for %s", rounded(limit),
+			rounded(b.limits.Time)), "ask for a shorter time")
 	}
 	all := b.cards(func(_ int, l *discovery.LPU) bool { return b.inPool(l) })
 	if len(b.sets(s, all)) == 0 {
@@ -616,6 +618,7 @@ func (b *Book) sets(s *Selection, cards []int) (sets [][]int) {
 			sets = append(sets, group)
 		}
 	}
+	slices.SortStableFunc(sets, func(x, y []int) int { return cmp.Compare(len(x), len(y)) }) // the first is the one that fits best
 	return sets
 }
 
@@ -673,41 +676,47 @@ func (b *Book) choose(uid int, s *Selection, blocked map[discovery.Address]bool,
 			(!ended || since < fresh)
 	})
 	isOwn := func(card int) bool { return own[b.view.Inventory.LPUs[card].Address] }
-	sets := b.sets(s, free)
-	slices.SortStableFunc(sets, func(x, y []int) int { // most of the user's own, then the one that fits best
-		return cmp.Or(cmp.Compare(min(s.Count, count(y, isOwn)), min(s.Count, count(x, isOwn))), cmp.Compare(len(x), len(y)))
-	})
-	for _, set := range sets {
-		for _, w := range b.attempts(s, set, isOwn) {
-			d, err := allocate.Decide(b.view.Inventory, b.fabric, w)
-			if err != nil {
-				continue
-			}
-			if !b.overLimit(uid, len(d.Chosen)-count(d.Chosen, isOwn)) {
-				return d
-			}
+	var best *allocate.Decision
+	for _, set := range b.sets(s, free) {
+		d, err := allocate.Decide(b.view.Inventory, b.fabric, b.preferring(s, set, isOwn))
+		if err == nil && (best == nil || count(d.Chosen, isOwn) > count(best.Chosen, isOwn)) {
+			best = d
 		}
 	}
-	return nil
+	if best == nil || b.overLimit(uid, s.Count-count(best.Chosen, isOwn)) {
+		return nil
+	}
+	return best
 }
 
-// attempts are the ways to choose out of a set: with as many of the user's own LPUs as can be, or else without looking at whose they are.
-func (b *Book) attempts(s *Selection, set []int, isOwn func(card int) bool) []allocate.Wish {
+// preferring is the wish for LPUs out of a set, with as many of the user's own as can be.
+func (b *Book) preferring(s *Selection, set []int, isOwn func(card int) bool) allocate.Wish {
 	must, _ := b.musts(s, set)
-	preferred := slices.Clone(must)
-	for _, card := range set {
-		if isOwn(card) && !slices.Contains(must, card) {
-			preferred = append(preferred, card)
+	w := allocate.Wish{Size: s.Count, Free: set, Must: must, Connected: s.Connected}
+	own := slices.DeleteFunc(slices.Clone(set), func(card int) bool { return !isOwn(card) || slices.Contains(must, card) })
+	if s.Connected && s.Count > 1 {
+		own = b.mostIn(own, must, set, s.Count)
+	}
+	if with := slices.Concat(must, own); len(with) <= s.Count {
+		w.Must = with
+	} else {
+		w.Free = with
+	}
+	return w
+}
+
+// mostIn are the cards of an arc that has more of them than others, among those arcs that have all that must be included.
+func (b *Book) mostIn(own, must, set []int, size int) (most []int) {
+	for _, arc := range b.fabric.Arcs(set, size) {
+		if slices.ContainsFunc(must, func(card int) bool { return !slices.Contains(arc, card) }) {
+			continue
+		}
+		in := slices.DeleteFunc(slices.Clone(own), func(card int) bool { return !slices.Contains(arc, card) })
+		if len(in) > len(most) {
+			most = in
 		}
 	}
-	plain := allocate.Wish{Size: s.Count, Free: set, Must: must, Connected: s.Connected}
-	switch {
-	case len(preferred) == len(must):
-		return []allocate.Wish{plain}
-	case len(preferred) <= s.Count:
-		return []allocate.Wish{{Size: s.Count, Free: set, Must: preferred, Connected: s.Connected}, plain}
-	}
-	return []allocate.Wish{{Size: s.Count, Free: preferred, Must: must, Connected: s.Connected}, plain}
+	return most
 }
 
 func count(cards []int, is func(card int) bool) (n int) {
