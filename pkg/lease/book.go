@@ -37,6 +37,7 @@ type Conn uint64
 type Message struct {
 	Conn Conn
 	Answer
+	undo func() // takes back what the answer promises; nil where that needs no record
 }
 
 // Book knows who has LPUs, who has reserved some and who waits. It does no input and output and has no clock: the time is passed to each
@@ -88,9 +89,24 @@ func (b *Book) Outbox() ([]Message, Changes) {
 	return out, changed
 }
 
-func (b *Book) send(to Conn, a Answer) {
+func (b *Book) send(to Conn, a Answer) { b.promise(to, a, nil) }
+
+func (b *Book) promise(to Conn, a Answer, undo func()) {
 	a.APIVersion = discovery.APIVersion
-	b.out = append(b.out, Message{to, a})
+	b.out = append(b.out, Message{to, a, undo})
+}
+
+// Unwritten takes back what answers promise, because the records cannot be written, and returns refusals in their place. The latest
+// answer is the last.
+func (b *Book) Unwritten(answers []Message, why error) []Message {
+	for i, m := range slices.Backward(answers) {
+		if m.undo != nil {
+			m.undo()
+			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseUnrecorded,
+				"it cannot be written down: "+why.Error(), "free some space there, and ask again")}}
+		}
+	}
+	return answers
 }
 
 // See takes a new look at the node.
@@ -166,7 +182,7 @@ func (b *Book) Bind(conn Conn, container string) {
 		b.refuse(conn, finding.LeaseRequest, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
 	default:
 		e.Container, b.changed.Leases = container, true
-		b.send(conn, Answer{Done: &struct{}{}})
+		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container = "" })
 	}
 }
 
@@ -195,9 +211,9 @@ func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool 
 	kept := Reservation{
 		ID: fmt.Sprintf("r%d", b.last), Peer: peer, LPUs: b.lpus(d.Chosen), Reason: r.Reason, Since: now, Until: now + r.For,
 	}
-	b.reservations = append(b.reservations, kept)
+	b.keep(kept)
 	b.changed.Reservations = true
-	b.send(conn, Answer{Reserved: &kept})
+	b.promise(conn, Answer{Reserved: &kept}, func() { b.unreserve(kept.ID) })
 	b.tell(now)
 	return true
 }
@@ -206,9 +222,10 @@ func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool 
 func (b *Book) Release(now time.Duration, conn Conn, uid int, id string) {
 	b.expire(now)
 	if r := b.reservation(conn, uid, id); r != nil {
-		b.reservations = slices.DeleteFunc(b.reservations, func(r Reservation) bool { return r.ID == id })
+		kept := *r
+		b.unreserve(id)
 		b.changed.Reservations = true
-		b.send(conn, Answer{Done: &struct{}{}})
+		b.promise(conn, Answer{Done: &struct{}{}}, func() { b.keep(kept) })
 		b.serve(now)
 	}
 }
@@ -232,8 +249,22 @@ func (b *Book) Extend(now time.Duration, conn Conn, uid int, id string, by time.
 	r.Until += by
 	b.changed.Reservations = true
 	kept := *r
-	b.send(conn, Answer{Reserved: &kept})
+	b.promise(conn, Answer{Reserved: &kept}, func() {
+		b.unreserve(id)
+		kept.Until -= by
+		b.keep(kept)
+	})
 	b.tell(now)
+}
+
+// keep adds a reservation, in the order of ids.
+func (b *Book) keep(r Reservation) {
+	b.reservations = append(b.reservations, r)
+	slices.SortFunc(b.reservations, func(x, y Reservation) int { return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID)) })
+}
+
+func (b *Book) unreserve(id string) {
+	b.reservations = slices.DeleteFunc(b.reservations, func(r Reservation) bool { return r.ID == id })
 }
 
 // reservation finds a reservation that a user may change. If there is none, it answers so.
@@ -397,7 +428,7 @@ func (b *Book) grant(now time.Duration, e *entry, d *allocate.Decision) {
 	e.Grant.ID = e.ID
 	e.LPUs, e.Since, e.Until = e.Grant.LPUs, now, e.Grant.Until
 	b.changed.Leases = true
-	b.send(e.conn, Answer{Granted: e.Grant})
+	b.promise(e.conn, Answer{Granted: e.Grant}, func() { b.end(now, e) })
 }
 
 func (b *Book) granted(now time.Duration, e *entry, d *allocate.Decision) *Grant {

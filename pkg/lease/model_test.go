@@ -30,7 +30,9 @@ func setOf(lpus []LPU) (s set) {
 	return s
 }
 
-func address(lpu int) discovery.Address { return discovery.Address{Bus: 0x40 + uint8(lpu), Function: 1} }
+func address(lpu int) discovery.Address {
+	return discovery.Address{Bus: 0x40 + uint8(lpu), Function: 1}
+}
 
 // model says in the plainest way what a book must do: it tries all sets of LPUs.
 type model struct {

@@ -191,7 +191,8 @@ type Unleased struct {
 	Users []discovery.User `json:"users"`
 }
 
-// List is all that the arbiter knows. Leases and reservations are in the order of their ids, waiters in that of the queue.
+// List is all that the arbiter knows. Leases are in the order in which they were asked for, reservations in that of their ids, waiters in
+// that of the queue.
 type List struct {
 	Leases       []Lease       `json:"leases"`
 	Reservations []Reservation `json:"reservations"`
