@@ -120,12 +120,6 @@ func (b *Book) See(now time.Duration, v View) {
 	b.serve(now)
 }
 
-// Limit changes the limits. Who has more keeps it.
-func (b *Book) Limit(now time.Duration, l Limits) {
-	b.limits = l
-	b.serve(now)
-}
-
 // Wish asks for a lease. It returns false, and does nothing, if a look at the node that begins now might show more free LPUs, and the
 // answer depends on that.
 func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {

@@ -711,7 +711,8 @@ func (m *model) playWorld() {
 func (m *model) playLimits() {
 	m.limits = []Limits{{}, {}, {LPUs: 4}, {LPUs: 2, Time: 8000}, {Time: 15000}}[m.rand.IntN(5)]
 	m.step = fmt.Sprintf("limits %+v", m.limits)
-	m.book.Limit(m.now, m.limits)
+	m.book.limits = m.limits // as after a restart
+	m.book.serve(m.now)
 	got, _ := m.book.Outbox()
 	m.expire(&got)
 	m.serve(&got)

@@ -92,6 +92,9 @@ func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entr
 	case blocked[l.Address]:
 		return "free, and somebody waits for it since earlier"
 	}
+	if since, ended := b.ended[l.Address]; ended && since >= b.view.Began {
+		return "given back just now"
+	}
 	return "free"
 }
 
