@@ -108,7 +108,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
 		newAllocateCommand(a), newCordonCommand(a), newUncordonCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newLeaseCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
 		newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	checkArguments(cmd)

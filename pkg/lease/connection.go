@@ -113,17 +113,20 @@ func isTransient(err error) bool {
 	return false
 }
 
-// Listen listens at a path, with a socket that root and one group can use; gid -1: root alone.
+// Listen listens at a path, with a socket that its owner and one group can use; gid -1: the owner's. It replaces a socket at which
+// nobody listens any more.
 func Listen(path string, gid int) (*net.UnixListener, error) {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	at := &net.UnixAddr{Name: path, Net: "unixpacket"}
+	l, err := net.ListenUnix("unixpacket", at)
+	if errors.Is(err, unix.EADDRINUSE) {
+		if _, dialed := net.DialUnix("unixpacket", nil, at); errors.Is(dialed, unix.ECONNREFUSED) && os.Remove(path) == nil {
+			l, err = net.ListenUnix("unixpacket", at)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	err = os.Chown(path, -1, gid)
-	if err == nil {
-		err = os.Chmod(path, 0o660)
-	}
-	if err != nil {
+	if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o660)); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -133,12 +136,13 @@ func Listen(path string, gid int) (*net.UnixListener, error) {
 // Store keeps descriptors of connections with the service manager, which hands them to the next arbiter (FDSTORE in sd_notify(3)).
 type Store struct{ Socket string } // NOTIFY_SOCKET
 
-const storePrefix = "lease-"
+// StoredPrefix begins the name under which the service manager keeps a connection.
+const StoredPrefix = "lease-"
 
-func nameOf(conn Conn) string { return fmt.Sprint(storePrefix, conn) }
+func nameOf(conn Conn) string { return fmt.Sprint(StoredPrefix, conn) }
 
 func connOf(name string) (Conn, error) {
-	n, err := number(name, storePrefix)
+	n, err := number(name, StoredPrefix)
 	return Conn(n), err
 }
 
