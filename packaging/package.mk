@@ -34,11 +34,12 @@ dist/completion: bin/lpuctl
 install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
 install-files:
 	install -D -m 0755 $(LPUCTL) $(DESTDIR)/usr/bin/lpuctl
-	install -D -m 0644 -t $(DESTDIR)/usr/lib/systemd/system systemd/*.service systemd/*.path
+	install -D -m 0644 -t $(DESTDIR)/usr/lib/systemd/system systemd/*.service systemd/*.path systemd/*.socket
 	for unit in $(ENGINES); do \
 	  install -D -m 0644 systemd/after-lpuctl.conf $(DESTDIR)/usr/lib/systemd/system/$$unit.service.d/10-lpuctl.conf; done
 	install -D -m 0644 systemd/lpuctl.preset $(DESTDIR)/usr/lib/systemd/system-preset/50-lpuctl.preset
 	install -D -m 0644 systemd/lpuctl.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/lpuctl.conf
+	install -D -m 0644 systemd/lpuctl.sysusers $(DESTDIR)/usr/lib/sysusers.d/lpuctl.conf
 	install -D -m 0644 -t $(DESTDIR)/usr/lib/udev/rules.d systemd/90-lpuctl.rules
 	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man5 dist/man/*.5.gz
 	install -D -m 0644 -t $(DESTDIR)/usr/share/man/man8 dist/man/*.8.gz
