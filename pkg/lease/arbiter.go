@@ -334,8 +334,7 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 	now := host.SinceBoot()
 	switch {
 	case a.conns[c.conn] != c: // it was closed in the meantime
-	case c.busy || a.book.waiting(c.conn):
-		a.hangUp(c.conn) // one request at a time
+	case c.busy || a.book.waiting(c.conn): // one request at a time: it is ignored
 	case err != nil:
 		a.book.refuse(c.conn, finding.LeaseRequest, "this is not a request: "+err.Error(), "use lpuctl of the same version as the arbiter")
 	case r.Release != nil:

@@ -6,30 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
-	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // TestMain lets this program be the arbiter, and one of those who ask it, in processes of their own.
@@ -298,7 +291,7 @@ func TestForgedAndOversized(t *testing.T) {
 		}
 		conn.Close()
 	}
-	// Two requests at once, of which the first one waits: it is hung up on.
+	// Of two requests at once, of which the first one waits, the second one is ignored.
 	conn, err := net.Dial("unixpacket", filepath.Join(dir, "socket"))
 	if err != nil {
 		t.Fatal(err)
@@ -309,10 +302,10 @@ func TestForgedAndOversized(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for buffer := make([]byte, 1<<16); err == nil; {
-		_, err = conn.Read(buffer)
+	if _, err := conn.Read(make([]byte, 1<<16)); err != nil {
+		t.Fatal(err)
 	}
-	if l, err := holder.List(t.Context()); err != nil || len(l.Leases) != 1 || len(l.Waiting) != 0 {
+	if l, err := holder.List(t.Context()); err != nil || len(l.Leases) != 1 || len(l.Waiting) != 1 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -325,9 +318,9 @@ func TestAThousandIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Getuid() == 0 {
-		asUser(t, 61000, func() { crowd(t, dir) })
+		asUser(t, 61000, func() { connectOften(t, dir) })
 	} else {
-		crowd(t, dir)
+		connectOften(t, dir)
 	}
 	c := dial(t, dir)
 	if _, err := c.Wish(t.Context(), wish(2), nil); err != nil {
@@ -338,7 +331,7 @@ func TestAThousandIdleConnections(t *testing.T) {
 	}
 }
 
-func crowd(t *testing.T, dir string) {
+func connectOften(t *testing.T, dir string) {
 	t.Helper()
 	for range 1000 {
 		if conn, err := net.Dial("unixpacket", filepath.Join(dir, "socket")); err == nil {
@@ -389,9 +382,5 @@ func asUser(t *testing.T, uid int, do func()) {
 	}()
 	<-done
 }
-
-var _ = []any{maps.Keys[map[int]int], rand.IntN, exec.Command, strconv.Itoa, sync.Mutex{}, unix.Kill, long.Rounds}
-
-func user(string) error { return nil }
 
 func lockThread() { runtime.LockOSThread() }

@@ -56,7 +56,12 @@ func (c *Client) Wish(ctx context.Context, w Wish, onWait func(Place)) (*Grant, 
 
 // Bind makes the lease of this connection last until a container ends, even if the connection is closed before. The container must run.
 func (c *Client) Bind(ctx context.Context, container string) error {
-	_, err := c.ask(ctx, Request{Bind: &Bind{container}}, nil)
+	var err error
+	for range 3 { // to bind twice is no harm
+		if _, err = c.ask(ctx, Request{Bind: &Bind{container}}, nil); !errors.Is(err, errRestarted) {
+			break
+		}
+	}
 	return err
 }
 
@@ -65,11 +70,15 @@ func (c *Client) Bind(ctx context.Context, container string) error {
 func (c *Client) Over(ctx context.Context) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	a, err := c.receive(ctx)
-	if err == nil && a.Over == nil {
-		err = errUnexpected
+	for {
+		a, err := c.receive(ctx)
+		switch {
+		case err != nil || a.Over != nil:
+			return err
+		case a.Granted == nil: // that is what an arbiter says that was started again
+			return errUnexpected
+		}
 	}
-	return err
 }
 
 // Reserve keeps LPUs that are free now for the user.
@@ -98,6 +107,9 @@ func (c *Client) List(ctx context.Context) (*List, error) {
 
 var errUnexpected = errors.New("the arbiter has given an unexpected answer: its lpuctl and this one are of different versions")
 
+// errRestarted is the error that an arbiter was started again, which did not get the request, or has not answered it yet.
+var errRestarted = errors.New("the arbiter was started again: ask again")
+
 // ask sends a request and returns its answer, which has what was asked for unless there is an error.
 func (c *Client) ask(ctx context.Context, r Request, onWait func(Place)) (Answer, error) {
 	c.turn.Lock()
@@ -124,6 +136,8 @@ func (c *Client) ask(ctx context.Context, r Request, onWait func(Place)) (Answer
 		case a.Over != nil: // of a lease that this connection has already
 		case a.answers(&r):
 			return a, nil
+		case a.Granted != nil:
+			return Answer{}, errRestarted
 		default:
 			return Answer{}, errUnexpected
 		}

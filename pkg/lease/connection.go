@@ -163,15 +163,15 @@ func (s *Store) forget(conn Conn) {
 	}
 }
 
+// notify never waits for the service manager longer than a second.
 func (s *Store) notify(state string, rights []byte) error {
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.Socket, Net: "unixgram"})
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		return err
 	}
-	_, _, err = conn.WriteMsgUnix([]byte(state), rights, nil)
-	return err
+	return unix.Sendmsg(fd, []byte(state), rights, &unix.SockaddrUnix{Name: s.Socket}, unix.MSG_NOSIGNAL)
 }
