@@ -336,7 +336,7 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 	case a.conns[c.conn] != c: // it was closed in the meantime
 	case c.busy || a.book.waiting(c.conn): // one request at a time: it is ignored
 	case err != nil:
-		a.book.refuse(c.conn, finding.LeaseRequest, "this is not a request: "+err.Error(), "use lpuctl of the same version as the arbiter")
+		a.book.refuse(c.conn, finding.LeaseRequest, "this is not a request: "+err.Error(), "have the arbiter started again, so that it is of the same version: sudo systemctl try-restart lpuctl-lease.service")
 	case r.Release != nil:
 		a.book.Release(now, c.conn, c.peer.UID, r.Release.ID)
 		a.lookSoon()
@@ -413,7 +413,7 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 		settled := err == nil && k.answer()
 		switch {
 		case err != nil:
-			a.book.refuse(k.conn, finding.LeaseRequest, "the node cannot be looked at: "+err.Error(), "see what lpuctl list says")
+			a.book.refuse(k.conn, finding.LeaseRequest, "the node cannot be looked at: "+err.Error(), "see what is wrong: lpuctl list")
 		case !settled && k.looks < maxLooks:
 			return false
 		case !settled:

@@ -384,3 +384,54 @@ func asUser(t *testing.T, uid int, do func()) {
 }
 
 func lockThread() { runtime.LockOSThread() }
+
+// TestImpossibleWishes: what no LPUs of the node fulfil is refused even to those who would wait, and the LPU that is named is said.
+func TestImpossibleWishes(t *testing.T) {
+	dir := serving(t)
+	missing := discovery.Address{Bus: 0xee, Function: 1}
+	for _, s := range []lease.Selection{{Count: 9}, {Count: 5, Near: lease.SameSwitch}, {Count: 1, Must: []discovery.Address{missing}}} {
+		_, err := dial(t, dir).Wish(t.Context(), lease.Wish{Selection: s, Wait: true}, nil)
+		if !refusedWith(err, finding.LeaseImpossible) || len(s.Must) > 0 && !strings.Contains(err.Error(), missing.String()) {
+			t.Errorf("%+v: %v", s, err)
+		}
+		s.Count, s.Must = 1, nil
+		if _, err := dial(t, dir).Wish(t.Context(), lease.Wish{Selection: s, DryRun: true}, nil); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+// TestTooManyLeases: who has as many connections as a user may have, and each has a lease or waits, gets no other until one ends.
+func TestTooManyLeases(t *testing.T) {
+	if os.Getuid() == 0 {
+		dir := serving(t)
+		asUser(t, 61001, func() { tooMany(t, dir) })
+		return
+	}
+	tooMany(t, serving(t))
+}
+
+func tooMany(t *testing.T, dir string) {
+	t.Helper()
+	w := wish(8)
+	w.Wait = true
+	var clients []*lease.Client
+	for range 64 {
+		c := dial(t, dir)
+		clients = append(clients, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := c.Wish(ctx, w, func(lease.Place) { cancel() }); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+			return
+		}
+		cancel()
+	}
+	c := dial(t, dir)
+	if _, err := c.List(t.Context()); !refusedWith(err, finding.LeaseBusy) {
+		t.Errorf("%v", err)
+	}
+	clients[30].Close()
+	for _, err := dial(t, dir).List(t.Context()); refusedWith(err, finding.LeaseBusy); _, err = dial(t, dir).List(t.Context()) {
+		time.Sleep(time.Millisecond)
+	}
+}

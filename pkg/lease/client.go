@@ -119,7 +119,8 @@ func (c *Client) ask(ctx context.Context, r Request, onWait func(Place)) (Answer
 	if err != nil {
 		return Answer{}, err
 	}
-	if _, err := c.conn.Write(data); err != nil {
+	// Where the arbiter has closed the connection already, it has said why.
+	if _, err := c.conn.Write(data); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		return Answer{}, fmt.Errorf("the arbiter does not take the request: %w", err)
 	}
 	for {
@@ -167,6 +168,9 @@ func (c *Client) receive(ctx context.Context) (a Answer, err error) {
 	}()
 	data := make([]byte, maxAnswer+1)
 	n, err := c.conn.Read(data)
+	if errors.Is(err, unix.ECONNRESET) { // the kernel says it once, before what was sent last
+		n, err = c.conn.Read(data)
+	}
 	if ctx.Err() != nil {
 		return a, ctx.Err()
 	}

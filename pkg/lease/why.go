@@ -14,7 +14,7 @@ func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked map[di
 	if b.limited(uid, s) {
 		return b.limitRefusal(uid)
 	}
-	return refuse(finding.LeaseNoneFree, "no such LPUs are free: "+b.taken(now, uid, s, blocked), "wait for them: lpuctl run --wait")
+	return refuse(finding.LeaseNoneFree, "no such LPUs are free: "+b.taken(now, uid, s, blocked), "wait for them (--wait), or ask for fewer")
 }
 
 // why says what a wish in the queue waits for; the LPUs that others before it can use are blocked. Where now is negative it says no
