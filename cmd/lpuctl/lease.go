@@ -21,6 +21,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
@@ -66,6 +67,15 @@ func (c *LeasesConfig) pool() (pool []discovery.Address) {
 		pool = append(pool, address)
 	}
 	return pool
+}
+
+// cordons keep the pool from everybody who hands out LPUs without a lease.
+func (c *LeasesConfig) cordons() health.Cordons {
+	cordons := health.Cordons{}
+	for _, address := range c.Pool {
+		cordons[address] = health.Cordon{Reason: "it is set apart for leases (leases.pool)", SetApart: true}
+	}
+	return cordons
 }
 
 func newLeaseCommand(a *app) *cobra.Command {
@@ -191,10 +201,12 @@ func listenForLeases(socket string) (*net.UnixListener, error) {
 
 // lookForLeases is a look at the node for the arbiter.
 func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.View, error) {
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, memory, err := a.scanOnly(ctx, discovery.Options{})
 	if err != nil {
 		return lease.View{}, err
 	}
+	memory.SetApart = nil // which is for everybody else
+	inv = inv.WithCordons(memory.Cordons().Read())
 	view, err := lease.Look(ctx, a.root, inv, containers)
 	view.Pool = a.config.Leases.pool()
 	if view.Pool == nil {
@@ -209,7 +221,7 @@ func (a *app) kubernetes() string {
 	sockets, _ := a.root.Glob(path.Join(a.config.Serve.PluginDir, "lpuctl-*.sock"))
 	for _, socket := range sockets {
 		if conn, err := net.DialTimeout("unix", a.root.Shown(socket), time.Second); err == nil {
-			conn.Close()
+			_ = conn.Close()
 			return "Kubernetes hands out the LPUs of this node (lpuctl serve runs), and the config file sets none apart for leases"
 		}
 	}

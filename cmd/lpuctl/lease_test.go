@@ -83,7 +83,7 @@ func TestKubernetesNeedsAPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if _, err := askArbiter(t, dir, "", one); !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "Kubernetes hands out") {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestKubernetesNeedsAPool(t *testing.T) {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	l.Close() // as if serve were killed: the socket stays, and nobody listens at it
+	_ = l.Close() // as if serve were killed: the socket stays, and nobody listens at it
 	if _, err := askArbiter(t, dir, "", one); err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	a.clocks = clocks{stopped(), stopped(), stopped()}
 	defer func() {
 		for _, c := range a.conns {
-			c.Close()
+			_ = c.Close()
 		}
 	}()
 	if err := a.restore(ctx); err != nil {
@@ -100,7 +100,7 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	if a.Store == nil {
 		a.Log.Warn("no service manager keeps the connections: leases end with the arbiter", "id", finding.LeaseNoStore)
 	}
-	defer a.Listener.Close()
+	defer func() { _ = a.Listener.Close() }()
 	accepting := a.accept(ctx)
 	for {
 		a.flush()
@@ -167,7 +167,7 @@ func (a *Arbiter) restore(ctx context.Context) error {
 		case err != nil:
 			more.Add(finding.LeaseEnded, f.Name(), "the connection that was kept cannot be used: "+err.Error(), "")
 		case !recorded[conn] || a.conns[conn] != nil:
-			c.Close()
+			_ = c.Close()
 			more.Add(finding.LeaseEnded, f.Name(), "the connection that was kept is in no record", "")
 		default:
 			c.conn, c.stored = conn, true
@@ -224,7 +224,7 @@ func (a *Arbiter) rest(accepting <-chan error) bool {
 		case do := <-a.events:
 			do()
 			continue
-		case <-accepting:
+		case <-accepting: //nolint:errcheck // the deadline
 		}
 		break
 	}
@@ -252,13 +252,13 @@ func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
 	c := &connection{UnixConn: conn, conn: a.last}
 	peer, err := credentials(conn)
 	if err != nil {
-		c.Close()
+		_ = c.Close()
 		return
 	}
 	if peer.UID != 0 && !a.makeRoom(peer.UID) {
 		_ = c.send(Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseBusy,
 			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them")})
-		c.Close()
+		_ = c.Close()
 		return
 	}
 	c.peer = a.Describe(peer)
@@ -309,7 +309,7 @@ func (a *Arbiter) hangUp(conn Conn) {
 		return
 	}
 	delete(a.conns, conn)
-	c.Close()
+	_ = c.Close()
 	if c.stored {
 		a.Store.forget(conn)
 	}
@@ -336,7 +336,8 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 	case a.conns[c.conn] != c: // it was closed in the meantime
 	case c.busy || a.book.waiting(c.conn): // one request at a time: it is ignored
 	case err != nil:
-		a.book.refuse(c.conn, finding.LeaseRequest, "this is not a request: "+err.Error(), "have the arbiter started again, so that it is of the same version: sudo systemctl try-restart lpuctl-lease.service")
+		a.book.refuse(c.conn, finding.LeaseRequest, "this is not a request: "+err.Error(),
+			"after an update start the arbiter again: sudo systemctl try-restart lpuctl-lease.service")
 	case r.Release != nil:
 		a.book.Release(now, c.conn, c.peer.UID, r.Release.ID)
 		a.lookSoon()

@@ -179,10 +179,10 @@ func TestWhoStopsWaitingIsOut(t *testing.T) {
 	if _, err := second.Wish(ctx, w, func(lease.Place) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	second.Close()
+	_ = second.Close()
 	_, err := dial(t, dir).Wish(t.Context(), w, func(p lease.Place) {
 		if p.Place == 1 {
-			first.Close()
+			_ = first.Close()
 		}
 	})
 	if err != nil {
@@ -289,14 +289,14 @@ func TestForgedAndOversized(t *testing.T) {
 		if err != nil || json.Unmarshal(answer[:n], &a) != nil || a.Refused == nil || a.Refused.ID != finding.LeaseRequest {
 			t.Errorf("%s: %s, %v", name, answer[:n], err)
 		}
-		conn.Close()
+		_ = conn.Close()
 	}
 	// Of two requests at once, of which the first one waits, the second one is ignored.
 	conn, err := net.Dial("unixpacket", filepath.Join(dir, "socket"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	for range 2 {
 		if _, err := conn.Write([]byte(`{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","wish":{"count":8,"wait":true}}`)); err != nil {
 			t.Fatal(err)
@@ -430,7 +430,7 @@ func tooMany(t *testing.T, dir string) {
 	if _, err := c.List(t.Context()); !refusedWith(err, finding.LeaseBusy) {
 		t.Errorf("%v", err)
 	}
-	clients[30].Close()
+	_ = clients[30].Close()
 	for _, err := dial(t, dir).List(t.Context()); refusedWith(err, finding.LeaseBusy); _, err = dial(t, dir).List(t.Context()) {
 		time.Sleep(time.Millisecond)
 	}

@@ -99,7 +99,7 @@ func reopen(f *os.File) (*connection, error) {
 	if c, ok := conn.(*net.UnixConn); ok {
 		return &connection{UnixConn: c}, nil
 	}
-	conn.Close()
+	_ = conn.Close()
 	return nil, errors.New("not a connection of the arbiter")
 }
 
@@ -127,7 +127,7 @@ func Listen(path string, gid int) (*net.UnixListener, error) {
 		return nil, err
 	}
 	if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o660)); err != nil {
-		l.Close()
+		_ = l.Close()
 		return nil, err
 	}
 	return l, nil
@@ -169,7 +169,7 @@ func (s *Store) notify(state string, rights []byte) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		return err
 	}

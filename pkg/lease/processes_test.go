@@ -53,7 +53,7 @@ func TestManyProcesses(t *testing.T) {
 			w.restartArbiter()
 			next = time.Now().Add(700 * time.Millisecond)
 		}
-		time.Sleep(lasts / time.Duration(2*processes))
+		time.Sleep(lasts / time.Duration(6*processes))
 	}
 	w.finish()
 	leased := len(w.names("leased"))
@@ -99,7 +99,7 @@ func newCrowd(t *testing.T, r *rand.Rand) *crowd {
 	if w.listener, err = l.File(); err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
+	_ = l.Close()
 	if err := os.Chmod(filepath.Join(w.dir, "socket"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func newCrowd(t *testing.T, r *rand.Rand) *crowd {
 	})
 	t.Cleanup(func() {
 		cancel()
-		w.notify.Close()
+		_ = w.notify.Close()
 		service.Wait()
 		_ = w.arbiter.Process.Kill()
 		_ = w.arbiter.Wait()
@@ -266,7 +266,7 @@ func (w *crowd) finish() {
 	if _, err := c.Wish(w.t.Context(), w8, nil); err != nil {
 		w.t.Fatal(err)
 	}
-	c.Close()
+	_ = c.Close()
 	other := dial(w.t, w.dir)
 	for l, err = other.List(w.t.Context()); err == nil && len(l.Leases) > 0; l, err = other.List(w.t.Context()) {
 		time.Sleep(10 * time.Millisecond)
@@ -295,7 +295,7 @@ func user(seed string) error {
 	p := &person{os.Getenv("LEASE_DIR"), rand.New(rand.NewPCG(n, 0))}
 	for range 4 {
 		var err error
-		switch p.rand.IntN(6) {
+		switch p.rand.IntN(12) {
 		case 0:
 			err = p.reserve()
 		default:
@@ -315,9 +315,9 @@ func (p *person) reserve() error {
 	if err != nil {
 		return nil
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	r, err := c.Reserve(ctx, lease.Reserve{
-		Selection: lease.Selection{Count: 1 + p.rand.IntN(3)}, For: time.Duration(1000+p.rand.IntN(1000)) * time.Millisecond, Reason: "a test",
+		Selection: lease.Selection{Count: 1 + p.rand.IntN(3)}, For: time.Duration(1000+p.rand.IntN(500)) * time.Millisecond, Reason: "a test",
 	})
 	if err != nil {
 		return nil
@@ -339,7 +339,7 @@ func (p *person) lease() error {
 	if err != nil {
 		return nil
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	w := wish(1 + p.rand.IntN(4)*p.rand.IntN(3))
 	w.Wait, w.Connected = p.rand.IntN(4) > 0, p.rand.IntN(2) == 0
 	g, err := c.Wish(ctx, w, nil)
@@ -364,7 +364,7 @@ func (p *person) lease() error {
 		return err
 	}
 	if heir != nil {
-		c.Close()
+		_ = c.Close()
 		return heir.Wait() // the sweep closes what it has open
 	}
 	time.Sleep(time.Duration(p.rand.IntN(100)) * time.Millisecond)
@@ -412,7 +412,7 @@ func (p *person) listed(g *lease.Grant) error {
 			continue
 		}
 		l, err := c.List(context.Background())
-		c.Close()
+		_ = c.Close()
 		if err != nil {
 			continue // it was killed just now
 		}

@@ -52,35 +52,18 @@ func ParseRecord(data []byte, kind string) (*Record, error) {
 // check finds what no arbiter writes.
 func (r *Record) check() error {
 	ids, leased, reserved := map[uint64]bool{}, map[discovery.Address]bool{}, map[discovery.Address]bool{}
-	add := func(id, letter string, p Peer, lpus []LPU, taken map[discovery.Address]bool) error {
-		n, err := number(id, letter)
-		if err != nil || n > r.Last || ids[n] || p.UID < 0 || p.PID < 0 {
-			return fmt.Errorf("%.40q by uid %d: not an id of this record, or there twice, or not of a user", id, p.UID)
-		}
-		ids[n] = true
-		for _, l := range lpus {
-			if taken[l.Address] {
-				return fmt.Errorf("%s is there twice", l.Address)
-			}
-			taken[l.Address] = true
-		}
-		return nil
-	}
 	for _, e := range r.Leases {
 		if e == nil {
 			return errors.New("an empty lease")
 		}
-		if err := errors.Join(add(e.ID, "l", e.Peer, e.LPUs, leased), e.Wish.check()); err != nil {
+		if err := errors.Join(r.checkEntry(e.ID, "l", e.Peer, ids), checkTwice(e.LPUs, leased), e.check()); err != nil {
 			return err
 		}
 		number, _ := number(e.ID, "l")
 		e.conn = Conn(number)
-		if (e.Grant == nil) != (len(e.LPUs) == 0) || e.Until < 0 || e.Gone && e.Container == "" {
-			return fmt.Errorf("%s: half of a lease", e.ID)
-		}
 	}
 	for _, k := range r.Reservations {
-		if err := errors.Join(add(k.ID, "r", k.Peer, k.LPUs, reserved), CheckReason(k.Reason)); err != nil {
+		if err := errors.Join(r.checkEntry(k.ID, "r", k.Peer, ids), checkTwice(k.LPUs, reserved), CheckReason(k.Reason)); err != nil {
 			return err
 		}
 		if len(k.LPUs) == 0 || k.Until <= 0 {
@@ -88,6 +71,32 @@ func (r *Record) check() error {
 		}
 	}
 	return nil
+}
+
+func (r *Record) checkEntry(id, letter string, p Peer, ids map[uint64]bool) error {
+	n, err := number(id, letter)
+	if err != nil || n > r.Last || ids[n] || p.UID < 0 || p.PID < 0 {
+		return fmt.Errorf("%.40q by uid %d: not an id of this record, or there twice, or not of a user", id, p.UID)
+	}
+	ids[n] = true
+	return nil
+}
+
+func checkTwice(lpus []LPU, taken map[discovery.Address]bool) error {
+	for _, l := range lpus {
+		if taken[l.Address] {
+			return fmt.Errorf("%s is there twice", l.Address)
+		}
+		taken[l.Address] = true
+	}
+	return nil
+}
+
+func (e *entry) check() error {
+	if (e.Grant == nil) != (len(e.LPUs) == 0) || e.Until < 0 || e.Gone && e.Container == "" {
+		return fmt.Errorf("%s: half of a lease", e.ID)
+	}
+	return e.Wish.check()
 }
 
 // Records are what a book must not forget. last is the number of the latest connection.
