@@ -21,7 +21,7 @@ import (
 // leaseNode is a simulated node with a short path: that of a socket has at most 107 bytes.
 func leaseNode(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lpu")
+	dir, err := os.MkdirTemp("", "lpu") //nolint:usetesting // its paths are longer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func askArbiter(t *testing.T, dir, config string, w lease.Wish) (*lease.Grant, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	return c.Wish(t.Context(), w, nil)
 }
 

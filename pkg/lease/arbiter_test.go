@@ -78,7 +78,7 @@ func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed
 // aNode is a directory with a simulated node of eight LPUs in one ring.
 func aNode(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lease") // a short path: that of a socket has at most 107 bytes
+	dir, err := os.MkdirTemp("", "lease") //nolint:usetesting // the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestNothingIsLeasedThatIsInUse(t *testing.T) {
 	if err := c.Bind(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
+	_ = c.Close()
 	opened()
 	other := dial(t, dir)
 	w := wish(8)
@@ -273,7 +273,8 @@ func TestForgedAndOversized(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, message := range map[string]string{
-		"junk": "\x00\xff", "oversized": strings.Repeat("x", 100<<10), "forged": `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","wish":{"count":1,"uid":0}}`,
+		"junk": "\x00\xff", "oversized": strings.Repeat("x", 100<<10),
+		"forged": `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","wish":{"count":1,"uid":0}}`,
 	} {
 		conn, err := net.Dial("unixpacket", filepath.Join(dir, "socket"))
 		if err != nil {

@@ -346,7 +346,7 @@ func (p *person) lease() error {
 	if err != nil {
 		return nil
 	}
-	holder, heir, err := os.Getpid(), (*exec.Cmd)(nil), error(nil)
+	holder, heir := os.Getpid(), (*exec.Cmd)(nil)
 	if p.rand.IntN(5) == 0 {
 		f, err := c.File()
 		if err != nil {

@@ -131,8 +131,10 @@ func (b *Book) Restore(now time.Duration, leases, reservations *Record, open fun
 // File is where a record is kept.
 type File struct{ Path, kind string }
 
-// LeasesIn and ReservationsIn are the files in a directory: leases are of one boot, reservations are kept with what lpuctl must not forget.
+// LeasesIn is the file with the leases in a directory that is empty after a boot.
 func LeasesIn(dir string) File { return File{filepath.Join(dir, "leases.json"), leasesKind} }
+
+// ReservationsIn is the file with the reservations in the directory with what lpuctl must not forget.
 func ReservationsIn(dir string) File {
 	return File{filepath.Join(dir, "leases.json"), reservationsKind}
 }
@@ -163,7 +165,8 @@ func (f File) Read(boot string) (*Record, finding.List, error) {
 	case len(r.Leases)+len(r.Reservations) == 0:
 		return empty, nil, nil
 	default:
-		findings.Add(finding.LeaseEnded, f.Path, fmt.Sprintf("%d leases and %d reservations of an earlier boot have ended; they are put aside in %s",
+		findings.Add(finding.LeaseEnded, f.Path, fmt.Sprintf(
+			"%d leases and %d reservations of an earlier boot have ended; they are put aside in %s",
 			len(r.Leases), len(r.Reservations), aside), "")
 	}
 	if err := wholefile.Refuse(f.Path); err != nil {

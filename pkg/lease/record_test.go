@@ -56,7 +56,8 @@ func TestRecordsAreKept(t *testing.T) {
 		read[i] = r
 	}
 	again := NewBook(Limits{})
-	if ended := again.Restore(70, read[0], read[1], func(c Conn) bool { return c != 1 }); len(ended) != 1 || ended[0].ID != finding.LeaseEnded {
+	ended := again.Restore(70, read[0], read[1], func(c Conn) bool { return c != 1 })
+	if len(ended) != 1 || ended[0].ID != finding.LeaseEnded {
 		t.Errorf("ended: %v", ended)
 	}
 	b.Drop(70, 1)
@@ -67,7 +68,8 @@ func TestRecordsAreKept(t *testing.T) {
 		t.Errorf("a reservation that has ended is kept: %+v", l.Reservations)
 	}
 	// Nothing is handed out before somebody has looked at the node.
-	if again.Wish(80, 6, Peer{}, Wish{Selection: Selection{Count: 1}, Wait: true}); again.List(80).Leases != nil && len(again.List(80).Leases) > 1 {
+	again.Wish(80, 6, Peer{}, Wish{Selection: Selection{Count: 1}, Wait: true})
+	if len(again.List(80).Leases) > 1 {
 		t.Error("an LPU was leased of a node that nobody has seen")
 	}
 	again.Reserve(90, 7, Peer{UID: 1}, Reserve{Selection{Count: 1}, 10, "x"})
