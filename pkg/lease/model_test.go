@@ -115,8 +115,8 @@ func (m *model) play() {
 		weight int
 		do     func()
 	}{
-		{30, m.playWish}, {16, m.playDrop}, {3, m.playBind}, {5, m.playReserve}, {3, m.playRelease}, {3, m.playExtend},
-		{8, m.playTime}, {18, m.playLook}, {8, m.playShow}, {14, m.playWorld}, {1, m.playLimits},
+		{34, m.playWish}, {26, m.playDrop}, {3, m.playBind}, {5, m.playReserve}, {3, m.playRelease}, {3, m.playExtend},
+		{8, m.playTime}, {24, m.playLook}, {10, m.playShow}, {14, m.playWorld}, {1, m.playLimits},
 	}
 	total := 0
 	for _, s := range steps {
@@ -371,7 +371,7 @@ func (m *model) end(e *modelled) {
 }
 
 func (m *model) selection() (s Selection, must set) {
-	s.Count = 1 + m.rand.IntN(4)
+	s.Count = 1 + m.rand.IntN(3)
 	if m.rand.IntN(6) == 0 {
 		s.Count = 1 + m.rand.IntN(size+1)
 	}
@@ -389,7 +389,13 @@ func (m *model) selection() (s Selection, must set) {
 	return s, must
 }
 
-func (m *model) someUID() int { return []int{0, 1000, 1001, 1002, 1003}[m.rand.IntN(5)] }
+// someUID picks a user, often one who has reserved LPUs.
+func (m *model) someUID() int {
+	if len(m.reserved) > 0 && m.rand.IntN(3) == 0 {
+		return m.reserved[m.rand.IntN(len(m.reserved))].uid
+	}
+	return []int{0, 1000, 1001, 1002, 1003}[m.rand.IntN(5)]
+}
 
 // never tells whether no wish can be fulfilled, and if it is the limit that says so.
 func (m *model) never(uid int, s *Selection, must set, limit time.Duration) finding.ID {
@@ -681,7 +687,7 @@ func (g *glimpse) view() View {
 func (m *model) playWorld() {
 	m.step = "the node changes"
 	lpu := set(1) << m.rand.IntN(size)
-	switch m.rand.IntN(16) {
+	switch m.rand.IntN(18) {
 	case 0, 1, 2: // a holder opens or closes a node
 		m.open ^= lpu & m.leased(everybody)
 	case 3: // somebody without a lease does
@@ -703,7 +709,7 @@ func (m *model) playWorld() {
 		if m.pool = 1<<size - 1; m.rand.IntN(4) == 0 {
 			m.pool &^= lpu
 		}
-	case 9, 10: // what lingers ends
+	case 9, 10, 16, 17: // what lingers ends
 		clear(m.linger)
 	}
 }
