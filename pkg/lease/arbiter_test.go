@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 // arbiter serves the node in dir/node. Without a listener it takes the one that systemd has passed, and the connections beside it.
 func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File) error {
 	a := &lease.Arbiter{
-		Listener: listener, Limits: lease.Limits{LPUs: 8},
-		Leases: lease.LeasesIn(filepath.Join(dir, "run")), Reservations: lease.ReservationsIn(filepath.Join(dir, "var")),
+		Listener: listener,
+		Leases:   lease.LeasesIn(filepath.Join(dir, "run")), Reservations: lease.ReservationsIn(filepath.Join(dir, "var")),
 		Describe: func(p lease.Peer) lease.Peer { return p },
 		Look: func(ctx context.Context, containers []string) (lease.View, error) {
 			inv, err := discovery.Scan(ctx, filepath.Join(dir, "node"), discovery.Options{Models: discovery.BuiltinModels()})

@@ -593,27 +593,30 @@ func (b *Book) overdue(uid int) *entry {
 	return b.entries[i]
 }
 
-// common is what sets of LPUs that have something in common are told apart by.
+// common is what LPUs that have something in common share: a key, which is an LPU's own where it is not known what it shares. ok is false
+// if the LPU cannot be taken.
 func (b *Book) common(s *Selection, l *discovery.LPU) (key string, ok bool) {
+	own := l.Address.String()
 	switch s.Near {
 	case SameSwitch:
 		if l.Switch != nil {
-			return l.Switch.String(), true
+			return "below " + l.Switch.String(), true
 		}
-		return l.PCIeRoot, true
 	case SameSocket:
-		if l.NUMANode == nil {
-			return "", false
+		if l.NUMANode != nil {
+			return fmt.Sprint(b.view.Sockets[*l.NUMANode]), true
 		}
-		socket, known := b.view.Sockets[*l.NUMANode]
-		return fmt.Sprint(socket), known
 	case SameNUMA:
-		if l.NUMANode == nil || s.NUMANode != nil && *l.NUMANode != *s.NUMANode {
+		if s.NUMANode != nil && (l.NUMANode == nil || *l.NUMANode != *s.NUMANode) {
 			return "", false
 		}
-		return fmt.Sprint(*l.NUMANode), true
+		if l.NUMANode != nil {
+			return fmt.Sprint(*l.NUMANode), true
+		}
+	default:
+		return "", true
 	}
-	return "", true
+	return own, true
 }
 
 // sets are the largest sets of cards out of which a selection can be fulfilled. Each card of a set is in some selection.
