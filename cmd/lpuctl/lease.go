@@ -161,10 +161,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	}
 	if err := a.loadConfig(); err != nil {
 		a.log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
-		return arbiter, nil
 	}
-	c := a.config.Leases
-	arbiter.Limits = lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
 	return arbiter, nil
 }
 
@@ -208,7 +205,8 @@ func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.Vie
 	memory.SetApart = nil // which is for everybody else
 	inv = inv.WithCordons(memory.Cordons().Read())
 	view, err := lease.Look(ctx, a.root, inv, containers)
-	view.Pool = a.config.Leases.pool()
+	c := a.config.Leases
+	view.Pool, view.Limits = c.pool(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
 	if view.Pool == nil {
 		view.Closed = a.kubernetes()
 	}

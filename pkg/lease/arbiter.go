@@ -41,7 +41,6 @@ type Arbiter struct {
 	Store        *Store            // what keeps the connections when the arbiter ends; nil: nothing does
 	Leases       File
 	Reservations File
-	Limits       Limits
 	Idle         time.Duration // after which an arbiter without connections ends; 0: never
 
 	// Look looks at the node. Of these containers it tells which run. It sets all of a View but Began.
@@ -87,7 +86,7 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	defer lock.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a.boot, a.book, a.conns, a.events = host.Now().Boot, NewBook(a.Limits), map[Conn]*connection{}, make(chan func())
+	a.boot, a.book, a.conns, a.events = host.Now().Boot, NewBook(), map[Conn]*connection{}, make(chan func())
 	a.clocks = clocks{stopped(), stopped(), stopped()}
 	defer func() {
 		for _, c := range a.conns {
@@ -341,8 +340,6 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 	case r.Release != nil:
 		a.book.Release(now, c.conn, c.peer.UID, r.Release.ID)
 		a.lookSoon()
-	case r.Extend != nil:
-		a.book.Extend(now, c.conn, c.peer.UID, r.Extend.ID, r.Extend.For)
 	case r.List != nil && a.book.view.Began > now-listFresh:
 		a.list(c)
 	default:
@@ -364,6 +361,8 @@ func (a *Arbiter) answer(c *connection, r *Request) bool {
 		return a.book.Wish(now, c.conn, c.peer, *r.Wish)
 	case r.Reserve != nil:
 		return a.book.Reserve(now, c.conn, c.peer, *r.Reserve)
+	case r.Extend != nil:
+		a.book.Extend(now, c.conn, c.peer.UID, r.Extend.ID, r.Extend.For)
 	case r.Bind != nil:
 		a.book.Bind(c.conn, r.Bind.Container)
 	default:

@@ -26,6 +26,7 @@ type View struct {
 	Inventory  *discovery.Inventory // with the users of the LPUs and their cordons
 	Sockets    map[int]int          // the processor package of each NUMA node
 	Pool       []discovery.Address  // the LPUs that can be leased; nil: all
+	Limits     Limits               // of each user
 	Closed     string               // why no LPU can be leased; "": they can
 	Containers map[string]bool      // the ids of those that run
 }
@@ -73,13 +74,13 @@ type entry struct {
 type Changes struct{ Leases, Reservations bool }
 
 // NewBook returns a book of a node that nobody has looked at yet, so that nothing can be leased.
-func NewBook(limits Limits) *Book {
-	b := &Book{limits: limits, ended: map[discovery.Address]time.Duration{}}
+func NewBook() *Book {
+	b := &Book{ended: map[discovery.Address]time.Duration{}}
 	b.look(View{Inventory: &discovery.Inventory{}})
 	return b
 }
 
-func (b *Book) look(v View) { b.view, b.fabric = v, v.Inventory.Fabric() }
+func (b *Book) look(v View) { b.view, b.limits, b.fabric = v, v.Limits, v.Inventory.Fabric() }
 
 // Outbox returns the answers that the calls since the last Outbox have led to, and which records they have changed. Those are written
 // before the answers are sent.
@@ -124,6 +125,7 @@ func (b *Book) See(now time.Duration, v View) {
 // answer depends on that.
 func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
 	b.expire(now)
+	peer.Command = cmp.Or(w.Command, peer.Command)
 	e := &entry{Lease: Lease{ID: fmt.Sprintf("l%d", conn), Peer: peer, Since: now}, Wish: w, conn: conn}
 	refused := b.never(e.UID, &w.Selection, w.For)
 	if b.entry(conn) != nil {

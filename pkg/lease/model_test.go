@@ -95,7 +95,7 @@ func TestModel(t *testing.T) {
 	var all tally
 	for range long.Rounds(t, 10) {
 		m := &model{
-			t: t, rand: r, book: NewBook(Limits{}), now: time.Hour, pool: 1<<size - 1, linger: map[Conn]set{},
+			t: t, rand: r, book: NewBook(), now: time.Hour, pool: 1<<size - 1, linger: map[Conn]set{},
 			container: map[string]bool{}, overTold: map[Conn]bool{}, places: map[Conn]Place{}, tally: &all,
 		}
 		for range 1000 {
@@ -637,16 +637,23 @@ func (m *model) playShow() {
 	}
 	m.seen, m.early = m.early[0], m.early[1:]
 	m.step = fmt.Sprintf("show %+v", m.seen)
-	m.book.See(m.now, m.seen.view())
+	v := m.seen.view()
+	v.Limits = m.limits
+	m.book.See(m.now, v)
 	got, _ := m.book.Outbox()
+	m.endGone()
+	m.expire(&got)
+	m.serve(&got)
+	m.rest(got)
+}
+
+// endGone ends the leases of those who are gone and whose container does not run.
+func (m *model) endGone() {
 	for _, e := range slices.Clone(m.asked) {
 		if e.gone && !m.seen.containers[e.container] {
 			m.end(e)
 		}
 	}
-	m.expire(&got)
-	m.serve(&got)
-	m.rest(got)
 }
 
 func (g *glimpse) view() View {
@@ -717,9 +724,11 @@ func (m *model) playWorld() {
 func (m *model) playLimits() {
 	m.limits = []Limits{{}, {}, {LPUs: 4}, {LPUs: 2, Time: 8000}, {Time: 15000}}[m.rand.IntN(5)]
 	m.step = fmt.Sprintf("limits %+v", m.limits)
-	m.book.limits = m.limits // as after a restart
-	m.book.serve(m.now)
+	v := m.book.view
+	v.Limits = m.limits
+	m.book.See(m.now, v)
 	got, _ := m.book.Outbox()
+	m.endGone()
 	m.expire(&got)
 	m.serve(&got)
 	m.rest(got)

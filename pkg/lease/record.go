@@ -96,7 +96,7 @@ func (e *entry) check() error {
 	if (e.Grant == nil) != (len(e.LPUs) == 0) || e.Until < 0 || e.Gone && e.Container == "" {
 		return fmt.Errorf("%s: half of a lease", e.ID)
 	}
-	return e.Wish.check()
+	return errors.Join(e.Wish.check(), checkCommand(e.Wish.Command))
 }
 
 // Records are what a book must not forget. last is the number of the latest connection.

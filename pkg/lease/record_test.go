@@ -19,7 +19,7 @@ import (
 // full is a book with a lease, one of a container without a connection, a wish that waits and two reservations.
 func full(t *testing.T) *Book {
 	t.Helper()
-	b := NewBook(Limits{})
+	b := NewBook()
 	b.See(10, (&glimpse{began: 5, pool: 0xff, containers: map[string]bool{strings.Repeat("a", 64): true}}).view())
 	bob := Peer{UID: 1000, User: "bob", PID: 7, Command: "lpuctl"}
 	b.Wish(20, 1, bob, Wish{Selection: Selection{Count: 2}, For: 100})
@@ -55,7 +55,7 @@ func TestRecordsAreKept(t *testing.T) {
 		}
 		read[i] = r
 	}
-	again := NewBook(Limits{})
+	again := NewBook()
 	ended := again.Restore(70, read[0], read[1], func(c Conn) bool { return c != 1 })
 	if len(ended) != 1 || ended[0].ID != finding.LeaseEnded {
 		t.Errorf("ended: %v", ended)
@@ -81,7 +81,7 @@ func TestRecordsAreKept(t *testing.T) {
 // TestRestoredHoldersAreTold: the arbiter may have ended between the record and the answer.
 func TestRestoredHoldersAreTold(t *testing.T) {
 	leases, reservations := full(t).Records("this", 5)
-	again := NewBook(Limits{})
+	again := NewBook()
 	again.Restore(70, leases, reservations, func(Conn) bool { return true })
 	out, _ := again.Outbox()
 	if len(out) != 1 || out[0].Conn != 1 || out[0].Granted == nil || out[0].Granted.ID != "l1" {
@@ -172,7 +172,7 @@ func TestNothingIsPromisedUnwritten(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	b := NewBook(Limits{})
+	b := NewBook()
 	b.See(10, (&glimpse{began: 5, pool: 0xff}).view())
 	b.Wish(20, 1, Peer{UID: 1}, Wish{Selection: Selection{Count: 2}, For: 100})
 	b.Wish(20, 2, Peer{UID: 1}, Wish{Selection: Selection{Count: 8}, Wait: true})
@@ -192,7 +192,7 @@ func FuzzParseRecord(f *testing.F) {
 			}
 			other := *r
 			other.Leases, other.Reservations = nil, nil
-			b := NewBook(Limits{})
+			b := NewBook()
 			b.Restore(70, r, &other, func(Conn) bool { return true })
 			b.Restore(70, &other, r, func(Conn) bool { return true })
 			b.See(80, (&glimpse{began: 75, pool: 0xff}).view())

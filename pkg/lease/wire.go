@@ -28,9 +28,10 @@ const (
 
 // Limits of what a request can hold.
 const (
-	maxCount  = 1024                 // LPUs
-	maxTime   = 365 * 24 * time.Hour // of a lease or a reservation
-	maxReason = 200                  // bytes of a reason
+	maxCount   = 1024                 // LPUs
+	maxTime    = 365 * 24 * time.Hour // of a lease or a reservation
+	maxReason  = 200                  // bytes of a reason
+	maxCommand = 64                   // bytes of the name of a program
 )
 
 // Near is what the LPUs of a wish must have in common.
@@ -59,6 +60,9 @@ type Wish struct {
 	For    time.Duration `json:"for,omitempty"`    // how long at most, in nanoseconds; 0: as long as the limit of the user allows
 	Wait   bool          `json:"wait,omitempty"`   // wait until there are such LPUs, in a queue; else refuse at once
 	DryRun bool          `json:"dryRun,omitempty"` // answer what would be leased now, and lease nothing
+	// Command is what the LPUs are for, in the words of who asks: the name of the program. It is shown to others in place of that of the
+	// process that asks, which is always lpuctl. At most 64 bytes.
+	Command string `json:"command,omitempty"`
 }
 
 // Reserve asks for a reservation: LPUs that only one user can lease for some time.
@@ -241,7 +245,9 @@ func ParseRequest(data []byte) (*Request, error) {
 			err = errors.Join(err, check())
 		}
 	}
-	ask(r.Wish != nil, func() error { return errors.Join(r.Wish.check(), checkTime(r.Wish.For, 0)) })
+	ask(r.Wish != nil, func() error {
+		return errors.Join(r.Wish.check(), checkTime(r.Wish.For, 0), checkCommand(r.Wish.Command))
+	})
 	ask(r.Bind != nil, func() error { return checkContainer(r.Bind.Container) })
 	ask(r.Reserve != nil, func() error {
 		return errors.Join(r.Reserve.check(), checkTime(r.Reserve.For, time.Second), CheckReason(r.Reserve.Reason))
@@ -302,6 +308,13 @@ func CheckReason(reason string) error {
 		return fmt.Errorf("reason %.40q: expected one line with at most %d bytes", reason, maxReason)
 	}
 	return nil
+}
+
+func checkCommand(command string) error {
+	if command == "" || len(command) <= maxCommand && CheckReason(command) == nil {
+		return nil
+	}
+	return fmt.Errorf("command %.40q: expected one line with at most %d bytes", command, maxCommand)
 }
 
 func checkID(id string) error {

@@ -32,6 +32,7 @@ func TestBadRequests(t *testing.T) {
 		"near":          {head + `"wish":{"count":2,"near":"me"}}`, "near"},
 		"NUMA":          {head + `"wish":{"count":2,"numaNode":1}}`, "NUMA"},
 		"negative":      {head + `"wish":{"count":2,"for":-1}}`, "time"},
+		"command":       {head + `"wish":{"count":2,"command":"\u001b[2J"}}`, "command"},
 		"for ever":      {head + `"reserve":{"count":2,"for":9223372036854775807,"reason":"x"}}`, "time"},
 		"no time":       {head + `"reserve":{"count":2,"reason":"x"}}`, "time"},
 		"no reason":     {head + `"reserve":{"count":2,"for":10000000000,"reason":" "}}`, "reason"},
@@ -78,8 +79,10 @@ func FuzzParseRequest(f *testing.F) {
 		} else if again, err := ParseRequest(text); err != nil && !strings.Contains(err.Error(), "longer") || err == nil && !cmp.Equal(r, again) {
 			t.Fatalf("%s: %v", text, err)
 		}
-		b := NewBook(Limits{LPUs: 3})
-		b.See(10, (&glimpse{began: 5, pool: 0xff}).view())
+		b := NewBook()
+		v := (&glimpse{began: 5, pool: 0xff}).view()
+		v.Limits.LPUs = 3
+		b.See(10, v)
 		switch {
 		case r.Wish != nil:
 			b.Wish(20, 1, Peer{UID: 1}, *r.Wish)
