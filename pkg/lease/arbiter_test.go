@@ -190,6 +190,28 @@ func TestWhoStopsWaitingIsOut(t *testing.T) {
 	}
 }
 
+// TestOver: the holder is told when the time of the lease is over, and keeps it until it ends.
+func TestOver(t *testing.T) {
+	dir := serving(t)
+	c := dial(t, dir)
+	w := wish(1)
+	w.For, w.Command = 20*time.Millisecond, "a test"
+	g, err := c.Wish(t.Context(), w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Over(t.Context()); err != nil || host.SinceBoot() < g.Until {
+		t.Fatalf("at %s, until %s: %v", host.SinceBoot(), g.Until, err)
+	}
+	l, err := c.List(t.Context())
+	if err != nil || len(l.Leases) != 1 || l.Leases[0].Until != g.Until || l.Leases[0].Command != "a test" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if _, err := dial(t, dir).Wish(t.Context(), wish(1), nil); os.Getuid() != 0 && !refusedWith(err, finding.LeaseLimit) {
+		t.Errorf("another lease: %v", err)
+	}
+}
+
 // TestReservations: they are kept for their owner, who gets them first, and end when they are released.
 func TestReservations(t *testing.T) {
 	dir := serving(t)

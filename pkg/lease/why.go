@@ -45,6 +45,11 @@ func (b *Book) limitRefusal(uid int) *Refusal {
 // taken says of each LPU that a wish may want why it is not free: "lpu0 lpu1 leased by bob(1000), lpu2 in use by vllm(12)".
 func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked map[discovery.Address]bool) string {
 	leased := b.leased()
+	for _, a := range s.Must {
+		if len(b.cards(func(_ int, l *discovery.LPU) bool { return l.Address == a })) == 0 {
+			return a.String() + " is not in this machine now"
+		}
+	}
 	var reasons []string
 	of := map[string][]string{}
 	for i := range b.view.Inventory.LPUs {
