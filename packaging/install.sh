@@ -56,6 +56,7 @@ while [ "$prefix" != "${prefix%/}" ]; do prefix=${prefix%/}; done
 case $prefix in '' | /usr) fail "--prefix: / and /usr are for the .deb and the .rpm" ;; esac
 record=$prefix/share/lpuctl/installed
 watched='lpuctl-cdi-refresh.path lpuctl-cdi-refresh.service'
+leases=lpuctl-lease.socket
 
 # installed_units prints the units of lpuctl that the record names.
 installed_units() { [ ! -e "$record" ] || sed -n 's|^/etc/systemd/system/\(lpuctl-[^/]*\)$|\1|p' "$record"; }
@@ -117,7 +118,7 @@ plan() {
 	for file in LICENSE CHANGELOG.md third-party-licenses.txt; do echo "$file $prefix/share/doc/lpuctl/$file"; done
 	echo "install.sh $prefix/share/lpuctl/install.sh"
 	if [ -n "$units" ]; then
-		(cd "$archive" && find lib/systemd/system lib/tmpfiles.d lib/udev -type f) |
+		(cd "$archive" && find lib/systemd/system lib/sysusers.d lib/tmpfiles.d lib/udev -type f) |
 			while read -r file; do echo "$file /etc/${file#lib/}"; done
 	fi
 }
@@ -183,21 +184,23 @@ echo "  manual       $prefix/share/man"
 echo "  completions  bash, fish, zsh, below $prefix/share"
 echo "  documents    $prefix/share/doc/lpuctl"
 if [ -n "$units" ]; then
+	systemd-sysusers lpuctl.conf || true
 	systemctl daemon-reload
 	systemd-tmpfiles --create lpuctl.conf || true
 	udevadm control --reload 2>/dev/null || true
 	restart=try-restart
 	if [ "$units" = yes ]; then
 		# shellcheck disable=SC2086 # several units
-		systemctl --quiet enable $watched
+		systemctl --quiet enable $watched $leases
+		systemctl start $leases || true
 		restart=restart
 	fi
 	# That this machine has no LPU, or one that is sick, is no failure of the installation.
 	# shellcheck disable=SC2086
 	systemctl $restart $watched || true
-	systemctl try-restart lpuctl-serve.service || true
+	systemctl try-restart lpuctl-serve.service lpuctl-lease.service || true # neither forgets anything
 	case $units in
-	yes) echo "  units        in /etc/systemd/system; these are enabled and started: $watched" ;;
+	yes) echo "  units        in /etc/systemd/system; these are enabled and started: $watched $leases" ;;
 	kept) echo "  units        in /etc/systemd/system; enabled or not as before" ;;
 	esac
 fi

@@ -37,11 +37,12 @@ dist/completion: bin/lpuctl
 install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
 install-files:
 	install -D -m 0755 $(LPUCTL) $(DESTDIR)$(PREFIX)/bin/lpuctl
-	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.path
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.path systemd/*.socket
 	for unit in $(ENGINES); do \
 	  install -D -m 0644 systemd/after-lpuctl.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service.d/10-lpuctl.conf; done
 	install -D -m 0644 systemd/lpuctl.preset $(DESTDIR)$(PREFIX)/lib/systemd/system-preset/50-lpuctl.preset
 	install -D -m 0644 systemd/lpuctl.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/lpuctl.conf
+	install -D -m 0644 systemd/lpuctl.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/lpuctl.conf
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d systemd/90-lpuctl.rules
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 dist/man/*.5.gz
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 dist/man/*.8.gz

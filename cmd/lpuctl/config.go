@@ -32,6 +32,7 @@ type Config struct {
 	Ring       RingConfig        `json:"ring"`
 	Health     HealthConfig      `json:"health"`
 	Serve      ServeConfig       `json:"serve"`
+	Leases     LeasesConfig      `json:"leases"`
 
 	file string // that was read; "" if there was none
 	doc  *strictyaml.Document
@@ -109,7 +110,8 @@ func readSmallFile(name string) ([]byte, error) { return wholefile.Read(name, sm
 // parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
 func parseConfig(file string, data []byte) (*Config, finding.List) {
 	c := &Config{
-		CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Health: defaultHealth(), Serve: defaultServe(), file: file,
+		CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Health: defaultHealth(), Serve: defaultServe(),
+		Leases: defaultLeases(), file: file,
 	}
 	doc, faults := strictyaml.Decode(data, c)
 	c.doc = doc
@@ -156,6 +158,9 @@ func (c *Config) check() []strictyaml.Fault {
 	}
 	for _, f := range c.Serve.check() {
 		fault("serve."+f.Path, f.Message, f.Remedy)
+	}
+	for _, f := range c.Leases.check() {
+		fault("leases."+f.Path, f.Message, f.Remedy)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {

@@ -109,8 +109,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
 		newAllocateCommand(a), newCordonCommand(a), newUncordonCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newDemoCommand(a),
-		newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newLeaseCommand(a), newConfigCommand(a), newSimulateCommand(a),
+		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	checkArguments(cmd)
 	return cmd
@@ -204,6 +204,7 @@ func (a *app) remembering(options discovery.Options) (discovery.Options, node.Me
 		return options, node.Memory{}, err
 	}
 	memory, err := node.RememberIn(a.root)
+	memory.SetApart = a.config.Leases.cordons()
 	options.Seen = memory.Seen()
 	options.Known = func() (addresses []discovery.Address) {
 		data, _ := file.Read() // of a spec that cannot be read nothing is known
@@ -219,25 +220,33 @@ func (a *app) remembering(options discovery.Options) (discovery.Options, node.Me
 
 // scan reads the config, the machine, and which LPUs are cordoned.
 func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
-	options, err := a.scanOptions(options)
+	inv, memory, err := a.scanOnly(ctx, options)
 	if err != nil {
 		return nil, err
 	}
+	return inv.WithCordons(memory.Cordons().Read()), nil
+}
+
+// scanOnly reads the config and the machine. It returns the memory too, which knows the cordons.
+func (a *app) scanOnly(ctx context.Context, options discovery.Options) (*discovery.Inventory, node.Memory, error) {
+	options, err := a.scanOptions(options)
+	if err != nil {
+		return nil, node.Memory{}, err
+	}
 	options, memory, err := a.remembering(options)
 	if err != nil {
-		return nil, err
+		return nil, memory, err
 	}
 	inv, err := discovery.Scan(ctx, string(a.root), options)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
-		return nil, err
+		return nil, memory, err
 	}
 	memory.Judge(inv)
-	inv = inv.WithCordons(memory.Cordons().Read())
 	a.log.Debug("scanned", "root", a.root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
-	return inv, nil
+	return inv, memory, nil
 }
 
 // ringTableFlag lets a command take another ring table.

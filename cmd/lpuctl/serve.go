@@ -69,6 +69,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if d.plugin.Node.Memory, err = node.RememberIn(a.root); err != nil {
 		return err
 	}
+	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {

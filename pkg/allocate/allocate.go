@@ -135,7 +135,7 @@ func reasonOf(l *discovery.LPU) reason {
 	case !l.Usable:
 		return reason{l.State(), "see lpuctl describe %s"}
 	case l.Cordoned != nil:
-		return reason{"cordoned " + l.Cordoned.String(), "lpuctl uncordon %s"}
+		return reason{"cordoned " + l.Cordoned.String(), l.Cordoned.Remedy("%s")}
 	case len(l.Users) > 0:
 		return reason{"in use by " + l.Users[0].String(), "wait until %s is no longer in use"}
 	}

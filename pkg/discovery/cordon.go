@@ -17,7 +17,11 @@ func (inv *Inventory) WithCordons(cordons health.Cordons, problems finding.List)
 		l := &marked.LPUs[i]
 		if c, ok := cordons[l.Address.String()]; ok {
 			l.Cordoned = &c
-			l.Reasons.Add(finding.Cordoned, l.Name, "it is cordoned "+c.String(), "when it may be handed out again: lpuctl uncordon "+l.Name)
+			remedy := c.Remedy(l.Name)
+			if !c.SetApart {
+				remedy = "when it may be handed out again: " + remedy
+			}
+			l.Reasons.Add(finding.Cordoned, l.Name, "it is cordoned "+c.String(), remedy)
 		}
 	}
 	return &marked

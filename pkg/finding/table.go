@@ -21,6 +21,7 @@ const (
 	Ring    Area = "Ring tables"
 	Spec    Area = "CDI specs"
 	Runtime Area = "Container runtimes"
+	Leasing Area = "Leases"
 	Config  Area = "The config file"
 )
 
@@ -180,6 +181,22 @@ const (
 	SpecDirNotRead   ID = "spec-dir-not-read"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
+)
+
+// Findings about leases and reservations of LPUs.
+const (
+	LeaseBusy        ID = "lease-busy"
+	LeaseClosed      ID = "lease-closed"
+	LeaseEnded       ID = "lease-ended"
+	LeaseImpossible  ID = "lease-impossible"
+	LeaseLimit       ID = "lease-limit"
+	LeaseNoneFree    ID = "lease-none-free"
+	LeaseNoStore     ID = "lease-no-store"
+	LeaseRecords     ID = "lease-records"
+	LeaseRequest     ID = "lease-request"
+	LeaseUnknown     ID = "lease-unknown"
+	LeaseUnreachable ID = "lease-unreachable"
+	LeaseUnrecorded  ID = "lease-unrecorded"
 )
 
 // BadConfig is the finding about lpuctl's own config file.
@@ -431,6 +448,32 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
+	}},
+	{Leasing, []Rule{
+		{LeaseBusy, Error, "The user has so many connections to the arbiter of leases that it takes no more.",
+			"end some of the commands that lease LPUs or wait for them"},
+		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, and the config file sets none apart for leases.",
+			"name the LPUs that can be leased, by PCI address, as leases.pool in /etc/lpuctl/config.yaml"},
+		{LeaseEnded, Warning,
+			"Something that was recorded does not hold any more: a lease without a holder, or a reservation of an earlier boot.",
+			"nothing; who needs the LPUs asks for them again"},
+		{LeaseImpossible, Error, "No LPUs of this node, or of those that can be leased, fulfil the wish, whoever has them now.",
+			"ask for fewer LPUs, or leave out what they must have in common"},
+		{LeaseLimit, Error, "The user would have more LPUs, or have them longer, than the config file allows.",
+			"ask for fewer LPUs or a shorter time, or release a reservation; root can raise leases.maxLPUs and leases.maxHours"},
+		{LeaseNoneFree, Error, "Others have LPUs that the wish needs, or a wish that waits since earlier can use them.",
+			"wait for them (--wait), or ask for fewer"},
+		{LeaseNoStore, Warning, "No service manager keeps the connections of the arbiter: leases end with it.",
+			"run it as a unit of systemd: systemctl enable --now lpuctl-lease.socket"},
+		{LeaseRecords, Warning, "A file with the records of leases cannot be used, and was put aside.",
+			"see in the file that was put aside which LPUs were reserved, and reserve them again"},
+		{LeaseRequest, Error, "The arbiter does not understand a request, or it cannot be made now.",
+			"after an update start the arbiter again: systemctl try-restart lpuctl-lease.service"},
+		{LeaseUnknown, Error, "There is no such reservation, or it is another user's.", "see the reservations: lpuctl list"},
+		{LeaseUnreachable, Error, "The arbiter of leases cannot be reached.",
+			"have systemd listen: systemctl enable --now lpuctl-lease.socket; who is not root must be in the group lpu"},
+		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",
+			"free some space on the file system that is named"},
 	}},
 	{Config, []Rule{
 		{BadConfig, Error, "A key is unknown or there twice, or a value has the wrong type or meaning.",

@@ -23,11 +23,24 @@ type Cordon struct {
 	Reason string    `json:"reason"`       // in the words of who did it
 	Since  time.Time `json:"since"`        // RFC 3339
 	By     string    `json:"by,omitempty"` // user name and id: "root(0)"
+	// SetApart: it is not in a file, but in the configuration, which keeps the LPU for leases (lpuctl run).
+	SetApart bool `json:"setApart,omitempty"`
 }
 
 // String tells the cordon to people: "since 2026-11-22T10:00:00Z by root(0): the cable is replaced".
 func (c Cordon) String() string {
+	if c.SetApart {
+		return "by the config file: " + c.Reason
+	}
 	return fmt.Sprintf("since %s by %s: %s", c.Since.Format(time.RFC3339), cmp.Or(c.By, "nobody knows"), c.Reason)
+}
+
+// Remedy is how somebody gets an LPU with this name all the same.
+func (c Cordon) Remedy(name string) string {
+	if c.SetApart {
+		return "lease " + name + " (lpuctl lease), or take it out of leases.pool in the config file"
+	}
+	return "lpuctl uncordon " + name
 }
 
 // Cordons are those of a node, by PCI address ("0000:45:00.1"). Cards that are not in the machine may be among them.
@@ -65,6 +78,7 @@ func ParseCordons(data []byte) (Cordons, error) {
 		if !isAddress().MatchString(address) {
 			return nil, fmt.Errorf("%q is not a PCI address in the form 0000:b1:00.1", address)
 		}
+		c.SetApart = false
 		c.Since = c.Since.UTC() // so that equal times are equal values, whatever time zone somebody wrote
 		d.Cordons[address] = c
 	}
@@ -96,7 +110,8 @@ func readCordons(path string) (Cordons, error) {
 
 // CordonFile is the file with the cordons of a node, for a program that reads it again and again.
 type CordonFile struct {
-	Path string // "": there are no cordons
+	Path     string  // "": there are no cordons
+	SetApart Cordons // besides those of the file
 
 	last  Cordons // that could be read
 	known bool    // whether the file could be read once
@@ -105,6 +120,16 @@ type CordonFile struct {
 // Read returns the cordons that are in force. If the file cannot be read these are the last ones that could be, so that no card is
 // handed out because a file broke; the finding says so. A program that never could read it takes no LPU for cordoned.
 func (f *CordonFile) Read() (Cordons, finding.List) {
+	cordons, findings := f.read()
+	if len(f.SetApart) == 0 {
+		return cordons, findings
+	}
+	all := maps.Clone(f.SetApart)
+	maps.Copy(all, cordons)
+	return all, findings
+}
+
+func (f *CordonFile) read() (Cordons, finding.List) {
 	if f.Path == "" {
 		return nil, nil
 	}

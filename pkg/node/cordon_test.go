@@ -40,6 +40,23 @@ func (p *program) setCordons(addresses ...string) {
 	p.w.must(err)
 }
 
+// TestSetApart: what the configuration keeps for leases is not offered, whatever becomes of the cordons in the file.
+func TestSetApart(t *testing.T) {
+	w := newWorld(t)
+	p := w.program()
+	p.remember()
+	p.Memory.SetApart = cordon.Cordons{"0000:46:00.1": {Reason: "for leases", SetApart: true}}
+	for _, cordons := range []struct {
+		addresses []string
+		names     string
+	}{{nil, "lpu3"}, {[]string{"0000:45:00.1", "0000:46:00.1"}, "lpu2 lpu3"}, {nil, "lpu3"}} {
+		p.setCordons(cordons.addresses...)
+		if names, withheld := cordoned(p.update()); names != cordons.names || withheld != names {
+			t.Errorf("cordoned %v: cordoned %q, withheld %q", cordons.addresses, names, withheld)
+		}
+	}
+}
+
 // TestCordons: a cordoned device is not offered, and that is all. Its health, the spec and what outlives the program stay.
 func TestCordons(t *testing.T) {
 	w := newWorld(t)

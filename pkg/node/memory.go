@@ -26,21 +26,22 @@ const healthFile = "health.json"
 
 // Memory is what outlives a process. The zero value remembers nothing.
 type Memory struct {
-	Dir string // StateDir as a path of this machine; "": none
+	Dir      string         // StateDir as a path of this machine; "": none
+	SetApart health.Cordons // LPUs that the configuration keeps for leases
 }
 
 // RememberIn is the memory of the machine under root. The error is that of [host.Root.Resolve].
 func RememberIn(root host.Root) (Memory, error) {
 	dir, err := root.Resolve(StateDir)
-	return Memory{dir}, err
+	return Memory{Dir: dir}, err
 }
 
 // Cordons is the file with the cordons of the machine.
 func (m Memory) Cordons() *health.CordonFile {
 	if m.Dir == "" {
-		return &health.CordonFile{}
+		return &health.CordonFile{SetApart: m.SetApart}
 	}
-	return &health.CordonFile{Path: filepath.Join(m.Dir, "cordon.json")}
+	return &health.CordonFile{Path: filepath.Join(m.Dir, "cordon.json"), SetApart: m.SetApart}
 }
 
 // healthRecord is the document in healthFile.

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// LeasesConfig says what `lpuctl lease serve` leases, and how much of it to one user.
+type LeasesConfig struct {
+	// Pool are the PCI addresses of the LPUs that can be leased; none: all, unless Kubernetes hands out those of the node.
+	Pool     []string `json:"pool"`
+	MaxLPUs  int      `json:"maxLPUs"`  // that one user leases and reserves; 0: no limit
+	MaxHours int      `json:"maxHours"` // of a lease, and of a reservation from now on; 0: no limit
+}
+
+func defaultLeases() LeasesConfig { return LeasesConfig{Pool: []string{}} }
+
+// check finds values that the types allow and the arbiter cannot use.
+func (c *LeasesConfig) check() (faults []strictyaml.Fault) {
+	for i, text := range c.Pool {
+		at := fmt.Sprintf("pool.%d", i)
+		if address, err := discovery.ParseAddress(text); err != nil || address.String() != text {
+			faults = append(faults, strictyaml.Fault{
+				Path: at, Message: fmt.Sprintf("%q is not a PCI address in the form 0000:b1:00.1", text),
+				Remedy: "write the address that lpuctl list shows: an index may be another LPU's when a card is gone",
+			})
+		} else if slices.Index(c.Pool, text) < i {
+			faults = append(faults, strictyaml.Fault{Path: at, Message: text + " is there twice", Remedy: "keep one of them"})
+		}
+	}
+	const mostHours = 365 * 24
+	for key, n := range map[string]int{"maxLPUs": c.MaxLPUs, "maxHours": c.MaxHours} {
+		if n < 0 || n > mostHours {
+			faults = append(faults, strictyaml.Fault{
+				Path: key, Message: fmt.Sprintf("%d is not a number from 0 to %d", n, mostHours), Remedy: "write 0 for no limit",
+			})
+		}
+	}
+	return faults
+}
+
+// pool are the LPUs that can be leased; nil: all.
+func (c *LeasesConfig) pool() (pool []discovery.Address) {
+	for _, text := range c.Pool {
+		address, _ := discovery.ParseAddress(text) // check has seen that it is one
+		pool = append(pool, address)
+	}
+	return pool
+}
+
+// cordons keep the pool from everybody who hands out LPUs without a lease.
+func (c *LeasesConfig) cordons() health.Cordons {
+	cordons := health.Cordons{}
+	for _, address := range c.Pool {
+		cordons[address] = health.Cordon{Reason: "it is set apart for leases (leases.pool)", SetApart: true}
+	}
+	return cordons
+}
+
+func newLeaseCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lease",
+		Short: "Share the LPUs of a node among its users: the arbiter",
+		Long: `Users lease LPUs with lpuctl run and reserve them with lpuctl reserve. Both ask an arbiter, which is root's and knows who has
+what. systemd starts it when somebody asks: sudo systemctl enable --now lpuctl-lease.socket.
+Who may ask are root and the group lpu: sudo usermod -aG lpu USER.`,
+		Example: `  sudo systemctl enable --now lpuctl-lease.socket
+  sudo lpuctl lease serve --socket /tmp/lease.sock    # by hand, to see what it does`,
+	}
+	cmd.AddCommand(newLeaseServeCommand(a))
+	return cmd
+}
+
+func newLeaseServeCommand(a *app) *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Be the arbiter of leases and reservations",
+		Long: `serve gives LPUs to those who ask for them over a socket. A lease lasts as long as its connection is open, in whatever process; a
+reservation until its time is over. It never gives away an LPU that is leased, reserved for another user, cordoned, unhealthy or held
+open by any process.
+
+systemd starts it (lpuctl-lease.socket, lpuctl-lease.service), and it ends by itself when nobody has been connected for ten seconds.
+systemd also keeps its connections: when it is killed or restarted, nobody loses a lease. With --socket it is run by hand; then leases
+end with it. What one user may have is set by leases.maxLPUs and leases.maxHours in the config file. After a change there:
+sudo systemctl try-restart lpuctl-lease.service.
+
+How leases work: /usr/share/doc/lpuctl/leases.md.`,
+		Example: `  sudo systemctl enable --now lpuctl-lease.socket    # the usual way
+  sudo lpuctl lease serve --socket /run/lpuctl/lease.sock`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serveLeases(cmd, socket) },
+	}
+	cmd.Flags().StringVar(&socket, "socket", "", "listen at `PATH`, in place of the socket that systemd has passed")
+	return cmd
+}
+
+// leaseIdle is how long the arbiter stays when nobody is connected. systemd starts it again.
+const leaseIdle = 10 * time.Second
+
+func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
+	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
+		a.logLevel = "info"
+	}
+	if err := a.setUpLog(); err != nil {
+		return err
+	}
+	arbiter, err := a.newArbiter()
+	if err != nil {
+		return err
+	}
+	if socket == "" {
+		err = passed(arbiter)
+		arbiter.Idle = leaseIdle
+		if name, ok := a.env("NOTIFY_SOCKET"); ok {
+			arbiter.Store = &lease.Store{Socket: name}
+		}
+	} else {
+		arbiter.Listener, err = listenForLeases(socket)
+	}
+	if err != nil {
+		return err
+	}
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+	return arbiter.Serve(cmd.Context())
+}
+
+// newArbiter is the arbiter of this node, without a socket. A config file that has faults does not keep it from starting: systemd would
+// start it again and again. Then it refuses every wish with these faults.
+func (a *app) newArbiter() (*lease.Arbiter, error) {
+	memory, err := node.RememberIn(a.root)
+	if err != nil {
+		return nil, err
+	}
+	run, err := a.root.Resolve(path.Dir(lease.Socket))
+	if err != nil {
+		return nil, err
+	}
+	arbiter := &lease.Arbiter{
+		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.log,
+	}
+	if err := a.loadConfig(); err != nil {
+		a.log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
+	}
+	return arbiter, nil
+}
+
+// passed gives the arbiter what systemd has passed: the socket, and the connections of the arbiter before.
+func passed(arbiter *lease.Arbiter) error {
+	for _, f := range activation.Files(true) {
+		if strings.HasPrefix(f.Name(), lease.StoredPrefix) {
+			arbiter.Kept = append(arbiter.Kept, f)
+			continue
+		}
+		listener, err := net.FileListener(f)
+		f.Close()
+		if l, ok := listener.(*net.UnixListener); err == nil && ok {
+			arbiter.Listener = l
+		}
+	}
+	if arbiter.Listener == nil {
+		return fail(exitUsage, "run it as systemctl start lpuctl-lease.socket, or with --socket PATH", "systemd has passed no socket")
+	}
+	return nil
+}
+
+// listenForLeases listens at a path for root and, where there is such a group, for the group lpu.
+func listenForLeases(socket string) (*net.UnixListener, error) {
+	gid := -1
+	if group, err := user.LookupGroup("lpu"); err == nil {
+		gid, _ = strconv.Atoi(group.Gid)
+	}
+	if err := wholefile.MakeDir(filepath.Dir(socket)); err != nil {
+		return nil, err
+	}
+	return lease.Listen(socket, gid)
+}
+
+// lookForLeases is a look at the node for the arbiter.
+func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.View, error) {
+	inv, memory, err := a.scanOnly(ctx, discovery.Options{})
+	if err != nil {
+		return lease.View{}, err
+	}
+	memory.SetApart = nil // which is for everybody else
+	inv = inv.WithCordons(memory.Cordons().Read())
+	view, err := lease.Look(ctx, a.root, inv, containers)
+	c := a.config.Leases
+	view.Pool, view.Limits = c.pool(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
+	if view.Pool == nil {
+		view.Closed = a.kubernetes()
+	}
+	return view, err
+}
+
+// kubernetes says that Kubernetes hands out the LPUs of this node; "" if it does not. A socket that serve has left behind when it was
+// killed is not one that somebody listens at.
+func (a *app) kubernetes() string {
+	sockets, _ := a.root.Glob(path.Join(a.config.Serve.PluginDir, "lpuctl-*.sock"))
+	for _, socket := range sockets {
+		if conn, err := net.DialTimeout("unix", a.root.Shown(socket), time.Second); err == nil {
+			_ = conn.Close()
+			return "Kubernetes hands out the LPUs of this node (lpuctl serve runs), and the config file sets none apart for leases"
+		}
+	}
+	return ""
+}
+
+// describePeer adds the names of user and program, as far as they are known.
+func describePeer(p lease.Peer) lease.Peer {
+	if u, err := user.LookupId(strconv.Itoa(p.UID)); err == nil {
+		p.User = u.Username
+	}
+	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); err == nil {
+		p.Command = strings.TrimSpace(strings.Map(func(r rune) rune {
+			if host.NotText(r) {
+				return -1
+			}
+			return r
+		}, string(comm)))
+	}
+	return p
+}

@@ -1,0 +1,547 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/filelock"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+const (
+	maxConnections = 64               // of one user who is not root
+	silence        = 10 * time.Second // after which a connection is closed that holds nothing and waits for nothing
+	maxLooks       = 5                // at the node, for one wish
+	listFresh      = time.Second      // how old a look may be for a list
+)
+
+// While wishes wait, the node is looked at again and again: soon after a lease has ended, because its processes may need a moment to end,
+// and then ever more seldom. What a look takes says how often is seldom, so that all of them together take a thousandth of a processor.
+const (
+	firstPause = 10 * time.Millisecond
+	leastPause = time.Second
+	mostPause  = 10 * time.Second
+	dutyCycle  = 1000
+)
+
+// Arbiter gives LPUs to those who ask for them over a socket.
+type Arbiter struct {
+	Listener     *net.UnixListener // of type SOCK_SEQPACKET
+	Kept         []*os.File        // connections of the arbiter before, with the names under which they were stored
+	Store        *Store            // what keeps the connections when the arbiter ends; nil: nothing does
+	Leases       File
+	Reservations File
+	Idle         time.Duration // after which an arbiter without connections ends; 0: never
+
+	// Look looks at the node. Of these containers it tells which run. It sets all of a View but Began.
+	Look func(ctx context.Context, containers []string) (View, error)
+	// Describe adds the names of user and program.
+	Describe func(Peer) Peer
+	Log      *slog.Logger
+
+	boot   string
+	book   *Book
+	conns  map[Conn]*connection
+	last   Conn
+	events chan func()
+
+	asks    []*ask // that wait for a look at the node
+	looking bool
+	pause   time.Duration // until the next look while wishes wait
+	unsaved Changes
+	clocks  clocks
+
+	writeError string // the latest, which is said once
+}
+
+// clocks say when something is to be done that nobody asked for.
+type clocks struct{ expire, look, idle *time.Timer }
+
+// ask is a request that needs a look at the node that begins after it came.
+type ask struct {
+	conn      Conn
+	came      time.Duration
+	container string // that it is about; "": none
+	looks     int
+	answer    func() (settled bool)
+}
+
+// Serve serves until ctx ends, or nobody is connected and nobody has been for a while. Who has a lease then keeps it if a store has the
+// connections, until the next Serve.
+func (a *Arbiter) Serve(ctx context.Context) error {
+	lock, err := filelock.Hold(ctx, a.Leases.Path)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.boot, a.book, a.conns, a.events = host.Now().Boot, NewBook(), map[Conn]*connection{}, make(chan func())
+	a.clocks = clocks{stopped(), stopped(), stopped()}
+	defer func() {
+		for _, c := range a.conns {
+			_ = c.Close()
+		}
+	}()
+	if err := a.restore(ctx); err != nil {
+		return err
+	}
+	if a.Store == nil {
+		a.Log.Warn("no service manager keeps the connections: leases end with the arbiter", "id", finding.LeaseNoStore)
+	}
+	defer func() { _ = a.Listener.Close() }()
+	accepting := a.accept(ctx)
+	for {
+		a.flush()
+		a.wind()
+		select {
+		case <-ctx.Done():
+			return nil
+		case do := <-a.events:
+			do()
+		case <-a.clocks.expire.C:
+			a.book.Expire(host.SinceBoot())
+		case <-a.clocks.look.C:
+			a.look(ctx)
+		case err := <-accepting:
+			return fmt.Errorf("%s: %w", a.Listener.Addr(), err)
+		case <-a.clocks.idle.C:
+			if a.rest(accepting) {
+				a.Log.Info("nobody is connected: ended until somebody is")
+				return nil
+			}
+			accepting = a.accept(ctx)
+		}
+	}
+}
+
+func stopped() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// do has the loop of Serve do something.
+func (a *Arbiter) do(ctx context.Context, what func()) {
+	select {
+	case a.events <- what:
+	case <-ctx.Done():
+	}
+}
+
+// restore takes up what the arbiter before has left.
+func (a *Arbiter) restore(ctx context.Context) error {
+	leases, said, err := a.Leases.Read(a.boot)
+	if err != nil {
+		return err
+	}
+	reservations, more, err := a.Reservations.Read(a.boot)
+	if err != nil {
+		return err
+	}
+	a.last = Conn(leases.Last)
+	recorded := map[Conn]bool{}
+	for _, e := range leases.Leases {
+		recorded[e.conn] = !e.Gone
+	}
+	for _, f := range a.Kept {
+		conn, err := connOf(f.Name())
+		if err != nil { // it is not one of ours
+			f.Close()
+			continue
+		}
+		a.last = max(a.last, conn)
+		c, err := reopen(f)
+		switch {
+		case err != nil:
+			more.Add(finding.LeaseEnded, f.Name(), "the connection that was kept cannot be used: "+err.Error(), "")
+		case !recorded[conn] || a.conns[conn] != nil:
+			_ = c.Close()
+			more.Add(finding.LeaseEnded, f.Name(), "the connection that was kept is in no record", "")
+		default:
+			c.conn, c.stored = conn, true
+			a.conns[conn] = c
+			continue
+		}
+		a.Store.forget(conn)
+	}
+	ended := a.book.Restore(host.SinceBoot(), leases, reservations, func(c Conn) bool { return a.conns[c] != nil })
+	for _, f := range slices.Concat(said, more, ended) {
+		a.Log.Warn(f.Message, "subject", f.Subject, "id", f.ID)
+	}
+	a.unsaved.Leases = len(ended) > 0
+	for _, c := range a.conns {
+		c.peer = a.book.entry(c.conn).Peer
+		go a.read(ctx, c)
+	}
+	out, _ := a.book.Outbox()
+	for _, m := range out { // to holders, of which most know it: no matter if it cannot be sent
+		_ = a.conns[m.Conn].send(m.Answer)
+	}
+	if a.book.Waits() {
+		a.look(ctx)
+	}
+	return nil
+}
+
+// accept takes connections until the listener has a deadline or fails.
+func (a *Arbiter) accept(ctx context.Context) <-chan error {
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			conn, err := a.Listener.AcceptUnix()
+			switch {
+			case err == nil:
+				a.do(ctx, func() { a.admit(ctx, conn) })
+			case isTransient(err):
+				time.Sleep(firstPause) // those that are open have to be closed first
+			default:
+				failed <- err
+				return
+			}
+		}
+	}()
+	return failed
+}
+
+// rest ends the arbiter if nobody is connected, and nobody just now. It stops accepting first: who comes later waits at the socket, which
+// the service manager watches. The result is false if somebody came.
+func (a *Arbiter) rest(accepting <-chan error) bool {
+	_ = a.Listener.SetDeadline(time.Unix(1, 0))
+	for {
+		select {
+		case do := <-a.events:
+			do()
+			continue
+		case <-accepting: //nolint:errcheck // the deadline
+		}
+		break
+	}
+	if len(a.conns) == 0 {
+		return true
+	}
+	_ = a.Listener.SetDeadline(time.Time{})
+	return false
+}
+
+// wind sets the clocks.
+func (a *Arbiter) wind() {
+	if next := a.book.Next(); next != 0 {
+		a.clocks.expire.Reset(next - host.SinceBoot())
+	}
+	a.clocks.idle.Stop()
+	if a.Idle > 0 && len(a.conns) == 0 {
+		a.clocks.idle.Reset(a.Idle)
+	}
+}
+
+// admit takes a new connection.
+func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
+	a.last++
+	c := &connection{UnixConn: conn, conn: a.last}
+	peer, err := credentials(conn)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	if peer.UID != 0 && !a.makeRoom(peer.UID) {
+		_ = c.send(Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseBusy,
+			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them")})
+		_ = c.Close()
+		return
+	}
+	c.peer = a.Describe(peer)
+	a.conns[c.conn] = c
+	_ = c.SetReadDeadline(time.Now().Add(silence))
+	go a.read(ctx, c)
+}
+
+// makeRoom closes the oldest connection of a user that has too many, if one of them has nothing to lose.
+func (a *Arbiter) makeRoom(uid int) bool {
+	var idle []Conn
+	n := 0
+	for number, c := range a.conns {
+		if c.peer.UID == uid {
+			n++
+			if !c.busy && !a.book.Keeps(number) {
+				idle = append(idle, number)
+			}
+		}
+	}
+	if n < maxConnections {
+		return true
+	}
+	if len(idle) == 0 {
+		return false
+	}
+	a.hangUp(slices.Min(idle))
+	return true
+}
+
+// read hands the requests of a connection to the loop of Serve, until the connection is closed. At rest it costs a goroutine and nothing
+// else.
+func (a *Arbiter) read(ctx context.Context, c *connection) {
+	for {
+		r, err := c.receive()
+		if errors.Is(err, errHungUp) {
+			a.do(ctx, func() { a.hangUp(c.conn) })
+			return
+		}
+		a.do(ctx, func() { a.request(ctx, c, r, err) })
+	}
+}
+
+// hangUp forgets a connection.
+func (a *Arbiter) hangUp(conn Conn) {
+	c := a.conns[conn]
+	if c == nil {
+		return
+	}
+	delete(a.conns, conn)
+	_ = c.Close()
+	if c.stored {
+		a.Store.forget(conn)
+	}
+	a.asks = slices.DeleteFunc(a.asks, func(k *ask) bool { return k.conn == conn })
+	if e := a.book.entry(conn); e != nil {
+		a.Log.Info("hung up", "lease", e.ID, "user", c.peer.String(), "container", e.Container, "waited", e.Grant == nil)
+		a.book.Drop(host.SinceBoot(), conn)
+		a.lookSoon()
+	}
+}
+
+// lookSoon has the node looked at, if somebody waits for what has just become free.
+func (a *Arbiter) lookSoon() {
+	a.pause = firstPause
+	if a.book.Waits() {
+		a.clocks.look.Reset(0)
+	}
+}
+
+// request does what a client asks.
+func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err error) {
+	now := host.SinceBoot()
+	switch {
+	case a.conns[c.conn] != c: // it was closed in the meantime
+	case c.busy || a.book.waiting(c.conn): // one request at a time: it is ignored
+	case err != nil:
+		a.book.refuse(c.conn, finding.LeaseRequest, "this is not a request: "+err.Error(),
+			"after an update start the arbiter again: sudo systemctl try-restart lpuctl-lease.service")
+	case r.Release != nil:
+		a.book.Release(now, c.conn, c.peer.UID, r.Release.ID)
+		a.lookSoon()
+	case r.List != nil && a.book.view.Began > now-listFresh:
+		a.list(c)
+	default:
+		c.busy = true
+		k := &ask{conn: c.conn, came: now, answer: func() bool { return a.answer(c, r) }}
+		if r.Bind != nil {
+			k.container = r.Bind.Container
+		}
+		a.asks = append(a.asks, k)
+		a.look(ctx)
+	}
+}
+
+// answer does what a client asks, after a look at the node. It returns false if it takes a later one.
+func (a *Arbiter) answer(c *connection, r *Request) bool {
+	now := host.SinceBoot()
+	switch {
+	case r.Wish != nil:
+		return a.book.Wish(now, c.conn, c.peer, *r.Wish)
+	case r.Reserve != nil:
+		return a.book.Reserve(now, c.conn, c.peer, *r.Reserve)
+	case r.Extend != nil:
+		a.book.Extend(now, c.conn, c.peer.UID, r.Extend.ID, r.Extend.For)
+	case r.Bind != nil:
+		a.book.Bind(c.conn, r.Bind.Container)
+	default:
+		a.list(c)
+	}
+	return true
+}
+
+func (a *Arbiter) list(c *connection) {
+	a.book.send(c.conn, Answer{List: a.book.List(host.SinceBoot())})
+}
+
+// look looks at the node, beside the loop of Serve. There is one look at a time.
+func (a *Arbiter) look(ctx context.Context) {
+	if a.looking {
+		return
+	}
+	a.looking = true
+	a.clocks.look.Stop()
+	containers := a.book.containers()
+	began := host.SinceBoot()
+	for _, k := range a.asks {
+		k.looks++
+		if k.container != "" {
+			containers = append(containers, k.container)
+		}
+	}
+	go func() {
+		view, err := a.Look(ctx, containers)
+		view.Began = began
+		a.do(ctx, func() { a.looked(ctx, view, err) })
+	}()
+}
+
+// looked takes what a look has shown.
+func (a *Arbiter) looked(ctx context.Context, view View, err error) {
+	a.looking = false
+	now := host.SinceBoot()
+	if err == nil {
+		a.book.See(now, view)
+	} else {
+		a.Log.Error("the node cannot be looked at", "error", err)
+	}
+	a.asks = slices.DeleteFunc(a.asks, func(k *ask) bool {
+		if k.came >= view.Began { // it came during the look, and the next one counts for it
+			return false
+		}
+		settled := err == nil && k.answer()
+		switch {
+		case err != nil:
+			a.book.refuse(k.conn, finding.LeaseRequest, "the node cannot be looked at: "+err.Error(), "see what is wrong: lpuctl list")
+		case !settled && k.looks < maxLooks:
+			return false
+		case !settled:
+			a.book.refuse(k.conn, finding.LeaseNoneFree, "leases end faster than the node can be looked at", "ask again")
+		}
+		a.conns[k.conn].busy = false
+		return true
+	})
+	if len(a.asks) > 0 {
+		a.look(ctx)
+	} else if a.book.Waits() {
+		a.pause = max(a.pause, firstPause)
+		a.clocks.look.Reset(a.pause)
+		seldom := min(mostPause, max(leastPause, dutyCycle*(now-view.Began)))
+		a.pause = min(2*a.pause, seldom)
+	}
+}
+
+// flush keeps the connections and writes the records, and then sends the answers.
+func (a *Arbiter) flush() {
+	out, changed := a.book.Outbox()
+	for _, m := range out {
+		if c := a.conns[m.Conn]; c != nil && !c.stored && a.Store != nil && a.book.Keeps(m.Conn) {
+			c.stored = a.keep(c)
+		}
+	}
+	a.unsaved = Changes{a.unsaved.Leases || changed.Leases, a.unsaved.Reservations || changed.Reservations}
+	err := a.write()
+	if err != nil {
+		out = a.book.Unwritten(out, err)
+	}
+	if text := fmt.Sprint(err); err != nil && text != a.writeError {
+		a.Log.Error("the records cannot be written", "error", text, "id", finding.LeaseUnrecorded)
+		a.writeError = text
+	}
+	for _, m := range out {
+		a.deliver(m)
+	}
+}
+
+func (a *Arbiter) keep(c *connection) bool {
+	err := a.Store.keep(c)
+	if err != nil {
+		a.Log.Error("the service manager does not keep a connection: its lease would end with the arbiter", "error", err)
+	}
+	return err == nil
+}
+
+// write writes the records that have changed.
+func (a *Arbiter) write() error {
+	leases, reservations := a.book.Records(a.boot, a.last)
+	if a.unsaved.Leases {
+		if err := a.Leases.Write(leases); err != nil {
+			return err
+		}
+		a.unsaved.Leases = false
+	}
+	if a.unsaved.Reservations {
+		if err := a.Reservations.Write(reservations); err != nil {
+			return err
+		}
+		a.unsaved.Reservations = false
+	}
+	return nil
+}
+
+// deliver sends an answer. Nobody can make the arbiter wait: who does not read the answers is hung up on, unless nothing is lost by it.
+func (a *Arbiter) deliver(m Message) {
+	c := a.conns[m.Conn]
+	if c == nil {
+		return
+	}
+	if g := m.Granted; g != nil && g.ID != "" {
+		a.Log.Info("leased", "lease", g.ID, "user", c.peer.String(), "program", c.peer.Command, "pid", c.peer.PID, "lpus", named(g.LPUs))
+	}
+	if r := m.Reserved; r != nil {
+		a.Log.Info("reserved", "reservation", r.ID, "user", r.String(), "lpus", named(r.LPUs), "reason", r.Reason)
+	}
+	err := c.send(m.Answer)
+	if !a.book.Keeps(m.Conn) {
+		if c.stored {
+			a.Store.forget(m.Conn)
+			c.stored = false
+		}
+		_ = c.SetReadDeadline(time.Now().Add(silence))
+	}
+	if err != nil && m.Waiting == nil && m.Over == nil {
+		a.hangUp(m.Conn)
+	}
+}
+
+func named(lpus []LPU) (names []string) {
+	for _, l := range lpus {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// marshal makes an answer of bounded size: of a list that is longer, what is said last is left out.
+func (a *Answer) marshal() ([]byte, error) {
+	data, err := json.Marshal(a)
+	if a.List == nil {
+		return data, err
+	}
+	short := *a.List
+	for _, leave := range []func(){func() { short.Unleased = nil }, func() { short.Waiting = nil }, func() { short.Reservations = nil }} {
+		if err != nil || len(data) <= maxAnswer {
+			break
+		}
+		leave()
+		data, err = json.Marshal(Answer{APIVersion: a.APIVersion, List: &short})
+	}
+	return data, err
+}
+
+// containers are the containers that leases last as long as.
+func (b *Book) containers() []string {
+	ids := map[string]bool{}
+	for _, e := range b.entries {
+		if e.Container != "" {
+			ids[e.Container] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// waiting tells whether a connection waits for a lease.
+func (b *Book) waiting(conn Conn) bool {
+	e := b.entry(conn)
+	return e != nil && e.Grant == nil
+}

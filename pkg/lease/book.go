@@ -1,0 +1,767 @@
+package lease
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/ring"
+)
+
+// Limits are what one user may have. Root may have everything.
+type Limits struct {
+	LPUs int           // that are leased or reserved; 0: no limit
+	Time time.Duration // of a lease, and of a reservation from now on; 0: no limit
+}
+
+// View is what a look at the node showed.
+type View struct {
+	Began      time.Duration        // when the look began, since boot: what ended later it may still show, and what began later not yet
+	Inventory  *discovery.Inventory // with the users of the LPUs and their cordons
+	Sockets    map[int]int          // the processor package of each NUMA node
+	Pool       []discovery.Address  // the LPUs that can be leased; nil: all
+	Limits     Limits               // of each user
+	Closed     string               // why no LPU can be leased; "": they can
+	Containers map[string]bool      // the ids of those that run
+}
+
+// Conn is the number of a connection. It is never used twice.
+type Conn uint64
+
+// Message is an answer for a connection.
+type Message struct {
+	Conn Conn
+	Answer
+	undo func() // takes back what the answer promises; nil where that needs no record
+}
+
+// Book knows who has LPUs, who has reserved some and who waits. It does no input and output and has no clock: the time is passed to each
+// method, since boot (host.SinceBoot), and never goes back. It is not safe for concurrent use.
+type Book struct {
+	limits Limits
+	view   View
+	fabric *ring.Fabric
+
+	entries      []*entry // in the order in which they were asked for
+	reservations []Reservation
+	last         uint64                              // number of the latest reservation
+	ended        map[discovery.Address]time.Duration // when the latest lease of an LPU ended
+
+	out     []Message
+	changed Changes
+}
+
+// entry is a connection that has a lease or waits for one.
+type entry struct {
+	Lease
+	Wish  Wish   `json:"wish"`
+	Grant *Grant `json:"grant,omitempty"` // nil: it waits
+	// Gone: the connection is closed, and the lease lasts until its container has ended.
+	Gone bool `json:"gone,omitempty"`
+
+	conn  Conn
+	over  bool  // the holder was told that the time is over
+	place Place // that the waiter was told, without times
+}
+
+// Changes says which records are to be written.
+type Changes struct{ Leases, Reservations bool }
+
+// NewBook returns a book of a node that nobody has looked at yet, so that nothing can be leased.
+func NewBook() *Book {
+	b := &Book{ended: map[discovery.Address]time.Duration{}}
+	b.look(View{Inventory: &discovery.Inventory{}})
+	return b
+}
+
+func (b *Book) look(v View) { b.view, b.limits, b.fabric = v, v.Limits, v.Inventory.Fabric() }
+
+// Outbox returns the answers that the calls since the last Outbox have led to, and which records they have changed. Those are written
+// before the answers are sent.
+func (b *Book) Outbox() ([]Message, Changes) {
+	out, changed := b.out, b.changed
+	b.out, b.changed = nil, Changes{}
+	return out, changed
+}
+
+func (b *Book) send(to Conn, a Answer) { b.promise(to, a, nil) }
+
+func (b *Book) promise(to Conn, a Answer, undo func()) {
+	a.APIVersion = discovery.APIVersion
+	b.out = append(b.out, Message{to, a, undo})
+}
+
+// Unwritten takes back what answers promise, because the records cannot be written, and returns refusals in their place. The latest
+// answer is the last.
+func (b *Book) Unwritten(answers []Message, why error) []Message {
+	for i, m := range slices.Backward(answers) {
+		if m.undo != nil {
+			m.undo()
+			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseUnrecorded,
+				"it cannot be written down: "+why.Error(), "free some space there, and ask again")}}
+		}
+	}
+	return answers
+}
+
+// See takes a new look at the node.
+func (b *Book) See(now time.Duration, v View) {
+	b.look(v)
+	for _, e := range slices.Clone(b.entries) {
+		if e.Gone && !v.Containers[e.Container] {
+			b.end(now, e)
+		}
+	}
+	b.serve(now)
+}
+
+// Wish asks for a lease. It returns false, and does nothing, if a look at the node that begins now might show more free LPUs, and the
+// answer depends on that.
+func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
+	b.expire(now)
+	peer.Command = cmp.Or(w.Command, peer.Command)
+	e := &entry{Lease: Lease{ID: fmt.Sprintf("l%d", conn), Peer: peer, Since: now}, Wish: w, conn: conn}
+	refused := b.never(e.UID, &w.Selection, w.For)
+	if b.entry(conn) != nil {
+		refused = refuse(finding.LeaseRequest, "this connection has a lease or waits for one", "ask for another over another connection")
+	}
+	if refused != nil {
+		b.send(conn, Answer{Refused: refused})
+		return true
+	}
+	blocked := b.blocked()
+	d := b.choose(e.UID, &w.Selection, blocked, b.view.Began)
+	switch {
+	case d == nil && !w.Wait && b.choose(e.UID, &w.Selection, blocked, now) != nil:
+		return false
+	case d != nil && w.DryRun:
+		b.send(conn, Answer{Granted: b.granted(now, e, d)})
+	case d != nil:
+		b.entries = append(b.entries, e)
+		b.grant(now, e, d)
+	case w.Wait && !w.DryRun:
+		b.entries = append(b.entries, e)
+		b.changed.Leases = true
+		b.tell(now)
+	default:
+		b.send(conn, Answer{Refused: b.noneFree(now, e.UID, &w.Selection, blocked)})
+	}
+	return true
+}
+
+// Drop says that a connection is closed: its lease ends, or it waits no longer.
+func (b *Book) Drop(now time.Duration, conn Conn) {
+	e := b.entry(conn)
+	switch {
+	case e == nil:
+	case e.Container != "":
+		e.Gone, b.changed.Leases = true, true
+	default:
+		b.end(now, e)
+		b.serve(now)
+	}
+}
+
+// Bind makes the lease of a connection last until a container ends.
+func (b *Book) Bind(conn Conn, container string) {
+	e := b.entry(conn)
+	switch {
+	case e == nil || e.Grant == nil:
+		b.refuse(conn, finding.LeaseRequest, "this connection has no lease", "ask for a lease first")
+	case !b.view.Containers[container]:
+		b.refuse(conn, finding.LeaseRequest, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
+	default:
+		e.Container, b.changed.Leases = container, true
+		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container = "" })
+	}
+}
+
+// Reserve keeps LPUs that are free for a user. It returns false, and does nothing, where Wish does.
+func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool {
+	b.expire(now)
+	if refused := b.never(peer.UID, &r.Selection, r.For); refused != nil {
+		b.send(conn, Answer{Refused: refused})
+		return true
+	}
+	if b.overLimit(peer.UID, r.Count) {
+		b.send(conn, Answer{Refused: b.limitRefusal(peer.UID)})
+		return true
+	}
+	blocked := b.blocked()
+	maps.Copy(blocked, b.reserved(func(uid int) bool { return uid == peer.UID }))
+	d := b.choose(peer.UID, &r.Selection, blocked, b.view.Began)
+	if d == nil {
+		if b.choose(peer.UID, &r.Selection, blocked, now) != nil {
+			return false
+		}
+		b.send(conn, Answer{Refused: b.noneFree(now, peer.UID, &r.Selection, blocked)})
+		return true
+	}
+	b.last++
+	kept := Reservation{
+		ID: fmt.Sprintf("r%d", b.last), Peer: peer, LPUs: b.lpus(d.Chosen), Reason: r.Reason, Since: now, Until: now + r.For,
+	}
+	b.keep(kept)
+	b.changed.Reservations = true
+	b.promise(conn, Answer{Reserved: &kept}, func() { b.unreserve(kept.ID) })
+	b.tell(now)
+	return true
+}
+
+// Release ends a reservation.
+func (b *Book) Release(now time.Duration, conn Conn, uid int, id string) {
+	b.expire(now)
+	if r := b.reservation(conn, uid, id); r != nil {
+		kept := *r
+		b.unreserve(id)
+		b.changed.Reservations = true
+		b.promise(conn, Answer{Done: &struct{}{}}, func() { b.keep(kept) })
+		b.serve(now)
+	}
+}
+
+// Extend makes a reservation end later.
+func (b *Book) Extend(now time.Duration, conn Conn, uid int, id string, by time.Duration) {
+	b.expire(now)
+	r := b.reservation(conn, uid, id)
+	if r == nil {
+		return
+	}
+	if left := r.Until + by - now; left > maxTime || uid != 0 && b.limits.Time > 0 && left > b.limits.Time {
+		most := maxTime
+		if b.limits.Time > 0 {
+			most = min(most, b.limits.Time)
+		}
+		b.refuse(conn, finding.LeaseLimit, fmt.Sprintf("%s would then end in %s; a user may reserve for %s from now on", id,
+			rounded(left), rounded(most)), "extend it by less")
+		return
+	}
+	r.Until += by
+	b.changed.Reservations = true
+	kept := *r
+	b.promise(conn, Answer{Reserved: &kept}, func() {
+		b.unreserve(id)
+		kept.Until -= by
+		b.keep(kept)
+	})
+	b.tell(now)
+}
+
+// keep adds a reservation, in the order of ids.
+func (b *Book) keep(r Reservation) {
+	b.reservations = append(b.reservations, r)
+	slices.SortFunc(b.reservations, func(x, y Reservation) int { return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID)) })
+}
+
+func (b *Book) unreserve(id string) {
+	b.reservations = slices.DeleteFunc(b.reservations, func(r Reservation) bool { return r.ID == id })
+}
+
+// reservation finds a reservation that a user may change. If there is none, it answers so.
+func (b *Book) reservation(conn Conn, uid int, id string) *Reservation {
+	i := slices.IndexFunc(b.reservations, func(r Reservation) bool { return r.ID == id })
+	switch {
+	case i < 0:
+		b.refuse(conn, finding.LeaseUnknown, "there is no reservation "+id, "see the reservations: lpuctl list")
+	case uid != 0 && uid != b.reservations[i].UID:
+		b.refuse(conn, finding.LeaseUnknown, id+" is a reservation of "+b.reservations[i].String(), "ask that user, or root")
+	default:
+		return &b.reservations[i]
+	}
+	return nil
+}
+
+// Expire ends the reservations whose time is over, and tells the holders of leases of which it is.
+func (b *Book) Expire(now time.Duration) {
+	if b.expire(now) {
+		b.serve(now)
+	}
+}
+
+func (b *Book) expire(now time.Duration) (ended bool) {
+	before := len(b.reservations)
+	b.reservations = slices.DeleteFunc(b.reservations, func(r Reservation) bool { return r.Until <= now })
+	ended = len(b.reservations) < before
+	b.changed.Reservations = b.changed.Reservations || ended
+	for _, e := range b.entries {
+		if e.isOver(now) && !e.over {
+			e.over = true
+			if !e.Gone {
+				b.send(e.conn, Answer{Over: &struct{}{}})
+			}
+		}
+	}
+	return ended
+}
+
+// isOver tells whether the time of a lease is over.
+func (e *entry) isOver(now time.Duration) bool {
+	return e.Grant != nil && e.Until != 0 && e.Until <= now
+}
+
+// Next is when Expire will have something to do; 0: never.
+func (b *Book) Next() (next time.Duration) {
+	earlier := func(t time.Duration) {
+		if t != 0 && (next == 0 || t < next) {
+			next = t
+		}
+	}
+	for _, r := range b.reservations {
+		earlier(r.Until)
+	}
+	for _, e := range b.entries {
+		if e.Grant != nil && !e.over {
+			earlier(e.Until)
+		}
+	}
+	return next
+}
+
+// Idle tells whether nobody waits and nobody has a lease, but for those that last as long as a container.
+func (b *Book) Idle() bool {
+	return !slices.ContainsFunc(b.entries, func(e *entry) bool { return !e.Gone })
+}
+
+// Waits tells whether a wish waits.
+func (b *Book) Waits() bool {
+	return slices.ContainsFunc(b.entries, func(e *entry) bool { return e.Grant == nil })
+}
+
+// Keeps tells whether a connection has a lease or waits for one.
+func (b *Book) Keeps(conn Conn) bool { return b.entry(conn) != nil }
+
+// List returns all that the book knows.
+func (b *Book) List(now time.Duration) *List {
+	b.expire(now)
+	l := &List{
+		Leases: []Lease{}, Reservations: append([]Reservation{}, b.reservations...), Waiting: []Waiter{}, Unleased: []Unleased{},
+		Pool: b.view.Pool, Closed: b.view.Closed,
+	}
+	for _, e := range b.entries {
+		if e.Grant != nil {
+			l.Leases = append(l.Leases, e.Lease)
+		} else {
+			l.Waiting = append(l.Waiting, Waiter{e.Peer, e.Wish.Count, e.Since})
+		}
+	}
+	leased := b.leased()
+	for i := range b.view.Inventory.LPUs {
+		u := &b.view.Inventory.LPUs[i]
+		l.UsersHidden = l.UsersHidden || u.UsersHidden
+		if len(u.Users) > 0 && leased[u.Address] == nil {
+			l.Unleased = append(l.Unleased, Unleased{LPU{u.Address, u.Name}, u.Users})
+		}
+	}
+	return l
+}
+
+func (b *Book) entry(conn Conn) *entry {
+	i := slices.IndexFunc(b.entries, func(e *entry) bool { return e.conn == conn && !e.Gone })
+	if i < 0 {
+		return nil
+	}
+	return b.entries[i]
+}
+
+// end takes an entry out.
+func (b *Book) end(now time.Duration, gone *entry) {
+	b.entries = slices.DeleteFunc(b.entries, func(e *entry) bool { return e == gone })
+	b.changed.Leases = true
+	if gone.Grant != nil {
+		for _, l := range gone.LPUs {
+			b.ended[l.Address] = now
+		}
+	}
+}
+
+// serve grants what can be granted to those who wait, in their order, and tells the others where they are now.
+func (b *Book) serve(now time.Duration) {
+	b.expire(now)
+	blocked := map[discovery.Address]bool{}
+	for _, e := range slices.Clone(b.entries) {
+		if e.Grant != nil {
+			continue
+		}
+		if refused := b.never(e.UID, &e.Wish.Selection, e.Wish.For); refused != nil && refused.ID == finding.LeaseClosed {
+			b.end(now, e)
+			b.send(e.conn, Answer{Refused: refused})
+			continue
+		}
+		if d := b.choose(e.UID, &e.Wish.Selection, blocked, b.view.Began); d != nil {
+			b.grant(now, e, d)
+			continue
+		}
+		b.claim(blocked, e)
+	}
+	b.tell(now)
+}
+
+// blocked are the LPUs that wishes in the queue could use. Nobody who comes later gets these.
+func (b *Book) blocked() map[discovery.Address]bool {
+	blocked := map[discovery.Address]bool{}
+	for _, e := range b.entries {
+		if e.Grant == nil {
+			b.claim(blocked, e)
+		}
+	}
+	return blocked
+}
+
+func (b *Book) claim(blocked map[discovery.Address]bool, e *entry) {
+	for card := range b.possible(e.UID, &e.Wish.Selection) {
+		blocked[b.view.Inventory.LPUs[card].Address] = true
+	}
+}
+
+func (b *Book) grant(now time.Duration, e *entry, d *allocate.Decision) {
+	e.Grant = b.granted(now, e, d)
+	e.Grant.ID = e.ID
+	e.LPUs, e.Since, e.Until = e.Grant.LPUs, now, e.Grant.Until
+	b.changed.Leases = true
+	b.promise(e.conn, Answer{Granted: e.Grant}, func() { b.end(now, e) })
+}
+
+func (b *Book) granted(now time.Duration, e *entry, d *allocate.Decision) *Grant {
+	g := &Grant{
+		LPUs: b.lpus(d.Chosen), Connected: d.Connected, UsersHidden: d.Explanation.UsersHidden, Reason: d.Explanation.Reason,
+	}
+	limit := e.Wish.For
+	if most := b.limits.Time; e.UID != 0 && most > 0 && (limit == 0 || limit > most) { // it may have been lowered while the wish waited
+		limit = most
+	}
+	if limit > 0 {
+		g.Until = now + limit
+	}
+	return g
+}
+
+// tell says to each who waits where it is in the queue, if that is something new.
+func (b *Book) tell(now time.Duration) {
+	of := 0
+	for _, e := range b.entries {
+		if e.Grant == nil {
+			of++
+		}
+	}
+	place, blocked := 0, map[discovery.Address]bool{}
+	for _, e := range b.entries {
+		if e.Grant != nil {
+			continue
+		}
+		place++
+		const noTime = -1
+		p := Place{Place: place, Of: of, Why: b.why(noTime, e, blocked)}
+		if p != e.place {
+			e.place = p
+			p.Why = b.why(now, e, blocked)
+			b.send(e.conn, Answer{Waiting: &p})
+		}
+		b.claim(blocked, e)
+	}
+}
+
+func refuse(id finding.ID, message, remedy string) *Refusal { return &Refusal{id, message, remedy} }
+
+func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
+	b.send(to, Answer{Refused: refuse(id, message, remedy)})
+}
+
+// never is the reason why a wish cannot be fulfilled whoever has the LPUs now; nil if it can.
+func (b *Book) never(uid int, s *Selection, limit time.Duration) *Refusal {
+	if b.view.Closed != "" {
+		return refuse(finding.LeaseClosed, b.view.Closed, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml")
+	}
+	if uid != 0 && b.limits.LPUs > 0 && s.Count > b.limits.LPUs {
+		return refuse(finding.LeaseLimit, fmt.Sprintf("%d LPUs asked for, and a user may have %d", s.Count, b.limits.LPUs), "ask for fewer")
+	}
+	if uid != 0 && b.limits.Time > 0 && limit > b.limits.Time {
+		return refuse(finding.LeaseLimit, fmt.Sprintf("a time of %s asked for, and a user may have LPUs for %s", rounded(limit),
+			rounded(b.limits.Time)), "ask for a shorter time")
+	}
+	all := b.cards(func(_ int, l *discovery.LPU) bool { return b.inPool(l) })
+	if len(b.sets(s, all)) == 0 {
+		return refuse(finding.LeaseImpossible, b.impossible(s, all), "ask for fewer LPUs, or leave out what they must have in common")
+	}
+	return nil
+}
+
+func (b *Book) impossible(s *Selection, all []int) string {
+	for _, a := range s.Must {
+		if !slices.ContainsFunc(all, func(card int) bool { return b.view.Inventory.LPUs[card].Address == a }) {
+			return fmt.Sprintf("%s must be included, and is not among the LPUs that can be leased on this node", a)
+		}
+	}
+	if s.Connected && s.Count > 1 && !b.fabric.Cabled() {
+		return "LPUs that are connected asked for, and no ring table says which are"
+	}
+	text := fmt.Sprintf("%d LPUs asked for", s.Count)
+	if s.Connected {
+		text += " that are connected"
+	}
+	if len(s.Must) > 0 {
+		text += " with those that must be included"
+	}
+	switch s.Near {
+	case SameSwitch:
+		text += " behind one switch"
+	case SameSocket:
+		text += " of one processor package"
+	case SameNUMA:
+		text += " of one NUMA node"
+		if s.NUMANode != nil {
+			text = strings.TrimSuffix(text, "one NUMA node") + fmt.Sprintf("NUMA node %d", *s.NUMANode)
+		}
+	}
+	return fmt.Sprintf("%s: there are none among the %d LPUs that can be leased on this node", text, len(all))
+}
+
+// cards are the LPUs, by position in the inventory, that fulfil a condition.
+func (b *Book) cards(fulfils func(card int, l *discovery.LPU) bool) (cards []int) {
+	for i := range b.view.Inventory.LPUs {
+		if fulfils(i, &b.view.Inventory.LPUs[i]) {
+			cards = append(cards, i)
+		}
+	}
+	return cards
+}
+
+func (b *Book) inPool(l *discovery.LPU) bool {
+	return b.view.Pool == nil || slices.Contains(b.view.Pool, l.Address)
+}
+
+// offered tells whether an LPU is handed out at all.
+func (b *Book) offered(l *discovery.LPU) bool {
+	sick := l.Health == discovery.Unhealthy || l.Judged != nil && l.Judged.Health == discovery.Unhealthy
+	return l.Usable && !sick && l.Cordoned == nil && b.inPool(l)
+}
+
+// leased are the leases, by LPU.
+func (b *Book) leased() map[discovery.Address]*entry {
+	leased := map[discovery.Address]*entry{}
+	for _, e := range b.entries {
+		for _, l := range e.LPUs {
+			leased[l.Address] = e
+		}
+	}
+	return leased
+}
+
+// reserved are the LPUs that certain users have reserved.
+func (b *Book) reserved(by func(uid int) bool) map[discovery.Address]bool {
+	reserved := map[discovery.Address]bool{}
+	for _, r := range b.reservations {
+		if by(r.UID) {
+			for _, l := range r.LPUs {
+				reserved[l.Address] = true
+			}
+		}
+	}
+	return reserved
+}
+
+// has are the LPUs that a user has leased or reserved.
+func (b *Book) has(uid int) map[discovery.Address]bool {
+	has := b.reserved(func(owner int) bool { return owner == uid })
+	for _, e := range b.entries {
+		if e.UID == uid {
+			for _, l := range e.LPUs {
+				has[l.Address] = true
+			}
+		}
+	}
+	return has
+}
+
+// overLimit tells whether a user would have too much with so many LPUs more, or has a lease whose time is over.
+func (b *Book) overLimit(uid, more int) bool {
+	if uid == 0 {
+		return false
+	}
+	return b.overdue(uid) != nil || b.limits.LPUs > 0 && len(b.has(uid))+more > b.limits.LPUs
+}
+
+// overdue is a lease of a user whose time is over; nil if there is none.
+func (b *Book) overdue(uid int) *entry {
+	i := slices.IndexFunc(b.entries, func(e *entry) bool { return e.UID == uid && e.over })
+	if i < 0 {
+		return nil
+	}
+	return b.entries[i]
+}
+
+// common is what LPUs that have something in common share: a key, which is an LPU's own where it is not known what it shares. ok is false
+// if the LPU cannot be taken.
+func (b *Book) common(s *Selection, l *discovery.LPU) (key string, ok bool) {
+	own := l.Address.String()
+	switch s.Near {
+	case SameSwitch:
+		if l.Switch != nil {
+			return "below " + l.Switch.String(), true
+		}
+	case SameSocket:
+		if l.NUMANode != nil {
+			return fmt.Sprint(b.view.Sockets[*l.NUMANode]), true
+		}
+	case SameNUMA:
+		if s.NUMANode != nil && (l.NUMANode == nil || *l.NUMANode != *s.NUMANode) {
+			return "", false
+		}
+		if l.NUMANode != nil {
+			return fmt.Sprint(*l.NUMANode), true
+		}
+	default:
+		return "", true
+	}
+	return own, true
+}
+
+// sets are the largest sets of cards out of which a selection can be fulfilled. Each card of a set is in some selection.
+func (b *Book) sets(s *Selection, cards []int) (sets [][]int) {
+	var keys []string
+	groups := map[string][]int{}
+	for _, card := range cards {
+		if key, ok := b.common(s, &b.view.Inventory.LPUs[card]); ok {
+			if groups[key] == nil {
+				keys = append(keys, key)
+			}
+			groups[key] = append(groups[key], card)
+		}
+	}
+	for _, key := range keys {
+		group := groups[key]
+		must, all := b.musts(s, group)
+		switch {
+		case !all || len(group) < s.Count:
+		case s.Connected && s.Count > 1:
+			if joined := b.joined(group, must, s.Count); joined != nil {
+				sets = append(sets, joined)
+			}
+		case len(must) == s.Count:
+			sets = append(sets, must)
+		default:
+			sets = append(sets, group)
+		}
+	}
+	slices.SortStableFunc(sets, func(x, y []int) int { return cmp.Compare(len(x), len(y)) }) // the first is the one that fits best
+	return sets
+}
+
+// musts are the positions of the LPUs that must be included, and whether all of them are among the cards.
+func (b *Book) musts(s *Selection, cards []int) (must []int, all bool) {
+	for _, card := range cards {
+		if slices.Contains(s.Must, b.view.Inventory.LPUs[card].Address) {
+			must = append(must, card)
+		}
+	}
+	return must, len(must) == len(s.Must)
+}
+
+// joined are the cards that are in some arc of a size with all that must be in it.
+func (b *Book) joined(cards, must []int, size int) (joined []int) {
+	for _, arc := range b.fabric.Arcs(cards, size) {
+		if !slices.ContainsFunc(must, func(card int) bool { return !slices.Contains(arc, card) }) {
+			joined = append(joined, arc...)
+		}
+	}
+	slices.Sort(joined)
+	return slices.Compact(joined)
+}
+
+// possible are the LPUs that a wish could get if nobody had a lease or used an LPU. It is empty while other users' reservations, health,
+// cordons or the limit of the user keep it from being fulfilled, so that it holds nobody back.
+func (b *Book) possible(uid int, s *Selection) map[int]bool {
+	possible := map[int]bool{}
+	others := b.reserved(func(owner int) bool { return owner != uid })
+	offered := b.cards(func(_ int, l *discovery.LPU) bool { return b.offered(l) && !others[l.Address] })
+	leased, own := b.leased(), b.reserved(func(owner int) bool { return owner == uid })
+	for _, set := range b.sets(s, offered) {
+		kept := count(set, func(card int) bool { // the user has these already, and can still lease them
+			a := b.view.Inventory.LPUs[card].Address
+			return own[a] && (leased[a] == nil || leased[a].UID != uid)
+		})
+		if b.overLimit(uid, max(0, s.Count-kept)) {
+			continue
+		}
+		for _, card := range set {
+			possible[card] = true
+		}
+	}
+	return possible
+}
+
+// choose finds LPUs for a wish among those that are free and not blocked; nil if there are none. LPUs whose lease ended after the time
+// fresh do not count as free, because the look at the node may not have seen yet who still uses them.
+func (b *Book) choose(uid int, s *Selection, blocked map[discovery.Address]bool, fresh time.Duration) *allocate.Decision {
+	leased := b.leased()
+	others, own := b.reserved(func(owner int) bool { return owner != uid }), b.reserved(func(owner int) bool { return owner == uid })
+	free := b.cards(func(_ int, l *discovery.LPU) bool {
+		since, ended := b.ended[l.Address]
+		return b.offered(l) && len(l.Users) == 0 && leased[l.Address] == nil && !others[l.Address] && !blocked[l.Address] &&
+			(!ended || since < fresh)
+	})
+	isOwn := func(card int) bool { return own[b.view.Inventory.LPUs[card].Address] }
+	var best *allocate.Decision
+	for _, set := range b.sets(s, free) {
+		d, err := allocate.Decide(b.view.Inventory, b.fabric, b.preferring(s, set, isOwn))
+		if err == nil && (best == nil || count(d.Chosen, isOwn) > count(best.Chosen, isOwn)) {
+			best = d
+		}
+	}
+	if best == nil || b.overLimit(uid, s.Count-count(best.Chosen, isOwn)) {
+		return nil
+	}
+	return best
+}
+
+// preferring is the wish for LPUs out of a set, with as many of the user's own as can be.
+func (b *Book) preferring(s *Selection, set []int, isOwn func(card int) bool) allocate.Wish {
+	must, _ := b.musts(s, set)
+	w := allocate.Wish{Size: s.Count, Free: set, Must: must, Connected: s.Connected}
+	own := slices.DeleteFunc(slices.Clone(set), func(card int) bool { return !isOwn(card) || slices.Contains(must, card) })
+	if s.Connected && s.Count > 1 {
+		own = b.mostIn(own, must, set, s.Count)
+	}
+	if with := slices.Concat(must, own); len(with) <= s.Count {
+		w.Must = with
+	} else {
+		w.Free = with
+	}
+	return w
+}
+
+// mostIn are the cards of an arc that has more of them than others, among those arcs that have all that must be included.
+func (b *Book) mostIn(own, must, set []int, size int) (most []int) {
+	for _, arc := range b.fabric.Arcs(set, size) {
+		if slices.ContainsFunc(must, func(card int) bool { return !slices.Contains(arc, card) }) {
+			continue
+		}
+		in := slices.DeleteFunc(slices.Clone(own), func(card int) bool { return !slices.Contains(arc, card) })
+		if len(in) > len(most) {
+			most = in
+		}
+	}
+	return most
+}
+
+func count(cards []int, is func(card int) bool) (n int) {
+	for _, card := range cards {
+		if is(card) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *Book) lpus(cards []int) []LPU {
+	lpus := []LPU{}
+	for _, card := range cards {
+		lpus = append(lpus, LPU{b.view.Inventory.LPUs[card].Address, b.view.Inventory.LPUs[card].Name})
+	}
+	return lpus
+}

@@ -1,0 +1,127 @@
+package lease
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// noneFree is the refusal of a wish that could be fulfilled at another time.
+func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked map[discovery.Address]bool) *Refusal {
+	if b.limited(uid, s) {
+		return b.limitRefusal(uid)
+	}
+	return refuse(finding.LeaseNoneFree, "no such LPUs are free: "+b.taken(now, uid, s, blocked), "wait for them (--wait), or ask for fewer")
+}
+
+// why says what a wish in the queue waits for; the LPUs that others before it can use are blocked. Where now is negative it says no
+// times, which would be different each time.
+func (b *Book) why(now time.Duration, e *entry, blocked map[discovery.Address]bool) string {
+	if b.limited(e.UID, &e.Wish.Selection) {
+		return b.limitRefusal(e.UID).Message
+	}
+	return b.taken(now, e.UID, &e.Wish.Selection, blocked)
+}
+
+// limited tells whether it is the limit of the user that keeps a wish from being fulfilled.
+func (b *Book) limited(uid int, s *Selection) bool {
+	others := b.reserved(func(owner int) bool { return owner != uid })
+	offered := b.cards(func(_ int, l *discovery.LPU) bool { return b.offered(l) && !others[l.Address] })
+	return len(b.sets(s, offered)) > 0 && len(b.possible(uid, s)) == 0
+}
+
+// limitRefusal is the refusal because of the limit of a user.
+func (b *Book) limitRefusal(uid int) *Refusal {
+	if e := b.overdue(uid); e != nil {
+		return refuse(finding.LeaseLimit, fmt.Sprintf("the time of lease %s is over, and it has not ended", e.ID), "end what has that lease")
+	}
+	return refuse(finding.LeaseLimit, fmt.Sprintf("a user may have %d LPUs, leased and reserved, and has %d", b.limits.LPUs, len(b.has(uid))),
+		"end a lease, or release a reservation: lpuctl list shows them")
+}
+
+// taken says of each LPU that a wish may want why it is not free: "lpu0 lpu1 leased by bob(1000), lpu2 in use by vllm(12)".
+func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked map[discovery.Address]bool) string {
+	leased := b.leased()
+	for _, a := range s.Must {
+		if len(b.cards(func(_ int, l *discovery.LPU) bool { return l.Address == a })) == 0 {
+			return a.String() + " is not in this machine now"
+		}
+	}
+	var reasons []string
+	of := map[string][]string{}
+	for i := range b.view.Inventory.LPUs {
+		l := &b.view.Inventory.LPUs[i]
+		if _, wanted := b.common(s, l); !wanted || !b.inPool(l) {
+			continue
+		}
+		reason := b.reason(now, uid, l, leased[l.Address], blocked)
+		if of[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		of[reason] = append(of[reason], l.Name)
+	}
+	var texts []string
+	for _, reason := range reasons {
+		texts = append(texts, strings.Join(of[reason], " ")+" "+reason)
+	}
+	if len(texts) == 0 {
+		return "they are not in this machine now"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// reason says why an LPU is not free for a user, or that it is.
+func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entry, blocked map[discovery.Address]bool) string {
+	if holder != nil {
+		return "leased by " + holder.String() + left(now, holder.Until)
+	}
+	for _, r := range b.reservations {
+		for _, kept := range r.LPUs {
+			if kept.Address == l.Address && (r.UID != uid || blocked[l.Address]) {
+				return "reserved by " + r.String() + left(now, r.Until) + ": " + r.Reason
+			}
+		}
+	}
+	switch {
+	case !l.Usable:
+		return l.State()
+	case l.Cordoned != nil:
+		return "cordoned"
+	case !b.offered(l):
+		return "unhealthy"
+	case len(l.Users) > 0:
+		return "in use without a lease by " + l.Users[0].String()
+	case blocked[l.Address]:
+		return "free, and somebody waits for it since earlier"
+	}
+	if since, ended := b.ended[l.Address]; ended && since >= b.view.Began {
+		return "given back just now"
+	}
+	return "free"
+}
+
+// left says how much time there is until then.
+func left(now, until time.Duration) string {
+	switch {
+	case now < 0 || until == 0:
+		return ""
+	case until <= now:
+		return ", whose time is over"
+	}
+	return " for another " + rounded(until-now)
+}
+
+// rounded formats a time for people: "1h30m".
+func rounded(t time.Duration) string {
+	if t >= time.Minute {
+		text := strings.TrimSuffix(t.Round(time.Minute).String(), "0s")
+		if whole, hours := strings.CutSuffix(text, "h0m"); hours {
+			text = whole + "h"
+		}
+		return text
+	}
+	return t.Round(time.Second).String()
+}

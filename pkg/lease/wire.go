@@ -1,0 +1,341 @@
+package lease
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// Socket is where the arbiter listens, under the root. It belongs to root and the group lpu.
+const Socket = "/run/lpuctl/lease.sock"
+
+// The protocol: a Unix socket of type SOCK_SEQPACKET. Each message is one JSON document, a [Request] or an [Answer]. A client sends one
+// request and waits for the answer before it sends the next.
+const (
+	maxRequest = 8 << 10   // bytes; a wish that names a hundred LPUs has two thousand
+	maxAnswer  = 128 << 10 // bytes; the kernel sends no message of more than net.core.wmem_max, 208 KiB
+)
+
+// Limits of what a request can hold.
+const (
+	maxCount   = 1024                 // LPUs
+	maxTime    = 365 * 24 * time.Hour // of a lease or a reservation
+	maxReason  = 200                  // bytes of a reason
+	maxCommand = 64                   // bytes of the name of a program
+)
+
+// Near is what the LPUs of a wish must have in common.
+type Near string
+
+// The values of Near.
+const (
+	Anywhere   Near = ""
+	SameSwitch Near = "switch" // the same nearest PCIe switch
+	SameSocket Near = "socket" // NUMA nodes of one processor package
+	SameNUMA   Near = "numa"   // the NUMA node that Selection.NUMANode names, or any one if it names none
+)
+
+// Selection says which LPUs somebody wants.
+type Selection struct {
+	Count     int                 `json:"count"`              // from 1
+	Must      []discovery.Address `json:"must,omitempty"`     // LPUs that have to be among them
+	Near      Near                `json:"near,omitempty"`     // what they must have in common
+	NUMANode  *int                `json:"numaNode,omitempty"` // with SameNUMA
+	Connected bool                `json:"connected,omitempty"`
+}
+
+// Wish asks for a lease.
+type Wish struct {
+	Selection
+	For    time.Duration `json:"for,omitempty"`    // how long at most, in nanoseconds; 0: as long as the limit of the user allows
+	Wait   bool          `json:"wait,omitempty"`   // wait until there are such LPUs, in a queue; else refuse at once
+	DryRun bool          `json:"dryRun,omitempty"` // answer what would be leased now, and lease nothing
+	// Command is what the LPUs are for, in the words of who asks: the name of the program. It is shown to others in place of that of the
+	// process that asks, which is always lpuctl. At most 64 bytes.
+	Command string `json:"command,omitempty"`
+}
+
+// Reserve asks for a reservation: LPUs that only one user can lease for some time.
+type Reserve struct {
+	Selection
+	For    time.Duration `json:"for"`    // in nanoseconds
+	Reason string        `json:"reason"` // for others to read: one line of at most 200 bytes
+}
+
+// Request is what a client asks of the arbiter. Exactly one of the pointers is set.
+type Request struct {
+	APIVersion string    `json:"apiVersion"` // discovery.APIVersion
+	Wish       *Wish     `json:"wish,omitempty"`
+	Bind       *Bind     `json:"bind,omitempty"`
+	Reserve    *Reserve  `json:"reserve,omitempty"`
+	Release    *Release  `json:"release,omitempty"`
+	Extend     *Extend   `json:"extend,omitempty"`
+	List       *struct{} `json:"list,omitempty"`
+}
+
+// Bind makes the lease of this connection last until a container has ended, even if the connection is closed before.
+type Bind struct {
+	Container string `json:"container"` // its id: 64 hexadecimal digits
+}
+
+// Release gives a reservation back.
+type Release struct {
+	ID string `json:"id"`
+}
+
+// Extend makes a reservation longer.
+type Extend struct {
+	ID  string        `json:"id"`
+	For time.Duration `json:"for"` // what is added to its end, in nanoseconds
+}
+
+// Answer is what the arbiter says. Exactly one of the pointers is set.
+type Answer struct {
+	APIVersion string       `json:"apiVersion"` // discovery.APIVersion
+	Granted    *Grant       `json:"granted,omitempty"`
+	Waiting    *Place       `json:"waiting,omitempty"` // another answer follows
+	Refused    *Refusal     `json:"refused,omitempty"`
+	Reserved   *Reservation `json:"reserved,omitempty"`
+	List       *List        `json:"list,omitempty"`
+	Done       *struct{}    `json:"done,omitempty"`
+	Over       *struct{}    `json:"over,omitempty"` // the time of the lease is over; it lasts until the connection is closed
+}
+
+// LPU is one that is leased or reserved.
+type LPU struct {
+	Address discovery.Address `json:"address"`
+	Name    string            `json:"name"` // at the time when it was chosen: "lpu3"
+}
+
+// Grant is the answer to a wish that was fulfilled.
+type Grant struct {
+	ID   string `json:"id,omitempty"` // of the lease; absent of a dry run
+	LPUs []LPU  `json:"lpus"`         // in ring order
+	// Connected says that the LPUs follow each other on a ring. It is nil if no ring table says which LPUs are neighbours.
+	Connected *bool `json:"connected,omitempty"`
+	// Until is when the time of the lease is over, since boot (CLOCK_BOOTTIME, in nanoseconds); 0: never.
+	Until time.Duration `json:"until,omitempty"`
+	// UsersHidden: the arbiter cannot see all processes, so somebody without a lease may use an LPU.
+	UsersHidden bool   `json:"usersHidden,omitempty"`
+	Reason      string `json:"reason"` // why these LPUs
+}
+
+// Place says where in the queue a wish waits, and for what.
+type Place struct {
+	Place int    `json:"place"` // 1 is the first
+	Of    int    `json:"of"`    // wishes in the queue
+	Why   string `json:"why"`   // who has the LPUs, and until when
+}
+
+// Refusal is the error that the arbiter does not do what it was asked, or cannot be reached.
+type Refusal struct {
+	ID      finding.ID `json:"id"`
+	Message string     `json:"message"`
+	Remedy  string     `json:"remedy"`
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+// Peer is who is at the other end of a connection, as the kernel says.
+type Peer struct {
+	UID     int    `json:"uid"`
+	User    string `json:"user,omitempty"` // the name of that user
+	PID     int    `json:"pid"`            // of the process that connected
+	Command string `json:"command,omitempty"`
+}
+
+// String names a user to people: "bob(1000)".
+func (p Peer) String() string {
+	if p.User == "" {
+		return fmt.Sprintf("uid(%d)", p.UID)
+	}
+	return fmt.Sprintf("%s(%d)", p.User, p.UID)
+}
+
+// Lease says who has LPUs. Times are since boot (CLOCK_BOOTTIME), in nanoseconds.
+type Lease struct {
+	ID string `json:"id"` // "l7"
+	Peer
+	LPUs      []LPU         `json:"lpus"` // in ring order
+	Since     time.Duration `json:"since"`
+	Until     time.Duration `json:"until,omitempty"`     // when its time is over; 0: never
+	Container string        `json:"container,omitempty"` // the container whose end is the end of the lease
+}
+
+// Reservation says for whom LPUs are kept. Times are since boot (CLOCK_BOOTTIME), in nanoseconds.
+type Reservation struct {
+	ID     string        `json:"id"` // "r3"
+	Peer                 // who made it
+	LPUs   []LPU         `json:"lpus"`
+	Reason string        `json:"reason"`
+	Since  time.Duration `json:"since"`
+	Until  time.Duration `json:"until"`
+}
+
+// Waiter is a wish in the queue.
+type Waiter struct {
+	Peer
+	Count int           `json:"count"`
+	Since time.Duration `json:"since"`
+}
+
+// Unleased is an LPU that is in use without a lease.
+type Unleased struct {
+	LPU
+	Users []discovery.User `json:"users"`
+}
+
+// List is all that the arbiter knows. Leases are in the order in which they were asked for, reservations in that of their ids, waiters in
+// that of the queue.
+type List struct {
+	Leases       []Lease       `json:"leases"`
+	Reservations []Reservation `json:"reservations"`
+	Waiting      []Waiter      `json:"waiting"`
+	Unleased     []Unleased    `json:"unleased"`
+	// Pool are the LPUs that can be leased, if the config names them; nil: all LPUs of the node.
+	Pool []discovery.Address `json:"pool,omitempty"`
+	// Closed says why no LPU of this node can be leased; "" if they can.
+	Closed string `json:"closed,omitempty"`
+	// UsersHidden: the arbiter cannot see all processes, so LPUs may be in use without a lease that are not in Unleased.
+	UsersHidden bool `json:"usersHidden,omitempty"`
+}
+
+// decode reads one JSON document of at most limit bytes into v. Keys that v does not have are errors.
+func decode(data []byte, limit int, v any) error {
+	if len(data) > limit {
+		return fmt.Errorf("longer than %d bytes", limit)
+	}
+	if !utf8.Valid(data) {
+		return errors.New("not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON document")
+	}
+	return nil
+}
+
+// ParseRequest reads a request as it came over the socket. The error says what is wrong with it.
+func ParseRequest(data []byte) (*Request, error) {
+	var r Request
+	if err := decode(data, maxRequest, &r); err != nil {
+		return nil, err
+	}
+	if r.APIVersion != discovery.APIVersion {
+		return nil, fmt.Errorf("apiVersion %.40q; expected %s", r.APIVersion, discovery.APIVersion)
+	}
+	asks, err := 0, error(nil)
+	ask := func(given bool, check func() error) {
+		if given {
+			asks++
+			err = errors.Join(err, check())
+		}
+	}
+	ask(r.Wish != nil, func() error {
+		return errors.Join(r.Wish.check(), checkTime(r.Wish.For, 0), checkCommand(r.Wish.Command))
+	})
+	ask(r.Bind != nil, func() error { return checkContainer(r.Bind.Container) })
+	ask(r.Reserve != nil, func() error {
+		return errors.Join(r.Reserve.check(), checkTime(r.Reserve.For, time.Second), CheckReason(r.Reserve.Reason))
+	})
+	ask(r.Release != nil, func() error { return checkID(r.Release.ID) })
+	ask(r.Extend != nil, func() error { return errors.Join(checkID(r.Extend.ID), checkTime(r.Extend.For, time.Second)) })
+	ask(r.List != nil, func() error { return nil })
+	if asks != 1 {
+		return nil, fmt.Errorf("%d requests in one; expected 1", asks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// check finds what no node can fulfil.
+func (s *Selection) check() error {
+	if s.Count < 1 || s.Count > maxCount {
+		return fmt.Errorf("count %d: expected 1 to %d", s.Count, maxCount)
+	}
+	if len(s.Must) > s.Count {
+		return fmt.Errorf("%d LPUs must be included, and the count is %d", len(s.Must), s.Count)
+	}
+	named := map[discovery.Address]bool{}
+	for _, a := range s.Must {
+		if named[a] {
+			return fmt.Errorf("%s must be included twice", a)
+		}
+		named[a] = true
+	}
+	switch s.Near {
+	case Anywhere, SameSwitch, SameSocket:
+		if s.NUMANode != nil {
+			return errors.New("a NUMA node is named, and the LPUs need not be of one")
+		}
+	case SameNUMA:
+		if s.NUMANode != nil && (*s.NUMANode < 0 || *s.NUMANode > 1<<16) {
+			return fmt.Errorf("there is no NUMA node %d", *s.NUMANode)
+		}
+	default:
+		return fmt.Errorf("near %.40q: expected %s, %s or %s", s.Near, SameSwitch, SameSocket, SameNUMA)
+	}
+	return nil
+}
+
+func checkTime(t, least time.Duration) error {
+	if t < least || t > maxTime {
+		return fmt.Errorf("a time of %s: expected %s to %s", t, least, maxTime)
+	}
+	return nil
+}
+
+// CheckReason finds what cannot be shown on one line.
+func CheckReason(reason string) error {
+	if strings.TrimSpace(reason) == "" || len(reason) > maxReason || !utf8.ValidString(reason) ||
+		strings.ContainsFunc(reason, func(r rune) bool { return unicode.IsControl(r) || !unicode.IsPrint(r) }) {
+		return fmt.Errorf("reason %.40q: expected one line with at most %d bytes", reason, maxReason)
+	}
+	return nil
+}
+
+func checkCommand(command string) error {
+	if command == "" || len(command) <= maxCommand && CheckReason(command) == nil {
+		return nil
+	}
+	return fmt.Errorf("command %.40q: expected one line with at most %d bytes", command, maxCommand)
+}
+
+func checkID(id string) error {
+	if _, err := number(id, "r"); err != nil {
+		return fmt.Errorf("%.40q is not the id of a reservation, such as r3", id)
+	}
+	return nil
+}
+
+func checkContainer(id string) error {
+	if len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" {
+		return fmt.Errorf("%.80q is not the id of a container: 64 hexadecimal digits", id)
+	}
+	return nil
+}
+
+// number is the number in an id such as "r3".
+func number(id, letter string) (uint64, error) {
+	digits, found := strings.CutPrefix(id, letter)
+	if !found || digits == "" || digits[0] == '0' || digits[0] == '+' {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseUint(digits, 10, 53)
+}
