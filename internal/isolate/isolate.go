@@ -1,0 +1,153 @@
+// Package isolate starts programs that cannot open some device nodes. A library such as XRT takes every device whose node is there, and
+// no variable hides one from it. So the program gets a mount namespace of its own (mount_namespaces(7)) without these nodes.
+//
+// Root needs no more. Any other user gets a user namespace too (user_namespaces(7)), in which only this user and group exist. So ids
+// inside are those outside, the program has no capability, set-user-ID programs such as sudo have no effect, and no_new_privs is set,
+// because a program with file capabilities could else undo the mounts. A further user namespace that the program makes cannot undo
+// them either, because mounts of an outer namespace are locked there.
+package isolate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Program is what to execute.
+type Program struct {
+	Path string   `json:"path"` // of the executable file
+	Args []string `json:"-"`    // with the name of the program
+	Env  []string `json:"-"`    // NAME=VALUE
+	// Isolated gives the program a mount namespace, in which Hidden cannot be opened.
+	Isolated bool     `json:"-"`
+	Dev      string   `json:"dev"`    // directory of device nodes, such as /dev
+	Hidden   []string `json:"hidden"` // paths of nodes below Dev, without links
+}
+
+// Forbidden is the error that this machine does not allow the namespaces: why, and what to do about it.
+type Forbidden struct {
+	Why, Remedy string
+	Err         error
+}
+
+func (f *Forbidden) Error() string { return f.Why + ": " + f.Err.Error() }
+
+func (f *Forbidden) Unwrap() error { return f.Err }
+
+// ExecError is the error of execve(2).
+type ExecError struct {
+	Path string
+	Err  error
+}
+
+func (e *ExecError) Error() string { return e.Path + ": " + e.Err.Error() }
+
+func (e *ExecError) Unwrap() error { return e.Err }
+
+// NeedsChild tells whether the program must be a child of this process, because only a new process of one thread can enter a user
+// namespace: Start it. Else Exec can replace this process by it.
+func (p *Program) NeedsChild() bool { return p.Isolated && os.Geteuid() != 0 }
+
+// Exec replaces this process by the program. It returns only if that fails: with a [*Forbidden], an [*ExecError] or the error of a mount.
+func (p *Program) Exec() error {
+	runtime.LockOSThread() // namespaces are those of a thread, and the thread that calls execve(2) becomes the process
+	if p.Isolated {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return forbidden(err)
+		}
+		if err := p.hide(); err != nil {
+			return err
+		}
+	}
+	return p.exec()
+}
+
+func (p *Program) exec() error { return &ExecError{p.Path, unix.Exec(p.Path, p.Args, p.Env)} }
+
+// stage is the name by which a program calls itself where Start continues; see Continue.
+const stage = "lpuctl-isolate"
+
+// Start starts the program as a child with the same standard streams, and returns its process id. If it is isolated, the child is first
+// this very executable, which must call Continue at its start. The error is a [*Forbidden] or an [*ExecError].
+func (p *Program) Start() (pid int, err error) {
+	path, args := p.Path, p.Args
+	attr := &syscall.ProcAttr{Env: p.Env, Files: []uintptr{0, 1, 2}}
+	if p.Isolated {
+		plan, err := json.Marshal(p)
+		if err != nil {
+			return 0, err
+		}
+		path, args = "/proc/self/exe", append([]string{stage, string(plan)}, p.Args...)
+		attr.Sys = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+		if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+			attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
+			attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+			attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+			attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // kept across execve(2), until Continue drops it
+		}
+	}
+	pid, err = syscall.ForkExec(path, args, attr)
+	switch {
+	case err == nil:
+		return pid, nil
+	case p.Isolated && !errors.Is(err, unix.E2BIG):
+		return 0, forbidden(err)
+	}
+	return 0, &ExecError{p.Path, err}
+}
+
+// Continue goes on with a program that Start has started: it hides the nodes and executes the program. It returns nil in any other
+// process, and else only errors, which are those of Exec.
+func Continue(args []string) error {
+	if len(args) < 3 || args[0] != stage {
+		return nil
+	}
+	runtime.LockOSThread()
+	p := Program{Args: args[2:], Env: os.Environ()}
+	if err := json.Unmarshal([]byte(args[1]), &p); err != nil {
+		return err
+	}
+	err := p.hide()
+	if err == nil && os.Geteuid() != 0 {
+		err = dropRights()
+	}
+	if err != nil {
+		return err
+	}
+	return p.exec()
+}
+
+// dropRights leaves this thread and what it executes without the capability to mount, for good.
+func dropRights() error {
+	none := [2]unix.CapUserData{} // two words of 32 capabilities each, by version 3
+	return errors.Join(
+		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0),
+		unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]),
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+	)
+}
+
+// forbidden says why the kernel does not allow namespaces.
+func forbidden(err error) error {
+	f := &Forbidden{
+		Why: "this kernel, or the container that this runs in, allows no user and mount namespace", Err: err,
+		Remedy: "run it outside of the container",
+	}
+	for _, limit := range []struct{ sysctl, forbids, allows, why string }{
+		{"kernel/unprivileged_userns_clone", "0", "1", "only root may make user namespaces"},
+		{"user/max_user_namespaces", "0", "15000", "no user namespace may be made"},
+		{"user/max_mnt_namespaces", "0", "15000", "no mount namespace may be made"},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "0", "AppArmor lets only programs that it knows mount in user namespaces"},
+	} {
+		if setting, _ := os.ReadFile("/proc/sys/" + limit.sysctl); string(setting) == limit.forbids+"\n" {
+			f.Why, f.Remedy = limit.why, fmt.Sprintf("as root: sysctl -w %s=%s", limit.sysctl, limit.allows)
+			break
+		}
+	}
+	return f
+}
