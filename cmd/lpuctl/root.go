@@ -47,9 +47,12 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" {
 		a.complain(err)
+	}
+	if cmd.Name() == runName {
+		return codeOfRun(err)
 	}
 	return codeOf(err)
 }
@@ -107,7 +110,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
-		newAllocateCommand(a), newCordonCommand(a), newUncordonCommand(a),
+		newAllocateCommand(a), newRunCommand(a), newCordonCommand(a), newUncordonCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newConfigCommand(a), newSimulateCommand(a), newCompletionCommand(a),
 		newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true

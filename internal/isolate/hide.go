@@ -41,7 +41,8 @@ func Nodes(dev string, numbers map[uint64]bool) (paths []string, err error) {
 }
 
 // hide takes the hidden nodes out of this mount namespace, which must be one of its own. A directory below Dev is covered by one that has
-// everything else. Dev itself is not, because later devices and mounts would not be seen there: a node in it stays and cannot be opened.
+// everything else. Dev itself is not, because later devices and mounts would not be seen there: a node in it, or elsewhere, stays and cannot
+// be opened.
 func (p *Program) hide() error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") // what is mounted here is seen nowhere else
 	if err != nil {
@@ -58,8 +59,8 @@ func (p *Program) hide() error {
 		}
 	}
 	for _, path := range p.Hidden {
-		if filepath.Dir(path) != p.Dev {
-			continue
+		if below, is := strings.CutPrefix(path, p.Dev+"/"); is && strings.Contains(below, "/") {
+			continue // in a directory that is covered
 		}
 		if err := shut(path); err != nil {
 			return err
@@ -71,8 +72,9 @@ func (p *Program) hide() error {
 // covered are the directories in Dev that have hidden nodes, in it or below.
 func (p *Program) covered() (dirs []string) {
 	for _, path := range p.Hidden {
-		first, _, deeper := strings.Cut(strings.TrimPrefix(path, p.Dev+"/"), "/")
-		if dir := filepath.Join(p.Dev, first); deeper && !slices.Contains(dirs, dir) {
+		below, is := strings.CutPrefix(path, p.Dev+"/")
+		first, _, deeper := strings.Cut(below, "/")
+		if dir := filepath.Join(p.Dev, first); is && deeper && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}

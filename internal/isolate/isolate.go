@@ -26,7 +26,7 @@ type Program struct {
 	// Isolated gives the program a mount namespace, in which Hidden cannot be opened.
 	Isolated bool     `json:"-"`
 	Dev      string   `json:"dev"`    // directory of device nodes, such as /dev
-	Hidden   []string `json:"hidden"` // paths of nodes below Dev, without links
+	Hidden   []string `json:"hidden"` // paths of nodes, without links
 }
 
 // Forbidden is the error that this machine does not allow the namespaces: why, and what to do about it.

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/isolate"
+)
+
+// grace is how long a command that was told to end may take to do so.
+const grace = 10 * time.Second
+
+// supervise starts a program and stays until it ends: it passes signals on, ends the program after a time (0: never), and stops while the
+// program is stopped. The program is in this process group, so that a shell's job control reaches both.
+func (a *app) supervise(p *isolate.Program, limit time.Duration) error {
+	signals := make(chan os.Signal, 64)
+	passedOn := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
+	signal.Notify(signals, slices.DeleteFunc(passedOn, signal.Ignored)...) // nohup(1) ignores one
+	defer signal.Stop(signals)
+	pid, err := p.Start()
+	if err != nil {
+		return err
+	}
+	end := make(chan unix.WaitStatus)
+	go func() { end <- wait(pid) }()
+	var over <-chan time.Time
+	if limit > 0 {
+		over = time.After(limit)
+	}
+	last := unix.SIGTERM
+	for {
+		select {
+		case status := <-end:
+			if status.Signaled() {
+				return ended(exitSignal + int(status.Signal()))
+			}
+			return ended(status.ExitStatus())
+		case s := <-signals:
+			if !typed(s) {
+				_ = unix.Kill(pid, s.(syscall.Signal)) // it may have ended
+			}
+		case <-over:
+			a.say("%v are over: %v", limit, last)
+			_ = unix.Kill(pid, last)
+			last, over = unix.SIGKILL, time.After(grace)
+		}
+	}
+}
+
+// typed tells whether a signal came from the terminal, which sends it to every process of the group in front.
+func typed(s os.Signal) bool { return (s == unix.SIGINT || s == unix.SIGQUIT) && inFront() }
+
+// inFront tells whether this process group is the one that the terminal is in the hands of.
+func inFront() bool {
+	tty, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(tty) }()
+	group, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// wait waits for a child to end. If the child alone stops, this process stops too, so that the shell takes the terminal back, and both go
+// on together. What stops the whole group, as ^Z does, has stopped this process already; then the child goes on by now.
+func wait(pid int) (status unix.WaitStatus) {
+	for {
+		_, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || !status.Stopped():
+			return status
+		case inFront() && !goesOn(pid):
+			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	}
+}
+
+// goesOn tells whether a child that was stopped has been continued.
+func goesOn(pid int) bool {
+	var info unix.Siginfo // stays empty if it has not
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WCONTINUED|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0
+}
