@@ -179,7 +179,7 @@ const pollEvery = 2 * time.Second
 
 // grantUnleased chooses LPUs as allocate does. If it is to wait, it looks again and again, until there are some.
 func (a *app) grantUnleased(ctx context.Context, o runOptions) (*grant, error) {
-	end := time.Now().Add(o.wait)
+	var end time.Time
 	for told := ""; ; {
 		inv, wish, err := a.scanFor(ctx, o.wish)
 		if err != nil {
@@ -190,7 +190,10 @@ func (a *app) grantUnleased(ctx context.Context, o runOptions) (*grant, error) {
 			a.report(inv.Problems)
 			return &grant{inv: inv, lpus: decision.LPUs, connected: decision.Connected}, nil
 		}
-		if left := time.Until(end); left <= 0 || !possible(inv, wish) {
+		if end.IsZero() {
+			end = time.Now().Add(o.wait)
+		}
+		if o.wait == 0 || time.Now().After(end) || !possible(inv, wish) {
 			a.report(inv.Problems)
 			return nil, refused
 		}

@@ -69,8 +69,8 @@ func (p *Program) Exec() error {
 
 func (p *Program) exec() error { return &ExecError{p.Path, unix.Exec(p.Path, p.Args, p.Env)} }
 
-// stage is the name by which a program calls itself where Start continues; see Continue.
-const stage = "lpuctl-isolate"
+// Stage is the name (argv[0]) of this executable where it goes on with a program that Start has started; see Continue.
+const Stage = "lpuctl-isolate"
 
 // Start starts the program as a child with the same standard streams, and returns its process id. If it is isolated, the child is first
 // this very executable, which must call Continue at its start. The error is a [*Forbidden] or an [*ExecError].
@@ -82,7 +82,7 @@ func (p *Program) Start() (pid int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		path, args = "/proc/self/exe", append([]string{stage, string(plan)}, p.Args...)
+		path, args = "/proc/self/exe", append([]string{Stage, string(plan)}, p.Args...)
 		attr.Sys = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 		if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
 			attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
@@ -104,7 +104,7 @@ func (p *Program) Start() (pid int, err error) {
 // Continue goes on with a program that Start has started: it hides the nodes and executes the program. It returns nil in any other
 // process, and else only errors, which are those of Exec.
 func Continue(args []string) error {
-	if len(args) < 3 || args[0] != stage {
+	if len(args) < 3 || args[0] != Stage {
 		return nil
 	}
 	runtime.LockOSThread()
