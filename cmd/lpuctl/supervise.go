@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -67,25 +68,32 @@ func inFront() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
+// together is how long the processes of a group may take to stop or to go on one after the other.
+const together = 50 * time.Millisecond
+
 // wait waits for a child to end. If the child alone stops, this process stops too, so that the shell takes the terminal back, and both go
-// on together. What stops the whole group, as ^Z does, has stopped this process already; then the child goes on by now.
+// on together. What stops the whole group, as ^Z does, stops this process too; when that goes on, so does the child.
 func wait(pid int) (status unix.WaitStatus) {
+	runtime.LockOSThread() // which stops at the signal that it sends to itself; others take a moment
 	for {
 		_, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
+			continue
 		case err != nil || !status.Stopped():
 			return status
-		case inFront() && !goesOn(pid):
-			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+		}
+		time.Sleep(together)
+		if inFront() && !goesOn(pid) {
+			_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 			_ = unix.Kill(pid, unix.SIGCONT)
 		}
 	}
 }
 
-// goesOn tells whether a child that was stopped has been continued.
+// goesOn tells whether a child that was stopped has been continued, or has ended since.
 func goesOn(pid int) bool {
 	var info unix.Siginfo // stays empty if it has not
-	err := unix.Waitid(unix.P_PID, pid, &info, unix.WCONTINUED|unix.WNOHANG, nil)
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WCONTINUED|unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
 	return err == nil && info.Signo != 0
 }
