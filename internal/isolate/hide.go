@@ -122,10 +122,19 @@ func (p *Program) show(from, to string, kind fs.FileMode) error {
 		}
 		return mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
 	}
-	if err := os.WriteFile(to, nil, 0o600); err != nil {
+	if err := place(to, kind); err != nil {
 		return err
 	}
 	return mount(from, to, "", unix.MS_BIND, "")
+}
+
+// place makes a file to mount on. Of a device it is one as well, so that readdir(3) says so to who lists the directory: the device 0:0, which
+// does nothing and which anybody may make since Linux 5.8.
+func place(path string, kind fs.FileMode) error {
+	if kind&fs.ModeCharDevice != 0 && unix.Mknod(path, unix.S_IFCHR|0o600, 0) == nil {
+		return nil
+	}
+	return os.WriteFile(path, nil, 0o600)
 }
 
 // shut makes a node one that nobody can open: it becomes a mount on which no device works. In a user namespace the flags that the mount
