@@ -123,9 +123,15 @@ func remedyFor(err error) string {
 	if f, ok := errors.AsType[*isolate.Forbidden](err); ok {
 		return f.Remedy + "; or with --no-isolation, and the command can open the nodes of all LPUs"
 	}
-	switch {
-	case errors.As(err, new(*isolate.ExecError)):
+	if errors.As(err, new(*isolate.ExecError)) {
 		return ""
+	}
+	return remedyByKind(err)
+}
+
+// remedyByKind says what to do about errors of files.
+func remedyByKind(err error) string {
+	switch {
 	case errors.As(err, new(discovery.NameError)):
 		return "lpuctl list shows every LPU"
 	case errors.Is(err, discovery.ErrNoSysfs) && errors.Is(err, fs.ErrPermission):

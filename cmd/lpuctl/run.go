@@ -233,20 +233,8 @@ func (a *app) plan(g *grant, o runOptions, args []string) (*jobPlan, error) {
 	if a.needsKeepGroups(g, args) {
 		options = append(options, "--group-add", "keep-groups")
 	}
-	for i, arg := range args {
-		switch {
-		case i > 0 && arg == "{args}":
-			plan.Command = append(plan.Command, options...)
-		case i > 0 && arg == "{}" && plan.Device == "":
-			return nil, fail(exitNotStarted, "write {args} in place of it, and of the option before it", "no single CDI device covers %s for {}",
-				strings.Join(g.lpus, " "))
-		case i > 0 && arg == "{}":
-			plan.Command = append(plan.Command, plan.Device)
-		default:
-			plan.Command = append(plan.Command, arg)
-			continue
-		}
-		plan.container = true
+	if err := plan.replace(args, options); err != nil {
+		return nil, err
 	}
 	if plan.container {
 		return plan, nil
@@ -256,6 +244,26 @@ func (a *app) plan(g *grant, o runOptions, args []string) (*jobPlan, error) {
 	}
 	plan.Isolated = true
 	return plan, a.hideOthers(g, plan)
+}
+
+// replace makes the command of arguments in which some stand for the options of a runtime, or for the device.
+func (plan *jobPlan) replace(args, options []string) error {
+	for i, arg := range args {
+		switch {
+		case i == 0 || arg != "{args}" && arg != "{}":
+			plan.Command = append(plan.Command, arg)
+			continue
+		case arg == "{args}":
+			plan.Command = append(plan.Command, options...)
+		case plan.Device == "":
+			return fail(exitNotStarted, "write {args} in place of it, and of the option before it", "no single CDI device covers %s for {}",
+				strings.Join(plan.LPUs, " "))
+		default:
+			plan.Command = append(plan.Command, plan.Device)
+		}
+		plan.container = true
+	}
+	return nil
 }
 
 // variables are those that a container with the devices to use would get, as NAME=VALUE. A LD_LIBRARY_PATH that is set already stays.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +19,9 @@ import (
 func supervised(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{"lpuctl", "--root", simulated(t), "run", "--no-lease", "--no-isolation", "--memlock", "0", "--for", "1h", "--", "sh", "-c", script}
+	cmd.Args = []string{
+		"lpuctl", "--root", simulated(t), "run", "--no-lease", "--no-isolation", "--memlock", "0", "--for", "1h", "--", "sh", "-c", script,
+	}
 	return cmd
 }
 
@@ -59,8 +62,65 @@ echo ready; while :; do sleep 0.01; done`)
 	}
 }
 
-// terminal runs a command as the leader of a session with a new terminal, writes what the answers say when a line was shown, and returns all
-// lines.
+// TestInterruptedWhileWaiting: a signal ends run at once, with the exit code that shells give it, and nothing is started.
+func TestInterruptedWhileWaiting(t *testing.T) {
+	root := simulated(t)
+	used := root + "/proc/12/fd"
+	if err := errors.Join(os.MkdirAll(used, 0o755), os.Symlink("/dev/dri/renderD134", used+"/3")); err != nil {
+		t.Fatal(err)
+	}
+	for signal, code := range map[syscall.Signal]int{unix.SIGINT: 130, unix.SIGTERM: 143} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Args = []string{"lpuctl", "--root", root, "run", "-n", "8", "--no-lease", "--wait", "--", "echo", "started"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		var out strings.Builder
+		cmd.Stdout = &out
+		said, err := cmd.StderrPipe()
+		if err := errors.Join(err, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(said)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "waiting: 8 LPUs asked for, 7 of 8 free: not lpu0") {
+			t.Log(lines.Text())
+		}
+		_ = unix.Kill(cmd.Process.Pid, signal)
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != code || out.Len() > 0 {
+			t.Errorf("%v: exit code %d, and it said %q", signal, got, out.String())
+		}
+	}
+}
+
+// TestLeaseIsHandedOver: a command inherits the lease with a high number, and run itself keeps nothing of it.
+func TestLeaseIsHandedOver(t *testing.T) {
+	lease, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(handOver(nil), handOver(lease)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lease.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("run still has it: %v", err)
+	}
+	var kept unix.Stat_t
+	if err := unix.Fstat(int(end.Fd()), &kept); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("ls -i -L /proc/self/fd | grep -w %d", kept.Ino)
+	end.Close()
+	out, err := exec.Command("sh", "-c", script).Output()
+	number := -1
+	if fields := strings.Fields(string(out)); len(fields) == 2 {
+		number, _ = strconv.Atoi(fields[1])
+	}
+	if err != nil || number < leaseDescriptor {
+		t.Errorf("%q, %v", out, err)
+	}
+	_ = unix.Close(number) // so that no other test's command inherits it
+}
+
+// terminal runs a command as the leader of a session with a new terminal, answers lines when they are shown, and returns all lines.
 func terminal(t *testing.T, cmd *exec.Cmd, answers map[string]func(tty *os.File)) (shown []string) {
 	t.Helper()
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -110,7 +170,8 @@ func TestKeyboard(t *testing.T) {
 func TestJobControl(t *testing.T) {
 	for _, stop := range []string{"kill -STOP $$", "kill -TSTP 0"} {
 		job := supervised(t, stop+"; echo goes on; exit 7")
-		shell := exec.Command("sh", append([]string{"-c", `set -m; for i in 1 2 3 4 5; do "$@"; echo stopped; fg >/dev/null; echo $?; done`, "sh"}, job.Args...)...)
+		const script = `set -m; for i in 1 2 3 4 5; do "$@"; echo stopped; fg >/dev/null; echo $?; done`
+		shell := exec.Command("sh", append([]string{"-c", script, "sh"}, job.Args...)...)
 		var shown []string
 		for _, line := range terminal(t, shell, nil) {
 			if line == "stopped" || line == "goes on" || line == "7" {

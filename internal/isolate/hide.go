@@ -31,7 +31,7 @@ func Nodes(dev string, numbers map[uint64]bool) (paths []string, err error) {
 				return fs.SkipDir
 			}
 		case entry.Type()&fs.ModeCharDevice != 0:
-			if unix.Lstat(path, &st) == nil && numbers[st.Rdev] { //nolint:unconvert // its type depends on the architecture
+			if unix.Lstat(path, &st) == nil && numbers[st.Rdev] {
 				paths = append(paths, path)
 			}
 		}
@@ -41,8 +41,8 @@ func Nodes(dev string, numbers map[uint64]bool) (paths []string, err error) {
 }
 
 // hide takes the hidden nodes out of this mount namespace, which must be one of its own. A directory below Dev is covered by one that has
-// everything else. Dev itself is not, because later devices and mounts would not be seen there: a node in it, or elsewhere, stays and cannot
-// be opened.
+// everything else. Dev itself is not, because later devices and mounts would not be seen there: a node in it, or elsewhere, stays and
+// cannot be opened.
 func (p *Program) hide() error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") // what is mounted here is seen nowhere else
 	if err != nil {
@@ -128,8 +128,8 @@ func (p *Program) show(from, to string, kind fs.FileMode) error {
 	return mount(from, to, "", unix.MS_BIND, "")
 }
 
-// place makes a file to mount on. Of a device it is one as well, so that readdir(3) says so to who lists the directory: the device 0:0, which
-// does nothing and which anybody may make since Linux 5.8.
+// place makes a file to mount a file on. Where that is a device, so is this, because readdir(3) tells those who list the directory what
+// lies below the mount: the device 0:0, which does nothing and which anybody may make since Linux 5.8.
 func place(path string, kind fs.FileMode) error {
 	if kind&fs.ModeCharDevice != 0 && unix.Mknod(path, unix.S_IFCHR|0o600, 0) == nil {
 		return nil

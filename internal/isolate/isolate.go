@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -145,7 +146,7 @@ func forbidden(err error) error {
 		{"kernel/apparmor_restrict_unprivileged_userns", "1", "0", "AppArmor lets only programs that it knows mount in user namespaces"},
 	} {
 		if setting, _ := os.ReadFile("/proc/sys/" + limit.sysctl); string(setting) == limit.forbids+"\n" {
-			f.Why, f.Remedy = limit.why, fmt.Sprintf("as root: sysctl -w %s=%s", limit.sysctl, limit.allows)
+			f.Why, f.Remedy = limit.why, fmt.Sprintf("as root: sysctl -w %s=%s", strings.ReplaceAll(limit.sysctl, "/", "."), limit.allows)
 			break
 		}
 	}

@@ -182,7 +182,9 @@ func (w Wish) apart(inv *discovery.Inventory) *Refusal {
 			have = append(have, strings.Join(names(inv, free), " ")+" ("+called[i]+")")
 		}
 	}
-	r := &Refusal{fmt.Sprintf("%s asked for on %s, where so many are not free", lpus(w.Size), w.Near), "ask for fewer, or allow LPUs of other places"}
+	r := &Refusal{
+		fmt.Sprintf("%s asked for on %s, where so many are not free", lpus(w.Size), w.Near), "ask for fewer, or allow LPUs of other places",
+	}
 	if len(w.Must) > 0 {
 		r.Why += " together with " + strings.Join(names(inv, w.Must), " ")
 	}

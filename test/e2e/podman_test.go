@@ -124,7 +124,9 @@ func ordinaryUser(t *testing.T) (home string, command []string) {
 		t.Fatal(err)
 	}
 	user := strconv.Itoa(uid)
-	return home, []string{"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", home, "HOME=" + home, "XDG_RUNTIME_DIR=" + home}
+	return home, []string{
+		"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", home, "HOME=" + home, "XDG_RUNTIME_DIR=" + home,
+	}
 }
 
 // TestRootlessPodman: podman of an ordinary user gives a container what root's does.

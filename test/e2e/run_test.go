@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,12 +48,15 @@ func TestRunPodman(t *testing.T) {
 		t.Errorf("second: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	single := append(runOn(t, root, "--must-include", "3", "--"), p.Container(machine.Inspect, "--device", "{}")...)
-	if r := machine.Run(t, single...); r.Code != 0 || !strings.Contains(r.Stdout, "env LPU_DEVICE_INDEX=3\n") || !strings.Contains(r.Stdout, lpu(t, 3)) {
+	want := lines("env LPU_DEVICE_INDEX=3", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_VISIBLE_DEVICES=3", lpu(t, 3), "lib 1.0.0")
+	if r := machine.Run(t, single...); r.Code != 0 || r.Stdout != want {
 		t.Errorf("one device: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	wait := []string{machine.Binary(t), "--root", root, "run", "--no-lease", "-n", "4", "--must-include", "lpu0", "--wait=1m", "--"}
 	third := machine.Start(t, append(wait, p.Container(machine.Inspect, "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "the third waits", func() error { return said(third, "waiting: LPUs that must be included are not free: lpu0") })
+	machine.Eventually(t, 20*time.Second, "the third waits", func() error {
+		return said(third, "waiting: LPUs that must be included are not free: lpu0")
+	})
 	first.Stop(unix.SIGTERM)
 	machine.Eventually(t, 30*time.Second, "the third has run", func() error {
 		if third.Running() {
@@ -90,7 +95,8 @@ func TestRunRootlessPodman(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := machine.Run(t, slices.Concat(user, runOn(t, root, "--dry-run", "--", "podman", "run", "{args}"))...)
-		if keeps := strings.Contains(r.Stdout, "run --device hyperaccel.ai/lpu=lpu0 --group-add keep-groups\n"); r.Code != 0 || keeps != (mode == 0o660) {
+		keeps := strings.Contains(r.Stdout, "run --device hyperaccel.ai/lpu=lpu0 --group-add keep-groups\n")
+		if r.Code != 0 || keeps != (mode == 0o660) {
 			t.Errorf("with mode %v: %s%s", mode, r.Stdout, r.Stderr)
 		}
 	}
@@ -99,8 +105,8 @@ func TestRunRootlessPodman(t *testing.T) {
 // openAll opens every device node below /dev that can be opened and keeps it open; each is printed.
 const openAll = `for n in $(find /dev -type c); do (exec 3<>$n && echo "opens $n" && exec sleep 60) 2>/dev/null & done; wait`
 
-// TestTwoPlainPrograms: two programs that open every node they find get disjoint LPUs, of root and of an ordinary user, whether the nodes are
-// in a directory of their own or in /dev, and everything else in /dev works.
+// TestTwoPlainPrograms: two programs that open every node they find get disjoint LPUs, of root and of an ordinary user, whether the nodes
+// are in a directory of their own or in /dev, and everything else in /dev works.
 func TestTwoPlainPrograms(t *testing.T) {
 	need(t, "setpriv", machine.FUSE)
 	users := map[string][]string{"root": nil, "ordinary": {"setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups"}}
@@ -130,6 +136,30 @@ func TestTwoPlainPrograms(t *testing.T) {
 				first.Stop(unix.SIGKILL)
 			})
 		}
+	}
+}
+
+// TestForbiddenNamespaces: where a user may make no namespace a plain program is not started, and the remedy works.
+func TestForbiddenNamespaces(t *testing.T) {
+	need(t, "setpriv", machine.FUSE)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
+	run := strings.Join(runOn(t, root), " ")
+	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces
+as="setpriv --reuid 4242 --regid 4242 --clear-groups"
+$as `+run+` -- echo started; echo $?
+$as `+run+` --no-isolation -- echo started; echo $?
+echo 15000 > /proc/sys/user/max_user_namespaces # the file of sysctl -w, of this namespace only
+$as `+run+` -- echo started; echo $?`)
+	all := []syscall.SysProcIDMap{{Size: 65536}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true,
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if string(out) != "125\nstarted\n0\nstarted\n0\n" || !strings.Contains(said.String(), "no user namespace may be made: ") ||
+		!strings.Contains(said.String(), "remedy: as root: sysctl -w user.max_user_namespaces=15000; or with --no-isolation") {
+		t.Errorf("%v: %s%s", err, out, said.String())
 	}
 }
 
