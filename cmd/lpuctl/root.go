@@ -83,7 +83,8 @@ func newRootCommand(a *app) *cobra.Command {
 		Long: `lpuctl finds the LPUs of a Linux node, tells whether a container could use each of them, and
 writes the CDI specification by which podman, nerdctl, Docker, containerd and CRI-O hand them out.
 
-Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
+Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.
+run has that of the command that it starts, or 125.`,
 		Example: `  lpuctl list                          # the LPUs of this node
   sudo lpuctl cdi refresh              # write the spec where runtimes look
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE

@@ -52,6 +52,12 @@ func TestRunPodman(t *testing.T) {
 	if r := machine.Run(t, single...); r.Code != 0 || r.Stdout != want {
 		t.Errorf("one device: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
+	// The soft limit of locked memory is raised, in the container too; who has no right to raise the hard one keeps that.
+	limit := append([]string{"sh", "-c", `ulimit -S -l 64; exec "$@"`, "sh"}, runOn(t, root, "--must-include", "3", "--")...)
+	hard := machine.Output(t, "sh", "-c", "ulimit -H -l")
+	if r := machine.Run(t, append(limit, p.Container("ulimit -S -l", "{args}")...)...); r.Stdout != hard {
+		t.Errorf("locked memory: exit code %d: %s%s, want %s", r.Code, r.Stdout, r.Stderr, hard)
+	}
 	wait := []string{machine.Binary(t), "--root", root, "run", "--no-lease", "-n", "4", "--must-include", "lpu0", "--wait=1m", "--"}
 	third := machine.Start(t, append(wait, p.Container(machine.Inspect, "{args}")...)...)
 	machine.Eventually(t, 20*time.Second, "the third waits", func() error {
@@ -143,6 +149,9 @@ func TestTwoPlainPrograms(t *testing.T) {
 func TestForbiddenNamespaces(t *testing.T) {
 	need(t, "setpriv", machine.FUSE)
 	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
+	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755)); err != nil { // for any user
+		t.Fatal(err)
+	}
 	run := strings.Join(runOn(t, root), " ")
 	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces
 as="setpriv --reuid 4242 --regid 4242 --clear-groups"
