@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,7 +13,9 @@ import (
 
 func main() {
 	if err := isolate.Continue(os.Args); err != nil {
-		(&app{err: os.Stderr}).complain(err)
+		if !errors.Is(err, isolate.ErrAbandoned) {
+			(&app{err: os.Stderr}).complain(err)
+		}
 		os.Exit(codeOfRun(err))
 	}
 	heeded := []os.Signal{syscall.SIGTERM}

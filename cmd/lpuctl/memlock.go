@@ -16,7 +16,7 @@ const memlockDefault = 64 << 20
 
 // raiseMemlock lets the command lock as much memory as this user may. If that is less than wanted, it warns, unless the limit does not
 // count for those who lock: root's own processes, and containers whose limits a daemon sets.
-func (a *app) raiseMemlock(wanted uint64, plan *jobPlan) error {
+func (a *app) raiseMemlock(wanted uint64, args []string) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		return fmt.Errorf("memlock: %w", err)
@@ -27,8 +27,9 @@ func (a *app) raiseMemlock(wanted uint64, plan *jobPlan) error {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}); err != nil {
 		return fmt.Errorf("memlock: %w", err)
 	}
-	ofDaemon := plan.container && slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(plan.Command[0]))
-	if limit.Max < wanted && !ofDaemon && (plan.container || !mayLockAll()) {
+	container := startsContainer(args)
+	ofDaemon := container && slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(args[0]))
+	if limit.Max < wanted && !ofDaemon && (container || !mayLockAll()) {
 		var findings finding.List
 		findings.Add(finding.MemlockLow, "memlock", fmt.Sprintf("the command may lock %s of memory, and %s may be needed",
 			sizeText(limit.Max), sizeText(wanted)), "")

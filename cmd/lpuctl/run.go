@@ -109,7 +109,6 @@ type grant struct {
 	inv       *discovery.Inventory
 	lpus      []string // names in ring order
 	connected *bool    // as in allocate.Decision
-	lease     *os.File // the connection to the arbiter, which is the lease; nil without one
 }
 
 // jobPlan is what run does, and the document of --dry-run.
@@ -123,16 +122,23 @@ type jobPlan struct {
 	Env       []string `json:"env"`    // variables that a plain program gets
 	Command   []string `json:"command"`
 
-	dev       string // where the nodes are
-	container bool   // a container gets the LPUs, not the command itself
+	dev string // where the nodes are
 }
 
 func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error {
+	if err := a.connect(o); err != nil {
+		return err
+	}
+	isolated := !o.noIsolation && !startsContainer(args)
+	start, err := a.starter(o, isolated, args)
+	if err != nil {
+		return err
+	}
 	g, err := a.grant(ctx, o)
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(g, o, args)
+	plan, err := a.plan(g, isolated, args)
 	if err != nil {
 		return err
 	}
@@ -143,32 +149,51 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	if err != nil {
 		return err
 	}
-	if err := a.raiseMemlock(o.memlock, plan); err != nil {
-		return err
-	}
-	if err := handOver(g.lease); err != nil {
-		return err
-	}
 	p := &isolate.Program{
-		Path: path, Args: plan.Command, Env: withVariables(os.Environ(), plan.Env), Isolated: plan.Isolated, Dev: plan.dev, Hidden: plan.Hidden,
+		Path: path, Args: plan.Command, Env: withVariables(os.Environ(), plan.Env), Isolated: isolated, Dev: plan.dev, Hidden: plan.Hidden,
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if o.limit > 0 || p.NeedsChild() {
-		return a.supervise(p, o.limit)
+		return a.supervise(func() (int, error) { return start(p) }, o.limit)
 	}
 	signal.Reset() // what was ignored before is ignored by the command too
 	return p.Exec()
 }
 
-// grant gets LPUs: from the arbiter, or without a lease.
-func (a *app) grant(ctx context.Context, o runOptions) (*grant, error) {
-	if o.noLease {
-		return a.grantUnleased(ctx, o)
+// starter settles what the command inherits, and returns how it is started as a child. An isolated one is prepared while LPUs are chosen,
+// unless it has to wait for them.
+func (a *app) starter(o runOptions, isolated bool, args []string) (func(*isolate.Program) (pid int, err error), error) {
+	if o.dryRun {
+		return nil, nil
 	}
-	return nil, fail(exitNotStarted, "sudo systemctl start lpuctl-lease.socket; or --no-lease, and others may be given the same LPUs",
+	if err := a.raiseMemlock(o.memlock, args); err != nil {
+		return nil, err
+	}
+	if p := (isolate.Program{Isolated: isolated}); o.wait > 0 || !p.NeedsChild() {
+		return (*isolate.Program).Start, nil
+	}
+	child, err := isolate.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	return child.Start, nil
+}
+
+// connect connects to the arbiter, unless no lease is wanted, and hands the connection over to the command: it is the lease once LPUs were
+// granted.
+func (a *app) connect(o runOptions) error {
+	if o.noLease {
+		return nil
+	}
+	return fail(exitNotStarted, "sudo systemctl start lpuctl-lease.socket; or --no-lease, and others may be given the same LPUs",
 		"%s: nobody hands out leases there", a.root.Shown(leaseSocket))
+}
+
+// startsContainer tells whether a container gets the LPUs, and not the command itself.
+func startsContainer(args []string) bool {
+	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
 }
 
 // leaseSocket is where the arbiter listens, under the root.
@@ -177,8 +202,8 @@ const leaseSocket = "/run/lpuctl/lease.sock"
 // pollEvery is how often run looks for free LPUs that it waits for without a lease.
 const pollEvery = 2 * time.Second
 
-// grantUnleased chooses LPUs as allocate does. If it is to wait, it looks again and again, until there are some.
-func (a *app) grantUnleased(ctx context.Context, o runOptions) (*grant, error) {
+// grant chooses LPUs as allocate does. If it is to wait, it looks again and again, until there are some.
+func (a *app) grant(ctx context.Context, o runOptions) (*grant, error) {
 	var end time.Time
 	for told := ""; ; {
 		inv, wish, err := a.scanFor(ctx, o.wish)
@@ -220,7 +245,7 @@ func possible(inv *discovery.Inventory, w allocate.Wish) bool {
 }
 
 // plan says what is to be executed, how, and with which variables.
-func (a *app) plan(g *grant, o runOptions, args []string) (*jobPlan, error) {
+func (a *app) plan(g *grant, isolated bool, args []string) (*jobPlan, error) {
 	e, err := a.explain(g.inv, g.lpus)
 	if err != nil {
 		return nil, err
@@ -236,10 +261,10 @@ func (a *app) plan(g *grant, o runOptions, args []string) (*jobPlan, error) {
 	if err := plan.replace(args, options); err != nil {
 		return nil, err
 	}
-	if plan.container {
+	if startsContainer(args) {
 		return plan, nil
 	}
-	if plan.Env, err = a.variables(g.inv, e); err != nil || o.noIsolation {
+	if plan.Env, err = a.variables(g.inv, e); err != nil || !isolated {
 		return plan, err
 	}
 	plan.Isolated = true
@@ -252,7 +277,6 @@ func (plan *jobPlan) replace(args, options []string) error {
 		switch {
 		case i == 0 || arg != "{args}" && arg != "{}":
 			plan.Command = append(plan.Command, arg)
-			continue
 		case arg == "{args}":
 			plan.Command = append(plan.Command, options...)
 		case plan.Device == "":
@@ -261,7 +285,6 @@ func (plan *jobPlan) replace(args, options []string) error {
 		default:
 			plan.Command = append(plan.Command, plan.Device)
 		}
-		plan.container = true
 	}
 	return nil
 }
@@ -383,9 +406,6 @@ const leaseDescriptor = 50
 
 // handOver lets the command, and all that it starts, inherit the lease: it lasts until the last of them has closed it.
 func handOver(lease *os.File) error {
-	if lease == nil {
-		return nil
-	}
 	_, err := unix.FcntlInt(lease.Fd(), unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
 	return errors.Join(err, lease.Close())
 }
@@ -394,12 +414,9 @@ func (a *app) writePlan(plan *jobPlan, f format) error {
 	if f.isDocument() {
 		return writeDocument(a.out, f, plan)
 	}
-	isolation := "none: the container has the nodes that it is given"
-	switch {
-	case plan.Isolated:
+	isolation := ""
+	if plan.Isolated {
 		isolation = "without " + plural(len(plan.Hidden), "node") + " of other LPUs"
-	case !plan.container:
-		isolation = "none"
 	}
 	return a.writeTable(nil, [][]string{
 		{"LPUs", strings.Join(plan.LPUs, " ")},

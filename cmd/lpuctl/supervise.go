@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hyperaccel/lpuctl/internal/isolate"
 )
 
 // grace is how long a command that was told to end may take to do so.
@@ -19,12 +17,12 @@ const grace = 10 * time.Second
 
 // supervise starts a program and stays until it ends: it passes signals on, ends the program after a time (0: never), and stops while the
 // program is stopped. The program is in this process group, so that a shell's job control reaches both.
-func (a *app) supervise(p *isolate.Program, limit time.Duration) error {
+func (a *app) supervise(start func() (pid int, err error), limit time.Duration) error {
 	signals := make(chan os.Signal, 64)
 	passedOn := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 	signal.Notify(signals, slices.DeleteFunc(passedOn, signal.Ignored)...) // nohup(1) ignores one
 	defer signal.Stop(signals)
-	pid, err := p.Start()
+	pid, err := start()
 	if err != nil {
 		return err
 	}

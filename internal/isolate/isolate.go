@@ -11,8 +11,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -21,13 +23,13 @@ import (
 
 // Program is what to execute.
 type Program struct {
-	Path string   `json:"path"` // of the executable file
-	Args []string `json:"-"`    // with the name of the program
-	Env  []string `json:"-"`    // NAME=VALUE
+	Path string   // of the executable file
+	Args []string // with the name of the program
+	Env  []string // NAME=VALUE
 	// Isolated gives the program a mount namespace, in which Hidden cannot be opened.
-	Isolated bool     `json:"-"`
-	Dev      string   `json:"dev"`    // directory of device nodes, such as /dev
-	Hidden   []string `json:"hidden"` // paths of nodes, without links
+	Isolated bool
+	Dev      string   // directory of device nodes, such as /dev
+	Hidden   []string // paths of nodes, without links
 }
 
 // Forbidden is the error that this machine does not allow the namespaces: why, and what to do about it.
@@ -70,50 +72,95 @@ func (p *Program) Exec() error {
 
 func (p *Program) exec() error { return &ExecError{p.Path, unix.Exec(p.Path, p.Args, p.Env)} }
 
-// Stage is the name (argv[0]) of this executable where it goes on with a program that Start has started; see Continue.
+// Child is a child process in namespaces of its own that waits to be told which program to become. To start it takes longer than to
+// isolate it, so a caller who will need one starts it before all else.
+type Child struct {
+	pid  int
+	plan *os.File // what is written here is read by Continue in the child
+}
+
+// Stage is the name (argv[0]) of this executable in a Child; see Continue.
 const Stage = "lpuctl-isolate"
 
-// Start starts the program as a child with the same standard streams, and returns its process id. If it is isolated, the child is first
-// this very executable, which must call Continue at its start. The error is a [*Forbidden] or an [*ExecError].
+// planDescriptor is the lowest number of the descriptor by which a Child reads. What it inherits besides has mostly lower ones.
+const planDescriptor = 50
+
+// Prepare starts a child, which is this very executable: it must call Continue at its start. If this process ends before it calls Start,
+// so does the child. The error is a [*Forbidden] or that of pipe(2).
+func Prepare() (*Child, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	inherited, err := unix.FcntlInt(read.Fd(), unix.F_DUPFD, planDescriptor)
+	if err != nil {
+		return nil, errors.Join(err, write.Close())
+	}
+	defer func() { _ = unix.Close(inherited) }()
+	attr := &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS},
+	}
+	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
+		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // kept across execve(2), until Continue drops it
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{Stage, strconv.Itoa(inherited)}, attr)
+	if err != nil {
+		_ = write.Close()
+		return nil, forbidden(err)
+	}
+	return &Child{pid, write}, nil
+}
+
+// Start makes a child become the program, which is isolated, and returns its process id. What goes wrong from here on the child says.
+func (c *Child) Start(p *Program) (pid int, err error) {
+	return c.pid, errors.Join(json.NewEncoder(c.plan).Encode(p), c.plan.Close())
+}
+
+// Start starts the program as a child with the same standard streams, and returns its process id. The error is an [*ExecError], or that of
+// Prepare if the program is isolated.
 func (p *Program) Start() (pid int, err error) {
-	path, args := p.Path, p.Args
-	attr := &syscall.ProcAttr{Env: p.Env, Files: []uintptr{0, 1, 2}}
 	if p.Isolated {
-		plan, err := json.Marshal(p)
+		child, err := Prepare()
 		if err != nil {
 			return 0, err
 		}
-		path, args = "/proc/self/exe", append([]string{Stage, string(plan)}, p.Args...)
-		attr.Sys = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-		if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
-			attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
-			attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-			attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-			attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // kept across execve(2), until Continue drops it
-		}
+		return child.Start(p)
 	}
-	pid, err = syscall.ForkExec(path, args, attr)
-	switch {
-	case err == nil:
-		return pid, nil
-	case p.Isolated && !errors.Is(err, unix.E2BIG):
-		return 0, forbidden(err)
+	pid, err = syscall.ForkExec(p.Path, p.Args, &syscall.ProcAttr{Env: p.Env, Files: []uintptr{0, 1, 2}})
+	if err != nil {
+		err = &ExecError{p.Path, err}
 	}
-	return 0, &ExecError{p.Path, err}
+	return pid, err
 }
 
-// Continue goes on with a program that Start has started: it hides the nodes and executes the program. It returns nil in any other
-// process, and else only errors, which are those of Exec.
+// ErrAbandoned says that the process that has prepared this one has ended, or wants nothing of it.
+var ErrAbandoned = errors.New("there is nothing to execute")
+
+// Continue is what a Child does: it reads which program it is to become, hides the nodes and executes the program. It returns nil in
+// any other process, and else only errors: ErrAbandoned and those of Exec.
 func Continue(args []string) error {
-	if len(args) < 3 || args[0] != Stage {
+	if len(args) != 2 || args[0] != Stage {
 		return nil
 	}
 	runtime.LockOSThread()
-	p := Program{Args: args[2:], Env: os.Environ()}
-	if err := json.Unmarshal([]byte(args[1]), &p); err != nil {
+	number, err := strconv.Atoi(args[1])
+	if err != nil {
 		return err
 	}
-	err := p.hide()
+	plan := os.NewFile(uintptr(number), "plan")
+	var p Program
+	err = json.NewDecoder(plan).Decode(&p)
+	if errors.Is(err, io.EOF) {
+		return ErrAbandoned
+	}
+	err = errors.Join(err, plan.Close())
+	if err == nil {
+		err = p.hide()
+	}
 	if err == nil && os.Geteuid() != 0 {
 		err = dropRights()
 	}
