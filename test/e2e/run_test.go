@@ -129,6 +129,10 @@ func TestTwoPlainPrograms(t *testing.T) {
 					}
 					return nil
 				})
+				const each = `for n in /dev/dri/renderD* /dev/lpu*; do [ -c $n ] && (exec 3<>$n) && echo $n; done; true`
+				if outside := machine.Output(t, "sh", "-c", each); strings.Count(outside, "\n") != 4 {
+					t.Errorf("outside only these open:\n%s", outside)
+				}
 				second := machine.Run(t, append(run, "timeout", "3", "sh", "-c", openAll+"\n")...)
 				one, two := openedBy(first.Said(10000), pattern), openedBy(second.Stdout, pattern)
 				if len(one) != 2 || len(two) != 2 || slices.ContainsFunc(one, func(n string) bool { return slices.Contains(two, n) }) {
@@ -206,4 +210,9 @@ func become(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	machine.Mount(t, "devpts", "/dev/pts", "devpts", 0, "ptmxmode=666")
+	// systemd shares all mounts: what is mounted in a new namespace is then seen here too, unless that is prevented.
+	if err := unix.Mount("", "/dev", "", unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Mount("", "/dev", "", unix.MS_PRIVATE, "") })
 }
