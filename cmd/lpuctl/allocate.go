@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 func newAllocateCommand(a *app) *cobra.Command {
 	var f format
 	var replay string
-	w := wish{size: 1}
+	var w wish
 	cmd := &cobra.Command{
 		Use:     "allocate",
 		Aliases: []string{"alloc"},
@@ -44,7 +45,7 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 			if replay == "" {
 				return a.allocate(cmd.Context(), w, f)
 			}
-			for _, other := range []string{"count", "available", "must-include", "require-connected"} {
+			for _, other := range []string{"count", "available", "must-include", "require-connected", "numa", "same-switch", "same-socket"} {
 				if cmd.Flags().Changed(other) {
 					return usage("--replay takes what was logged: leave out --%s", other)
 				}
@@ -52,20 +53,43 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 			return a.replay(cmd.Context(), replay, f)
 		},
 	}
+	a.wishFlags(cmd, &w)
 	flags := cmd.Flags()
-	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
 	flags.StringSliceVar(&w.available, "available", nil,
 		"take these `LPUS` for the free ones (default: those that are usable and used by nobody)")
-	flags.StringSliceVar(&w.must, "must-include", nil, "`LPUS` that have to be among them")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
-	flags.BoolVar(&w.connected, "require-connected", false, "exit 3 rather than name LPUs that are not connected")
-	a.ringTableFlag(cmd)
-	complete(cmd, "count")
-	for _, flag := range []string{"available", "must-include"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, a.completeLPUList)
-	}
+	_ = cmd.RegisterFlagCompletionFunc("available", a.completeLPUList)
 	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName, formatArgs)
 	return cmd
+}
+
+// wishFlags are the flags that say which LPUs are wanted.
+func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
+	w.size = 1
+	flags := cmd.Flags()
+	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
+	flags.StringSliceVar(&w.must, "must-include", nil, "`LPUS` that have to be among them")
+	flags.BoolVar(&w.connected, "require-connected", false, "rather none than LPUs that are not connected")
+	near := func(n allocate.Near) error {
+		if w.near != "" && w.near != n {
+			return errors.New("one of --numa, --same-switch and --same-socket is enough")
+		}
+		w.near = n
+		return nil
+	}
+	flags.Func("numa", "only LPUs of the NUMA node with this `NUMBER`", func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return errors.New("expected a whole number")
+		}
+		return near(allocate.OnNUMANode(int(number)))
+	})
+	flags.BoolFunc("same-switch", "all of them behind one PCIe switch", func(string) error { return near(allocate.SameSwitch) })
+	flags.BoolFunc("same-socket", "all of them on one NUMA node", func(string) error { return near(allocate.SameSocket) })
+	a.ringTableFlag(cmd)
+	complete(cmd, "count")
+	complete(cmd, "numa")
+	_ = cmd.RegisterFlagCompletionFunc("must-include", a.completeLPUList)
 }
 
 // wish is what allocate is asked for, as it was typed.
@@ -73,6 +97,7 @@ type wish struct {
 	size            int
 	available, must []string
 	connected       bool
+	near            allocate.Near
 }
 
 // allocation is the document that allocate prints.
@@ -83,33 +108,14 @@ type allocation struct {
 }
 
 func (a *app) allocate(ctx context.Context, w wish, f format) error {
-	if w.size < 1 {
-		return usage("-n %d: at least one LPU", w.size)
-	}
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, wish, err := a.scanFor(ctx, w)
 	if err != nil {
 		return err
-	}
-	wish, err := a.resolveWish(ctx, inv, w)
-	if err != nil {
-		return err
-	}
-	for i := range inv.Problems {
-		if p := &inv.Problems[i]; p.ID == finding.UsersHidden {
-			p.Severity = finding.Warning // a note in list, but here an LPU that is in use may be given away
-		}
 	}
 	a.report(inv.Problems)
-	decision, refused := allocate.Decide(inv, inv.Fabric(), wish)
+	decision, refused := a.decide(inv, wish)
 	if decision == nil {
 		return refused
-	}
-	if refused == nil {
-		a.report(cordonsOf(inv))
-	}
-	if len(inv.LPUs) == 0 {
-		refused = noLPU(a.root)
-		decision.Explanation.Reason = refused.Error()
 	}
 	result := &allocation{header: newHeader("Allocation"), Decision: *decision}
 	if name := cdi.NameOf(inv, decision.Chosen); refused == nil && name != "" {
@@ -124,9 +130,42 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 	return cmp.Or(err, refused)
 }
 
+// scanFor scans the node and finds out which LPUs a wish means and which are free.
+func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, allocate.Wish, error) {
+	if w.size < 1 {
+		return nil, allocate.Wish{}, usage("-n %d: at least one LPU", w.size)
+	}
+	inv, err := a.scan(ctx, discovery.Options{})
+	if err != nil {
+		return nil, allocate.Wish{}, err
+	}
+	wish, err := a.resolveWish(ctx, inv, w)
+	for i := range inv.Problems {
+		if p := &inv.Problems[i]; p.ID == finding.UsersHidden {
+			p.Severity = finding.Warning // a note in list, but here an LPU that is in use may be given away
+		}
+	}
+	return inv, wish, err
+}
+
+// decide chooses LPUs. A decision that comes with an error is one to show all the same.
+func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decision, error) {
+	decision, refused := allocate.Decide(inv, inv.Fabric(), w)
+	switch {
+	case decision == nil:
+		return nil, refused
+	case len(inv.LPUs) == 0:
+		refused = noLPU(a.root)
+		decision.Explanation.Reason = refused.Error()
+	case refused == nil:
+		a.report(cordonsOf(inv))
+	}
+	return decision, refused
+}
+
 // resolveWish finds the LPUs that were named. Free are those, or else all that are usable and that nobody holds open.
 func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish) (allocate.Wish, error) {
-	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected}
+	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected, Near: w.near}
 	if len(inv.LPUs) == 0 {
 		return resolved, nil
 	}
@@ -172,18 +211,24 @@ func (a *app) writeAllocation(r *allocation, f format) error {
 	})
 }
 
-// writeArguments prints the options by which podman, nerdctl and docker give a container these LPUs: the device that covers them, or
-// a device for each and the variables that describe them as a whole.
+// writeArguments prints the options by which podman, nerdctl and docker give a container these LPUs.
 func (a *app) writeArguments(inv *discovery.Inventory, names []string) error {
-	e, err := cdi.Explain(inv, cdi.Options{Kind: a.config.CDI.Kind}, names)
+	e, err := a.explain(inv, names)
 	if err != nil {
 		return err
 	}
-	if len(e.Collisions) > 0 && slices.Equal(e.Use, e.Devices) {
-		return fail(exitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
-	}
-	_, err = fmt.Fprintln(a.out, arguments(e))
+	_, err = fmt.Fprintln(a.out, strings.Join(arguments(e), " "))
 	return err
+}
+
+// explain tells how a container is given LPUs: by the device that covers them, or by a device for each and the variables that describe
+// them as a whole.
+func (a *app) explain(inv *discovery.Inventory, names []string) (*cdi.Explanation, error) {
+	e, err := cdi.Explain(inv, cdi.Options{Kind: a.config.CDI.Kind}, names)
+	if err == nil && len(e.Collisions) > 0 && slices.Equal(e.Use, e.Devices) {
+		return nil, fail(exitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
+	}
+	return e, err
 }
 
 // writeCandidates shows what was weighed, in the words of the criteria.

@@ -59,7 +59,7 @@ and explain names the device to use instead.
 // explainFindings are the collisions, and that the spec in place is not the one that is explained.
 func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Explanation) (findings finding.List) {
 	if len(e.Collisions) > 0 {
-		remedy := "use " + arguments(e)
+		remedy := "use " + strings.Join(arguments(e), " ")
 		if slices.Equal(e.Use, e.Devices) {
 			remedy = noWayAround
 		}
@@ -101,15 +101,14 @@ func missesSome(c cdi.Collision) bool {
 }
 
 // arguments are the devices to use and the variables to set, as options of a runtime.
-func arguments(e *cdi.Explanation) string {
-	var parts []string
+func arguments(e *cdi.Explanation) (options []string) {
 	for _, d := range e.Use {
-		parts = append(parts, "--device "+d)
+		options = append(options, "--device", d)
 	}
 	for _, v := range e.UseEnv {
-		parts = append(parts, "--env "+v.String())
+		options = append(options, "--env", v.String())
 	}
-	return strings.Join(parts, " ")
+	return options
 }
 
 // readyLine is how one runtime is asked for the LPUs.
@@ -121,7 +120,7 @@ type readyLine struct {
 func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 	var ready []readyLine
 	for _, program := range []string{"podman", "nerdctl", "docker"} {
-		ready = append(ready, readyLine{program, program + " run " + arguments(e) + " IMAGE"})
+		ready = append(ready, readyLine{program, program + " run " + strings.Join(arguments(e), " ") + " IMAGE"})
 	}
 	limits := fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.config.Serve.Resource, len(e.LPUs))
 	ready = append(ready, readyLine{"Kubernetes", limits})

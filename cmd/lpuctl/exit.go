@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/isolate"
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -22,6 +24,36 @@ const (
 	exitFound  = 3 // worked and found something
 	exitNoLPU  = 4 // no LPU on this node
 )
+
+// Exit codes of run besides those of what it starts, as shells, env and nohup have them.
+const (
+	exitNotStarted    = 125 // run itself has failed
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // and the number of the signal
+)
+
+// ended is the exit code of what run has started, and ended with it.
+type ended int
+
+func (ended) Error() string { return "" }
+
+// codeOfRun is the exit code of run.
+func codeOfRun(err error) int {
+	code, hasEnded := errors.AsType[ended](err)
+	e, failed := errors.AsType[*isolate.ExecError](err)
+	switch {
+	case hasEnded:
+		return int(code)
+	case failed && (errors.Is(e.Err, fs.ErrNotExist) || errors.Is(e.Err, exec.ErrNotFound)):
+		return exitNotFound
+	case failed:
+		return exitNotExecutable
+	case err != nil:
+		return exitNotStarted
+	}
+	return exitDone
+}
 
 // exitError carries an exit code and, where there is something to say, the error and its remedy.
 type exitError struct {
@@ -88,6 +120,17 @@ func remedyFor(err error) string {
 		return "with two such files in one directory runtimes refuse the device: remove " + c.File +
 			", or give lpuctl another kind (cdi.kind in the config file)"
 	}
+	if f, ok := errors.AsType[*isolate.Forbidden](err); ok {
+		return f.Remedy + "; or with --no-isolation, and the command can open the nodes of all LPUs"
+	}
+	if errors.As(err, new(*isolate.ExecError)) {
+		return ""
+	}
+	return remedyByKind(err)
+}
+
+// remedyByKind says what to do about errors of files.
+func remedyByKind(err error) string {
 	switch {
 	case errors.As(err, new(discovery.NameError)):
 		return "lpuctl list shows every LPU"

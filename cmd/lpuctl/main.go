@@ -3,13 +3,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/hyperaccel/lpuctl/internal/isolate"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if err := isolate.Continue(os.Args); err != nil {
+		if !errors.Is(err, isolate.ErrAbandoned) {
+			(&app{err: os.Stderr}).complain(err)
+		}
+		os.Exit(codeOfRun(err))
+	}
+	heeded := []os.Signal{syscall.SIGTERM}
+	if !signal.Ignored(os.Interrupt) { // as that of a script's background job, and of what such a job starts
+		heeded = append(heeded, os.Interrupt)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), heeded...)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv)
 	stop()
 	os.Exit(code)

@@ -215,6 +215,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.UnreadableClass:     looking,
 		finding.UnreadableFunction:  looking,
 		finding.OddPCIEntry:         looking,
+		finding.MemlockLow:          "root has to raise the limit, and the user to log in again",
 		finding.MountStalled:        looking,
 		finding.FilesStalled:        looking,
 		finding.RingOrder:           nothing,

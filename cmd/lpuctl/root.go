@@ -47,9 +47,12 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" {
 		a.complain(err)
+	}
+	if cmd.Name() == runName {
+		return codeOfRun(err)
 	}
 	return codeOf(err)
 }
@@ -80,7 +83,8 @@ func newRootCommand(a *app) *cobra.Command {
 		Long: `lpuctl finds the LPUs of a Linux node, tells whether a container could use each of them, and
 writes the CDI specification by which podman, nerdctl, Docker, containerd and CRI-O hand them out.
 
-Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
+Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.
+run has that of the command that it starts, or 125.`,
 		Example: `  lpuctl list                          # the LPUs of this node
   sudo lpuctl cdi refresh              # write the spec where runtimes look
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE
@@ -108,7 +112,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
-		newAllocateCommand(a), newCordonCommand(a), newUncordonCommand(a),
+		newAllocateCommand(a), newRunCommand(a), newCordonCommand(a), newUncordonCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newLeaseCommand(a), newConfigCommand(a), newSimulateCommand(a),
 		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true

@@ -10,10 +10,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/isolate"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"lpuctl": main})
+	testscript.Main(m, map[string]func(){"lpuctl": main, isolate.Stage: main})
 }
 
 // TestScripts runs the program as its users do. LPUCTL_UPDATE=1 rewrites the expected output in the scripts.

@@ -257,18 +257,18 @@ func (t *Tree) Follow(link string) (string, error) {
 	return d.follow(path.Dir(link), path.Base(link))
 }
 
-// Links returns where each link of a directory leads, as Follow does, in no order.
-func (t *Tree) Links(dir string) ([]string, error) {
+// Links returns where each link of a directory leads, as Follow does, by the name of the link.
+func (t *Tree) Links(dir string) (map[string]string, error) {
 	d, err := t.Dir(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	names, err := d.Names()
-	var targets []string
+	targets := map[string]string{}
 	for _, name := range names {
 		if target, err := d.follow(dir, name); err == nil { // else it is no link, or is gone
-			targets = append(targets, target)
+			targets[name] = target
 		}
 	}
 	return targets, err

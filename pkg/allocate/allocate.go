@@ -3,6 +3,7 @@
 package allocate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,56 @@ type Wish struct {
 	Must []int // the LPUs that the decision must contain
 	// Connected refuses LPUs that do not follow each other on a ring. A single LPU is always connected.
 	Connected bool
+	Near      Near // where all LPUs must be
+}
+
+// Near limits where the LPUs of a decision are: SameSwitch, SameSocket, what OnNUMANode returns, or "" for anywhere.
+type Near string
+
+// What all LPUs of a decision can be asked to share. A single LPU always does.
+const (
+	SameSwitch Near = "one PCIe switch" // LPU.Switch
+	// SameSocket is LPU.NUMANode: the kernel says which memory is near an LPU, and no more.
+	SameSocket Near = "one NUMA node"
+)
+
+// OnNUMANode allows the LPUs of one NUMA node, by its number.
+func OnNUMANode(number int) Near { return Near(fmt.Sprint("NUMA node ", number)) }
+
+// group names the group that an LPU belongs to. It is a group of its own where it is not known what it shares, and in none ("") if
+// it is not allowed.
+func (n Near) group(l *discovery.LPU) string {
+	place := ""
+	switch {
+	case n == SameSwitch && l.Switch != nil:
+		place = "switch " + l.Switch.String()
+	case n != SameSwitch && l.NUMANode != nil:
+		place = string(OnNUMANode(*l.NUMANode))
+	}
+	if n == SameSwitch || n == SameSocket {
+		return cmp.Or(place, l.Name)
+	}
+	if place != string(n) {
+		return ""
+	}
+	return place
+}
+
+// groups are the LPUs of each group, in the order of the inventory, and their names. The decision must lie in one group; if there are
+// none for Near "", anywhere.
+func (n Near) groups(inv *discovery.Inventory) (groups [][]int, called []string) {
+	for card := range inv.LPUs {
+		name := n.group(&inv.LPUs[card])
+		if name == "" {
+			continue
+		}
+		i := slices.Index(called, name)
+		if i < 0 {
+			i, groups, called = len(called), append(groups, nil), append(called, name)
+		}
+		groups[i] = append(groups[i], card)
+	}
+	return groups, called
 }
 
 // Free returns the LPUs that are available: usable, not cordoned, and without users as far as discovery.FindUsers has found.
@@ -75,7 +126,8 @@ func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error)
 		d.Explanation.Reason = r.Why
 		return d, r
 	}
-	choice, err := f.Choose(nil, w.Free, w.Must, w.Size)
+	groups, _ := w.Near.groups(inv)
+	choice, err := f.Choose(nil, w.Free, w.Must, w.Size, groups...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +143,7 @@ func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error)
 	if f.Cabled() {
 		d.Connected = &connected
 	}
-	for _, c := range f.Explain(w.Free, w.Must, w.Size) {
+	for _, c := range f.Explain(w.Free, w.Must, w.Size, groups...) {
 		d.Explanation.Candidates = append(d.Explanation.Candidates, Candidate{names(inv, c.Cards), c})
 	}
 	d.Explanation.Reason = d.reason(inv, f, choice)
@@ -111,7 +163,35 @@ func (w Wish) impossible(inv *discovery.Inventory) *Refusal {
 		r.Remedy = "ask for fewer; " + r.Remedy
 		return r
 	}
-	return nil
+	return w.apart(inv)
+}
+
+// apart returns the reason why the free LPUs do not share what they should; nil if enough of them do.
+func (w Wish) apart(inv *discovery.Inventory) *Refusal {
+	if w.Near == "" {
+		return nil
+	}
+	groups, called := w.Near.groups(inv)
+	var have []string
+	for i, group := range groups {
+		free := slices.DeleteFunc(group, func(card int) bool { return !slices.Contains(w.Free, card) })
+		if len(free) >= w.Size && !slices.ContainsFunc(w.Must, func(card int) bool { return !slices.Contains(free, card) }) {
+			return nil
+		}
+		if len(free) > 0 {
+			have = append(have, strings.Join(names(inv, free), " ")+" ("+called[i]+")")
+		}
+	}
+	r := &Refusal{
+		fmt.Sprintf("%s asked for on %s, where so many are not free", lpus(w.Size), w.Near), "ask for fewer, or allow LPUs of other places",
+	}
+	if len(w.Must) > 0 {
+		r.Why += " together with " + strings.Join(names(inv, w.Must), " ")
+	}
+	if len(have) > 0 {
+		r.Why += ": free are " + strings.Join(have, ", ")
+	}
+	return r
 }
 
 // notFree returns the LPUs among cards that are not free.

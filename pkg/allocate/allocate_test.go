@@ -188,6 +188,45 @@ func TestFree(t *testing.T) {
 	}
 }
 
+// TestNear: where the LPUs must be decides before everything else, and a refusal says what is free where.
+func TestNear(t *testing.T) {
+	inv := eight(true)
+	for card := range 6 { // of lpu6 and lpu7 nothing is known
+		l := &inv.LPUs[card]
+		node, port := card/3, discovery.Address{Bus: uint8(card / 2)}
+		l.NUMANode, l.Switch = &node, &port
+	}
+	all := allocate.Free(inv)
+	for name, c := range map[string]struct {
+		wish allocate.Wish
+		lpus string
+		why  string
+	}{
+		"anywhere":           {allocate.Wish{Size: 2, Free: all, Must: []int{1, 2}}, "lpu1 lpu2", ""},
+		"a switch":           {allocate.Wish{Size: 2, Free: all, Must: []int{3}, Near: allocate.SameSwitch}, "lpu2 lpu3", ""},
+		"across switches":    {allocate.Wish{Size: 2, Free: all, Must: []int{1, 2}, Near: allocate.SameSwitch}, "", "on one PCIe switch"},
+		"a socket":           {allocate.Wish{Size: 3, Free: all, Must: []int{4}, Near: allocate.SameSocket}, "lpu3 lpu4 lpu5", ""},
+		"a node":             {allocate.Wish{Size: 2, Free: all, Near: allocate.OnNUMANode(1)}, "lpu4 lpu5", ""},
+		"no such node":       {allocate.Wish{Size: 1, Free: all, Near: allocate.OnNUMANode(7)}, "", "1 LPU asked for on NUMA node 7, where"},
+		"one of no switch":   {allocate.Wish{Size: 1, Free: []int{7}, Near: allocate.SameSwitch}, "lpu7", ""},
+		"two of no switch":   {allocate.Wish{Size: 2, Free: []int{6, 7}, Near: allocate.SameSwitch}, "", "free are lpu6 (lpu6), lpu7 (lpu7)"},
+		"pieces on a socket": {allocate.Wish{Size: 2, Free: []int{0, 2, 3, 4, 5}, Must: []int{0}, Near: allocate.SameSocket}, "lpu0 lpu2", ""},
+		"too few on a node": {
+			allocate.Wish{Size: 3, Free: []int{0, 1, 3, 4}, Near: allocate.SameSocket}, "",
+			"3 LPUs asked for on one NUMA node, where so many are not free: free are lpu0 lpu1 (NUMA node 0), lpu3 lpu4 (NUMA node 1)",
+		},
+	} {
+		d, err := allocate.Decide(inv, inv.Fabric(), c.wish)
+		got, why := strings.Join(d.LPUs, " "), ""
+		if err != nil {
+			why = err.Error()
+		}
+		if got != c.lpus || (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
 // TestCordoned: the refusal says who cordoned an LPU, and why.
 func TestCordoned(t *testing.T) {
 	inv := eight(true)

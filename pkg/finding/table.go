@@ -71,6 +71,7 @@ const (
 const (
 	CardWithoutLPU     ID = "card-without-lpu"
 	CordonsUnreadable  ID = "cordons-unreadable"
+	MemlockLow         ID = "memlock-low"
 	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
@@ -288,6 +289,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"The file with the cordons cannot be read, or has another form. A running serve keeps to those that it had read; " +
 				"for other programs no LPU is cordoned.",
 			"see in the file which LPUs were cordoned, and cordon them again (lpuctl cordon), which puts the file aside"},
+		{MemlockLow, Warning, "A program may lock less memory than the library of the LPUs may need.",
+			"as root, put the line \"* - memlock unlimited\" into /etc/security/limits.d/lpuctl.conf, and log in again; in a systemd unit: " +
+				"LimitMEMLOCK=infinity"},
 		{ModelWithoutIDs, Warning, "A model has no PCI ids, and so matches no card. This machine has devices that look like its LPUs.",
 			"write the ids of the cards into the config file, as the finding shows"},
 		{MountStalled, Warning, "A path that containers need does not answer.",

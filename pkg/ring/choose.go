@@ -38,36 +38,53 @@ type Choice struct {
 // first where cards in must are, then from the smallest group that has all that are still needed, else from the
 // largest; in order of index.
 //
+// If there are groups, such as the cards behind each switch, the answer lies wholly in one of them. Where it is no arc, it is in the
+// group where it has the fewest pieces, of equals in the one with the fewest free cards.
+//
 // The answer depends on nothing else, not on the order or the repetition of cards. cards is the memory for the answer,
 // and up to 64 cards an arc needs no other. An error says why there is no such set.
-func (f *Fabric) Choose(cards, free, must []int, k int) (Choice, error) {
+func (f *Fabric) Choose(cards, free, must []int, k int, groups ...[]int) (Choice, error) {
 	var buf [2][loopMax]uint64
-	s := search{Fabric: f, size: k, free: f.masks(buf[0][:], free), must: f.masks(buf[1][:], must)}
+	s := search{Fabric: f, size: k, free: f.masks(buf[0][:], free), must: f.masks(buf[1][:], must), groups: f.groupMasks(groups)}
 	if err := s.check(free, must); err != nil {
 		return Choice{}, err
 	}
 	if best := s.bestArc(); best.cards != 0 {
 		return Choice{f.loops[best.loop].append(cards[:0], best.start, k), 1}, nil
 	}
-	s.gather()
+	if len(groups) == 0 {
+		s.gather()
+		return s.taken(cards), nil
+	}
+	return s.gatherInGroup()
+}
+
+// taken is the answer where the cards in must are all that are asked for.
+func (s *search) taken(cards []int) Choice {
 	choice := Choice{Cards: cards[:0]}
 	for i, set := range s.must {
-		for start, length := range f.loops[i].runs(set) {
-			choice.Cards = f.loops[i].append(choice.Cards, start, length)
-			if f.cabled {
+		for start, length := range s.loops[i].runs(set) {
+			choice.Cards = s.loops[i].append(choice.Cards, start, length)
+			if s.cabled {
 				choice.Pieces++
 			}
 		}
 	}
-	return choice, nil
+	return choice
 }
 
 // search is one question to a fabric: which cards to choose.
 type search struct {
 	*Fabric
-	size       int      // how many cards are asked for
-	free, must []uint64 // for each loop the set of its cards that are free, and of those that must be included
-	musts      int      // how many must be included
+	size       int        // how many cards are asked for
+	free, must []uint64   // for each loop the set of its cards that are free, and of those that must be included
+	musts      int        // how many must be included
+	groups     [][]uint64 // for each group and loop the set of its cards; none: no matter where the cards are
+}
+
+// inGroup tells whether cards of a loop are all in one group.
+func (s *search) inGroup(loop int, cards uint64) bool {
+	return len(s.groups) == 0 || slices.ContainsFunc(s.groups, func(group []uint64) bool { return cards&^group[loop] == 0 })
 }
 
 // check says why no set of the size asked for can be chosen from free that has all cards in must. It counts musts.
@@ -136,7 +153,7 @@ func (s *search) arcs(yield func(arc) bool) {
 		for starts := l.arcStarts(free, s.size); starts != 0; starts &= starts - 1 {
 			start := bits.TrailingZeros64(starts)
 			cards := l.arc(start, s.size)
-			if bits.OnesCount64(s.must[i]&cards) < s.musts {
+			if bits.OnesCount64(s.must[i]&cards) < s.musts || !s.inGroup(i, cards) {
 				continue
 			}
 			a := arc{

@@ -377,6 +377,64 @@ func (s server) fewestPieces(free, must uint64, k int) int {
 	return best
 }
 
+// TestChooseInAGroup holds answers that must lie in one group against every set of cards that does.
+func TestChooseInAGroup(t *testing.T) {
+	two := oneRing(8)
+	two.rings = []Ring{{Cards: []int{0, 2, 4, 6}, Closed: true}, {Cards: []int{1, 3, 5, 7}}}
+	for _, s := range []server{oneRing(8), oneRing(8, [2]int{1, 2}, [2]int{5, 6}), two} {
+		f := s.fabric()
+		for _, groups := range [][][]int{
+			{{0, 1, 2, 3}, {4, 5, 6, 7}}, {{0, 1}, {2, 3}, {4, 5}, {6, 7}}, {{2, 3, 4, 5, 6}}, {{0, 3, 5}, {1, 2, 4, 6, 7}},
+		} {
+			for free := range uint64(256) {
+				for k := 1; k <= 5; k++ {
+					for _, must := range [][]int{nil, {3}, {4, 5}} {
+						s.checkGroups(t, f, free, must, k, groups)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkGroups wants the best of the arcs that lie in a group; if there is none, the fewest pieces, in the group with the fewest free cards.
+func (s server) checkGroups(t *testing.T, f *Fabric, free uint64, must []int, k int, groups [][]int) {
+	t.Helper()
+	isFree := members(cardsOf(free))
+	var best, got []int
+	choice, err := f.Choose(nil, cardsOf(free), must, k, groups...)
+	for _, group := range groups {
+		inside := slices.DeleteFunc(slices.Clone(group), func(card int) bool { return !isFree[card] })
+		for _, set := range subsets(lowest(len(inside))) {
+			var cards []int
+			for _, i := range cardsOf(set) {
+				cards = append(cards, inside[i])
+			}
+			has := members(cards)
+			if len(cards) != k || slices.ContainsFunc(must, func(card int) bool { return !has[card] }) {
+				continue
+			}
+			key := s.key(isFree, cards)
+			if key[0] > 1 {
+				key = []int{key[0], len(inside)}
+			}
+			if best == nil || slices.Compare(key, best) < 0 {
+				best = key
+			}
+			if mine := members(choice.Cards); len(choice.Cards) == k && !slices.ContainsFunc(cards, func(card int) bool { return !mine[card] }) {
+				got = key
+			}
+		}
+	}
+	if !slices.Equal(got, best) || (err == nil) != (best != nil) {
+		t.Fatalf("dead %v free %v must %v k %d groups %v: chose %v (%v), key %v, and the best is %v",
+			s.dead, cardsOf(free), must, k, groups, choice, err, got, best)
+	}
+	if candidates := f.Explain(cardsOf(free), must, k, groups...); choice.Pieces == 1 && !slices.Equal(candidates[0].Cards, choice.Cards) {
+		t.Fatalf("free %v k %d: chose %v and explains %v", cardsOf(free), k, choice.Cards, candidates[0].Cards)
+	}
+}
+
 func TestChooseDoesNotDependOnOrder(t *testing.T) {
 	f := oneRing(8).fabric()
 	r := long.Rand(t)

@@ -18,8 +18,8 @@ type Candidate struct {
 
 // Explain is all arcs that Choose picks from, the best first: the first is its answer. There is none where no arc is
 // free, where the cabling is not known, and where Choose has an error.
-func (f *Fabric) Explain(free, must []int, k int) []Candidate {
-	s := search{Fabric: f, size: k, free: f.masks(nil, free), must: f.masks(nil, must)}
+func (f *Fabric) Explain(free, must []int, k int, groups ...[]int) []Candidate {
+	s := search{Fabric: f, size: k, free: f.masks(nil, free), must: f.masks(nil, must), groups: f.groupMasks(groups)}
 	if s.check(free, must) != nil {
 		return nil
 	}

@@ -144,4 +144,12 @@ func (f *Fabric) masks(buf []uint64, cards []int) []uint64 {
 	return buf
 }
 
+// groupMasks are several sets of cards as masks makes them.
+func (f *Fabric) groupMasks(groups [][]int) (masks [][]uint64) {
+	for _, group := range groups {
+		masks = append(masks, f.masks(nil, group))
+	}
+	return masks
+}
+
 func (f *Fabric) has(card int) bool { return card >= 0 && card < len(f.spots) }

@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"cmp"
+	"fmt"
 	"math/bits"
 	"slices"
 )
@@ -28,6 +30,32 @@ func (s *search) gather() {
 		s.must[best.loop] |= best.cards
 		need -= bits.OnesCount64(best.cards)
 	}
+}
+
+// gatherInGroup gathers in each group that has enough free cards and all those in must, and returns the best answer.
+func (s *search) gatherInGroup() (best Choice, err error) {
+	fewest := 0 // free cards of the best group
+	for _, group := range s.groups {
+		inside, count, musts := *s, 0, 0
+		inside.free, inside.must = slices.Clone(s.free), slices.Clone(s.must)
+		for i := range group {
+			inside.free[i] &= group[i]
+			count += bits.OnesCount64(inside.free[i])
+			musts += bits.OnesCount64(s.must[i] & group[i])
+		}
+		if count < s.size || musts < s.musts {
+			continue
+		}
+		inside.gather()
+		choice := inside.taken(nil)
+		if diff := cmp.Or(choice.Pieces-best.Pieces, count-fewest); best.Cards == nil || diff < 0 {
+			best, fewest = choice, count
+		}
+	}
+	if best.Cards == nil {
+		err = fmt.Errorf("no group has %d free cards and all that must be included", s.size)
+	}
+	return best, err
 }
 
 // offerArcs offers both ends of each free arc of a loop, as many cards as are needed. An offer that joins two pieces is

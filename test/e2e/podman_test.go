@@ -110,8 +110,9 @@ func TestPodmanWithTheSeedsSpec(t *testing.T) {
 	}
 }
 
-// TestRootlessPodman runs podman as a user who is written into copies of the account files.
-func TestRootlessPodman(t *testing.T) {
+// ordinaryUser is the home of a user who is written into copies of the account files, and the start of a command that runs as that user.
+func ordinaryUser(t *testing.T) (home string, command []string) {
+	t.Helper()
 	need(t, "setpriv", "newuidmap", "podman", "runc", "busybox", machine.FUSE)
 	const uid = 4242
 	for file, line := range map[string]string{
@@ -120,10 +121,6 @@ func TestRootlessPodman(t *testing.T) {
 	} {
 		withLine(t, file, line)
 	}
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
-	machine.InstallRing(t, root, "[0, 1]")
-	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
-	machine.Install(t, root)
 	home, err := os.MkdirTemp("/tmp", "lpuctl-e2e-home-") //nolint:usetesting // a user's home: every directory above is open to him
 	if err != nil {
 		t.Fatal(err)
@@ -133,8 +130,19 @@ func TestRootlessPodman(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := strconv.Itoa(uid)
-	p := machine.PodmanIn(home, "setpriv", "--reuid", user, "--regid", user, "--clear-groups",
-		"env", "-C", home, "HOME="+home, "XDG_RUNTIME_DIR="+home, "podman")
+	return home, []string{
+		"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", home, "HOME=" + home, "XDG_RUNTIME_DIR=" + home,
+	}
+}
+
+// TestRootlessPodman: podman of an ordinary user gives a container what root's does.
+func TestRootlessPodman(t *testing.T) {
+	home, user := ordinaryUser(t)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
+	machine.InstallRing(t, root, "[0, 1]")
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
+	p := machine.PodmanIn(home, append(user, "podman")...)
 	p.Import(t)
 	const version, lib = "env LPU_DRIVER_VERSION=1.0.0", "lib 1.0.0"
 	both := lines("env LPU_CONNECTED=true", version, "env LPU_RING_ORDER=0,1", "env LPU_VISIBLE_DEVICES=0,1",

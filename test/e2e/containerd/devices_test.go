@@ -78,6 +78,14 @@ func TestDevices(t *testing.T) {
 				"--device", "hyperaccel.ai/lpu="+device, machine.Image, "sh", "-c", machine.Inspect)
 		})
 	})
+	t.Run("nerdctl started by lpuctl run", func(t *testing.T) {
+		compare(t, func(device string) (string, error) {
+			number := map[string]string{one: "1", set: "2", all: "4"}[device]
+			return said(t, machine.Binary(t), "--quiet", "--root", nodeRoot, "run", "--no-lease", "-n", number, "--",
+				nerdctl, "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network", "host",
+				"{args}", machine.Image, "sh", "-c", machine.Inspect)
+		})
+	})
 }
 
 // TestPodman: and to root's containers of podman.

@@ -1,0 +1,505 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/isolate"
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+const runName = "run"
+
+// runOptions are what run is told before the command.
+type runOptions struct {
+	wish
+	wait        time.Duration // how long to wait for LPUs; 0: not at all
+	limit       time.Duration // how long the command may run; 0: for ever
+	memlock     uint64        // bytes that the command should be able to lock
+	noLease     bool
+	noIsolation bool
+	dryRun      bool
+	format      format
+}
+
+func newRunCommand(a *app) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   runName + " -n NUMBER -- COMMAND [ARG...]",
+		Short: "Run a command with LPUs of its own",
+		Long: `run chooses LPUs as allocate does, among those that are usable, not cordoned and in use by nobody, and starts COMMAND with them.
+
+An argument of COMMAND that is {args} becomes the options by which podman, nerdctl and docker give a container the LPUs, and one that is
+{} becomes the one CDI device that covers them, if there is one. Without either COMMAND is a plain program: it gets the variables
+that a container would get, and cannot open the nodes of other LPUs, because it runs in a mount namespace without them. So it may take
+every LPU that it finds. --no-isolation leaves the nodes as they are, and COMMAND has to keep to LPU_VISIBLE_DEVICES.
+
+A lease, which lpuctl-lease.socket hands out, keeps others from being given the same LPUs. --no-lease does without: then two that start at
+the same time may get the same LPUs, and an ordinary user does not see which LPUs others use.
+
+The exit code is that of COMMAND, 128 and the number of the signal that ended it, 127 if there is no such command, 126 if it cannot be
+executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
+		Example: `  lpuctl run -n 4 -- podman run --rm {args} IMAGE
+  lpuctl run -n 1 -- docker run --rm --device {} IMAGE
+  lpuctl run -n 2 --same-switch --wait=1h -- python3 serve.py
+  lpuctl run -n 4 --no-lease -- ./benchmark          # where no lease can be had
+  lpuctl run -n 4 --dry-run -- podman run {args} IMAGE`,
+		Args: cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := time.ParseDuration(args[0]); err == nil && cmd.Flags().Changed("wait") {
+				return usage("no command %s: is it the time to wait? Write --wait=%[1]s", args[0])
+			}
+			if cmd.Flags().Changed("format") && !o.dryRun {
+				return usage("-o is the format of --dry-run")
+			}
+			err := a.runCommand(cmd.Context(), o, args)
+			if cmd.Context().Err() != nil && !errors.As(err, new(ended)) {
+				return interrupted(cmd.Context())
+			}
+			return err
+		},
+	}
+	a.wishFlags(cmd, &o.wish)
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.Var((*waitTime)(&o.wait), "wait", "wait until there are such LPUs, at most for `TIME`, such as 90s or 2h")
+	flags.Lookup("wait").NoOptDefVal = forever
+	flags.Var((*positiveTime)(&o.limit), "for", "end COMMAND after `TIME`: SIGTERM, and SIGKILL "+grace.String()+" later")
+	o.memlock = memlockDefault
+	flags.Var((*size)(&o.memlock), "memlock", "warn if COMMAND may lock less memory than `SIZE`; 0: never")
+	flags.BoolVar(&o.noLease, "no-lease", false, "do not ask for a lease")
+	flags.BoolVar(&o.noIsolation, "no-isolation", false, "let a plain program open the nodes of all LPUs")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show the LPUs and the command, and start nothing")
+	for _, flag := range []string{"wait", "for", "memlock"} {
+		complete(cmd, flag)
+	}
+	a.formatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// interrupted is the end by a signal before anything was started.
+func interrupted(ctx context.Context) error {
+	if strings.HasPrefix(context.Cause(ctx).Error(), unix.SIGTERM.String()) {
+		return ended(exitSignal + unix.SIGTERM)
+	}
+	return ended(exitSignal + unix.SIGINT)
+}
+
+// grant is the LPUs that a command gets.
+type grant struct {
+	inv       *discovery.Inventory
+	lpus      []string // names in ring order
+	connected *bool    // as in allocate.Decision
+}
+
+// jobPlan is what run does, and the document of --dry-run.
+type jobPlan struct {
+	header
+	LPUs      []string `json:"lpus"` // in ring order
+	Connected *bool    `json:"connected,omitempty"`
+	Device    string   `json:"device,omitempty"` // qualified CDI name of exactly these LPUs
+	Isolated  bool     `json:"isolated"`
+	Hidden    []string `json:"hidden"` // nodes that the command cannot open
+	Env       []string `json:"env"`    // variables that a plain program gets
+	Command   []string `json:"command"`
+
+	dev string // where the nodes are
+}
+
+func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error {
+	if err := a.connect(o); err != nil {
+		return err
+	}
+	isolated := !o.noIsolation && !startsContainer(args)
+	start, err := a.starter(o, isolated, args)
+	if err != nil {
+		return err
+	}
+	g, err := a.grant(ctx, o)
+	if err != nil {
+		return err
+	}
+	plan, err := a.plan(g, isolated, args)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return a.writePlan(plan, o.format)
+	}
+	path, err := find(args[0])
+	if err != nil {
+		return err
+	}
+	p := &isolate.Program{
+		Path: path, Args: plan.Command, Env: withVariables(os.Environ(), plan.Env), Isolated: isolated, Dev: plan.dev, Hidden: plan.Hidden,
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if o.limit > 0 || p.NeedsChild() {
+		return a.supervise(func() (int, error) { return start(p) }, o.limit)
+	}
+	signal.Reset() // what was ignored before is ignored by the command too
+	return p.Exec()
+}
+
+// starter settles what the command inherits, and returns how it is started as a child. An isolated one is prepared while LPUs are chosen,
+// unless it has to wait for them.
+func (a *app) starter(o runOptions, isolated bool, args []string) (func(*isolate.Program) (pid int, err error), error) {
+	if o.dryRun {
+		return nil, nil
+	}
+	if err := a.raiseMemlock(o.memlock, args); err != nil {
+		return nil, err
+	}
+	if p := (isolate.Program{Isolated: isolated}); o.wait > 0 || !p.NeedsChild() {
+		return (*isolate.Program).Start, nil
+	}
+	child, err := isolate.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	return child.Start, nil
+}
+
+// connect connects to the arbiter, unless no lease is wanted, and hands the connection over to the command: it is the lease once LPUs were
+// granted.
+func (a *app) connect(o runOptions) error {
+	if o.noLease {
+		return nil
+	}
+	return fail(exitNotStarted, "sudo systemctl start lpuctl-lease.socket; or --no-lease, and others may be given the same LPUs",
+		"%s: nobody hands out leases there", a.root.Shown(leaseSocket))
+}
+
+// startsContainer tells whether a container gets the LPUs, and not the command itself.
+func startsContainer(args []string) bool {
+	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
+}
+
+// leaseSocket is where the arbiter listens, under the root.
+const leaseSocket = "/run/lpuctl/lease.sock"
+
+// pollEvery is how often run looks for free LPUs that it waits for without a lease.
+const pollEvery = 2 * time.Second
+
+// grant chooses LPUs as allocate does. If it is to wait, it looks again and again, until there are some.
+func (a *app) grant(ctx context.Context, o runOptions) (*grant, error) {
+	var end time.Time
+	for told := ""; ; {
+		inv, wish, err := a.scanFor(ctx, o.wish)
+		if err != nil {
+			return nil, err
+		}
+		decision, refused := a.decide(inv, wish)
+		if refused == nil {
+			a.report(inv.Problems)
+			return &grant{inv: inv, lpus: decision.LPUs, connected: decision.Connected}, nil
+		}
+		if end.IsZero() {
+			end = time.Now().Add(o.wait)
+		}
+		if o.wait == 0 || time.Now().After(end) || !possible(inv, wish) {
+			a.report(inv.Problems)
+			return nil, refused
+		}
+		if why := refused.Error(); why != told {
+			a.say("waiting: %s", why)
+			told = why
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(pollEvery, time.Until(end))):
+		}
+	}
+}
+
+// possible tells whether a wish could be fulfilled if all LPUs were free and healthy.
+func possible(inv *discovery.Inventory, w allocate.Wish) bool {
+	w.Free = nil
+	for card := range inv.LPUs {
+		w.Free = append(w.Free, card)
+	}
+	_, err := allocate.Decide(inv, inv.Cabled(), w)
+	return err == nil && len(inv.LPUs) > 0
+}
+
+// plan says what is to be executed, how, and with which variables.
+func (a *app) plan(g *grant, isolated bool, args []string) (*jobPlan, error) {
+	e, err := a.explain(g.inv, g.lpus)
+	if err != nil {
+		return nil, err
+	}
+	plan := &jobPlan{header: newHeader("Run"), LPUs: g.lpus, Connected: g.connected, Hidden: []string{}, Env: []string{}}
+	if len(e.Use) == 1 && len(e.UseEnv) == 0 {
+		plan.Device = e.Use[0]
+	}
+	options := arguments(e)
+	if a.needsKeepGroups(g, args) {
+		options = append(options, "--group-add", "keep-groups")
+	}
+	if err := plan.replace(args, options); err != nil {
+		return nil, err
+	}
+	if startsContainer(args) {
+		return plan, nil
+	}
+	if plan.Env, err = a.variables(g.inv, e); err != nil || !isolated {
+		return plan, err
+	}
+	plan.Isolated = true
+	return plan, a.hideOthers(g, plan)
+}
+
+// replace makes the command of arguments in which some stand for the options of a runtime, or for the device.
+func (plan *jobPlan) replace(args, options []string) error {
+	for i, arg := range args {
+		switch {
+		case i == 0 || arg != "{args}" && arg != "{}":
+			plan.Command = append(plan.Command, arg)
+		case arg == "{args}":
+			plan.Command = append(plan.Command, options...)
+		case plan.Device == "":
+			return fail(exitNotStarted, "write {args} in place of it, and of the option before it", "no single CDI device covers %s for {}",
+				strings.Join(plan.LPUs, " "))
+		default:
+			plan.Command = append(plan.Command, plan.Device)
+		}
+	}
+	return nil
+}
+
+// variables are those that a container with the devices to use would get, as NAME=VALUE. A LD_LIBRARY_PATH that is set already stays.
+func (a *app) variables(inv *discovery.Inventory, e *cdi.Explanation) ([]string, error) {
+	used, err := cdi.Explain(inv, cdi.Options{Kind: a.config.CDI.Kind}, e.Use)
+	if err != nil {
+		return nil, err
+	}
+	list := []string{}
+	for _, v := range slices.Concat(used.Env, e.UseEnv) {
+		if _, set := a.env(v.Name); !set || v.Name != "LD_LIBRARY_PATH" {
+			list = append(list, v.String())
+		}
+	}
+	return list, nil
+}
+
+// withVariables is an environment with some variables set anew.
+func withVariables(environment, variables []string) []string {
+	for _, v := range variables {
+		name, _, _ := strings.Cut(v, "=")
+		environment = slices.DeleteFunc(environment, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+	}
+	return append(environment, variables...)
+}
+
+// hideOthers finds the nodes of all LPUs that the command does not get, and of their management functions: by the kernel's numbers,
+// whatever they are named, and by the names that are known.
+func (a *app) hideOthers(g *grant, plan *jobPlan) error {
+	functions := map[discovery.Address]bool{}
+	var known []discovery.Node
+	for _, l := range g.inv.LPUs {
+		if slices.Contains(g.lpus, l.Name) {
+			continue
+		}
+		functions[l.Address] = true
+		known = append(known, l.Nodes...)
+		if l.Management != nil {
+			functions[l.Management.Address] = true
+		}
+	}
+	numbers, err := discovery.DeviceNumbers(string(a.root), functions)
+	if err != nil {
+		return err
+	}
+	if plan.dev, err = a.absolute("/dev"); err != nil {
+		return err
+	}
+	hidden, err := isolate.Nodes(plan.dev, numbers)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, n := range known {
+		if path, err := a.absolute(n.Path); err == nil && a.root.Exists(n.Path) && !slices.Contains(hidden, path) {
+			hidden = append(hidden, path)
+		}
+	}
+	plan.Hidden = emptyNotNull(hidden)
+	return nil
+}
+
+// absolute is where a path of the root really is on this machine.
+func (a *app) absolute(p string) (string, error) {
+	real, err := a.root.Resolve(p)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(real)
+}
+
+// needsKeepGroups tells whether a container of this user's own podman can open the nodes only as one of the user's groups. Such a
+// container has no group of the user, unless the runtime is crun and is told to keep them; others take no notice of it.
+func (a *app) needsKeepGroups(g *grant, args []string) bool {
+	if os.Geteuid() == 0 || filepath.Base(args[0]) != "podman" || slices.ContainsFunc(args, func(arg string) bool {
+		return strings.HasPrefix(arg, "--group-add")
+	}) {
+		return false
+	}
+	for _, l := range g.inv.LPUs {
+		for _, n := range l.Nodes {
+			const everybody = 0o006
+			var st unix.Stat_t
+			path, err := a.root.Resolve(n.Path)
+			if err == nil && slices.Contains(g.lpus, l.Name) && unix.Stat(path, &st) == nil && st.Mode&everybody != everybody &&
+				int(st.Uid) != os.Geteuid() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// find is the executable file of a command, as a shell finds it.
+func find(command string) (string, error) {
+	path, err := exec.LookPath(command)
+	if err == nil || errors.Is(err, exec.ErrDot) {
+		return path, nil
+	}
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		err = e.Err
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+			if st, statErr := os.Stat(filepath.Join(dir, command)); statErr == nil && st.Mode().IsRegular() {
+				err = fs.ErrPermission
+			}
+		}
+	}
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathErr.Err
+	}
+	return "", &isolate.ExecError{Path: command, Err: err}
+}
+
+// leaseDescriptor is the lowest number of the descriptor that a command gets of its lease. Programs use low numbers for their own.
+const leaseDescriptor = 50
+
+// handOver lets the command, and all that it starts, inherit the lease: it lasts until the last of them has closed it.
+func handOver(lease *os.File) error {
+	_, err := unix.FcntlInt(lease.Fd(), unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
+	return errors.Join(err, lease.Close())
+}
+
+func (a *app) writePlan(plan *jobPlan, f format) error {
+	if f.isDocument() {
+		return writeDocument(a.out, f, plan)
+	}
+	isolation := ""
+	if plan.Isolated {
+		isolation = "without " + plural(len(plan.Hidden), "node") + " of other LPUs"
+	}
+	return a.writeTable(nil, [][]string{
+		{"LPUs", strings.Join(plan.LPUs, " ")},
+		{"Connected", connectedText(plan.Connected)},
+		{"CDI device", plan.Device},
+		{"Isolation", isolation},
+		{"Variables", quoted(plan.Env)},
+		{"Command", quoted(plan.Command)},
+	})
+}
+
+// quoted is a command as it is typed in a shell.
+func quoted(words []string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
+	shown := make([]string, len(words))
+	for i, word := range words {
+		shown[i] = word
+		if word == "" || strings.Trim(word, plain) != "" {
+			shown[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(shown, " ")
+}
+
+// positiveTime is the value of a flag.
+type positiveTime time.Duration
+
+func (v *positiveTime) Type() string { return "TIME" }
+func (v *positiveTime) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return time.Duration(*v).String()
+}
+
+func (v *positiveTime) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("expected a time such as 90s, 30m or 2h")
+	}
+	*v = positiveTime(d)
+	return nil
+}
+
+// waitTime is the value of --wait: a time, or forever, which it is without a value.
+type waitTime time.Duration
+
+const forever = "forever"
+
+func (v *waitTime) Type() string   { return "TIME" }
+func (v *waitTime) String() string { return (*positiveTime)(v).String() }
+func (v *waitTime) Set(text string) error {
+	if text == forever {
+		*v = math.MaxInt64
+		return nil
+	}
+	return (*positiveTime)(v).Set(text)
+}
+
+// size is the value of a flag: a number of bytes.
+type size uint64
+
+func (v *size) Type() string   { return "SIZE" }
+func (v *size) String() string { return strings.ReplaceAll(sizeText(uint64(*v)), " ", "") }
+func (v *size) Set(text string) error {
+	number := strings.TrimRight(strings.ToLower(text), "ib")
+	shift := 0
+	if i := strings.IndexAny(number, "kmgt"); i >= 0 && i == len(number)-1 {
+		shift, number = 10*(1+strings.IndexByte("kmgt", number[i])), number[:i]
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n<<shift>>shift != n {
+		return errors.New("expected a number of bytes, such as 64MiB or 1g")
+	}
+	*v = size(n << shift)
+	return nil
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n uint64) string {
+	unit, units := "", []string{"KiB", "MiB", "GiB", "TiB"}
+	for n > 0 && n%1024 == 0 && len(units) > 0 {
+		n, unit, units = n/1024, " "+units[0], units[1:]
+	}
+	return fmt.Sprint(n, unit)
+}

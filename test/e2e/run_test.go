@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+)
+
+// runOn is a command of run on a simulated node.
+func runOn(t *testing.T, root string, options ...string) []string {
+	t.Helper()
+	return append([]string{machine.Binary(t), "--quiet", "--root", root, "run", "--no-lease", "--memlock", "0"}, options...)
+}
+
+// TestRunPodman: a container gets four connected LPUs, the second one the other four, and the third waits for one of them to end.
+func TestRunPodman(t *testing.T) {
+	p := newPodman(t)
+	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
+	machine.InstallRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
+	machine.BindMount(t, "/proc", root+"/proc")
+	has := func(visible string, of ...int) string {
+		want := lines("env LPU_CONNECTED=true", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_RING_ORDER=0,1,2,3", "env LPU_VISIBLE_DEVICES="+visible,
+			"env NUM_LPU_DEVICES=4")
+		for _, n := range of {
+			want += lines(lpu(t, n))
+		}
+		return want + lines("lib 1.0.0")
+	}
+	four := append(runOn(t, root, "-n", "4", "--"), p.Container("exec 3<>/dev/lpu0; trap exit TERM; echo holds; sleep 60 & wait", "{args}")...)
+	first := machine.Start(t, four...)
+	t.Cleanup(func() { first.Stop(unix.SIGTERM) })
+	machine.Eventually(t, 20*time.Second, "the first container holds lpu0", func() error { return said(first, "holds") })
+	second := append(runOn(t, root, "-n", "4", "--"), p.Container(machine.Inspect+"; exit 5", "{args}")...)
+	if r := machine.Run(t, second...); r.Code != 5 || r.Stdout != has("4,5,6,7", 4, 5, 6, 7) {
+		t.Errorf("second: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	single := append(runOn(t, root, "--must-include", "3", "--"), p.Container(machine.Inspect, "--device", "{}")...)
+	want := lines("env LPU_DEVICE_INDEX=3", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_VISIBLE_DEVICES=3", lpu(t, 3), "lib 1.0.0")
+	if r := machine.Run(t, single...); r.Code != 0 || r.Stdout != want {
+		t.Errorf("one device: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	// The soft limit of locked memory is raised, in the container too; who has no right to raise the hard one keeps that.
+	limit := append([]string{"sh", "-c", `ulimit -S -l 64; exec "$@"`, "sh"}, runOn(t, root, "--must-include", "3", "--")...)
+	hard := machine.Output(t, "sh", "-c", "ulimit -H -l")
+	if r := machine.Run(t, append(limit, p.Container("ulimit -S -l", "{args}")...)...); r.Stdout != hard {
+		t.Errorf("locked memory: exit code %d: %s%s, want %s", r.Code, r.Stdout, r.Stderr, hard)
+	}
+	wait := []string{machine.Binary(t), "--root", root, "run", "--no-lease", "-n", "4", "--must-include", "lpu0", "--wait=1m", "--"}
+	third := machine.Start(t, append(wait, p.Container(machine.Inspect, "{args}")...)...)
+	machine.Eventually(t, 20*time.Second, "the third waits", func() error {
+		return said(third, "waiting: LPUs that must be included are not free: lpu0")
+	})
+	first.Stop(unix.SIGTERM)
+	machine.Eventually(t, 30*time.Second, "the third has run", func() error {
+		if third.Running() {
+			return errors.New("it has not ended")
+		}
+		return said(third, has("0,1,2,3", 0, 1, 2, 3))
+	})
+}
+
+func said(d *machine.Daemon, what string) error {
+	if text := d.Said(10000); !strings.Contains(text, what) {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// TestRunRootlessPodman: an ordinary user's podman gives a container four connected LPUs.
+func TestRunRootlessPodman(t *testing.T) {
+	home, user := ordinaryUser(t)
+	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
+	machine.InstallRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
+	own := machine.PodmanIn(home, append(slices.Clone(user), "podman")...)
+	own.Import(t)
+	p := machine.PodmanIn(home, "podman")
+	run := slices.Concat(user, runOn(t, root, "-n", "4", "--"), p.Container(machine.Inspect+"; exit 6", "{args}"))
+	want := lines("env LPU_CONNECTED=true", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_RING_ORDER=0,1,2,3", "env LPU_VISIBLE_DEVICES=0,1,2,3",
+		"env NUM_LPU_DEVICES=4", lpu(t, 0), lpu(t, 1), lpu(t, 2), lpu(t, 3), "lib 1.0.0")
+	if r := machine.Run(t, run...); r.Code != 6 || r.Stdout != want {
+		t.Errorf("exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	// Only a group may open the nodes: then the container is to keep the user's groups.
+	for _, mode := range []fs.FileMode{0o660, 0o666} {
+		if err := os.Chmod(root+"/dev/lpu0", mode); err != nil {
+			t.Fatal(err)
+		}
+		r := machine.Run(t, slices.Concat(user, runOn(t, root, "--dry-run", "--", "podman", "run", "{args}"))...)
+		keeps := strings.Contains(r.Stdout, "run --device hyperaccel.ai/lpu=lpu0 --group-add keep-groups\n")
+		if r.Code != 0 || keeps != (mode == 0o660) {
+			t.Errorf("with mode %v: %s%s", mode, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+// openAll opens every device node below /dev that can be opened and keeps it open; each is printed.
+const openAll = `for n in $(find /dev -type c); do (exec 3<>$n && echo "opens $n" && exec sleep 60) 2>/dev/null & done; wait`
+
+// TestTwoPlainPrograms: two programs that open every node they find get disjoint LPUs, of root and of an ordinary user, whether the nodes
+// are in a directory of their own or in /dev, and everything else in /dev works.
+func TestTwoPlainPrograms(t *testing.T) {
+	need(t, "setpriv", machine.FUSE)
+	users := map[string][]string{"root": nil, "ordinary": {"setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups"}}
+	for profile, pattern := range map[string]string{"orion": "/dev/dri/renderD", "lpu": "/dev/lpu"} {
+		for name, user := range users {
+			t.Run(profile+" "+name, func(t *testing.T) {
+				root := simulate(t, "--profile", profile, "--lpus", "4", "--numbers", machine.Numbers(t, 4))
+				become(t, root)
+				run := slices.Concat(user, runOn(t, "/", "-n", "2", "--"))
+				first := machine.Start(t, append(slices.Clone(run), "sh", "-c", openAll)...)
+				machine.Eventually(t, 20*time.Second, "the first has two", func() error {
+					if opened := openedBy(first.Said(10000), pattern); len(opened) != 2 {
+						return errors.New(first.Said(10000))
+					}
+					return nil
+				})
+				const each = `for n in /dev/dri/renderD* /dev/lpu*; do [ -c $n ] && (exec 3<>$n) && echo $n; done; true`
+				if outside := machine.Output(t, "sh", "-c", each); strings.Count(outside, "\n") != 4 {
+					t.Errorf("outside only these open:\n%s", outside)
+				}
+				second := machine.Run(t, append(run, "timeout", "3", "sh", "-c", openAll+"\n")...)
+				one, two := openedBy(first.Said(10000), pattern), openedBy(second.Stdout, pattern)
+				if len(one) != 2 || len(two) != 2 || slices.ContainsFunc(one, func(n string) bool { return slices.Contains(two, n) }) {
+					t.Errorf("the first opens %v, the second %v\n%s", one, two, second.Stderr)
+				}
+				for _, n := range []string{"/dev/null", "/dev/zero", "/dev/ptmx"} {
+					if !strings.Contains(second.Stdout, "opens "+n+"\n") {
+						t.Errorf("%s does not open:\n%s", n, second.Stdout)
+					}
+				}
+				first.Stop(unix.SIGKILL)
+			})
+		}
+	}
+}
+
+// TestForbiddenNamespaces: where a user may make no namespace a plain program is not started, and the remedy works.
+func TestForbiddenNamespaces(t *testing.T) {
+	need(t, "setpriv", machine.FUSE)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
+	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755)); err != nil { // for any user
+		t.Fatal(err)
+	}
+	run := strings.Join(runOn(t, root), " ")
+	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces
+as="setpriv --reuid 4242 --regid 4242 --clear-groups"
+$as `+run+` -- echo started; echo $?
+$as `+run+` --no-isolation -- echo started; echo $?
+echo 15000 > /proc/sys/user/max_user_namespaces # the file of sysctl -w, of this namespace only
+$as `+run+` -- echo started; echo $?`)
+	all := []syscall.SysProcIDMap{{Size: 65536}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true,
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if string(out) != "125\nstarted\n0\nstarted\n0\n" || !strings.Contains(said.String(), "no user namespace may be made: ") ||
+		!strings.Contains(said.String(), "remedy: as root: sysctl -w user.max_user_namespaces=15000; or with --no-isolation") {
+		t.Errorf("%v: %s%s", err, out, said.String())
+	}
+}
+
+// openedBy are the nodes of LPUs that openAll says it has opened.
+func openedBy(text, pattern string) (nodes []string) {
+	for line := range strings.Lines(text) {
+		if node, is := strings.CutPrefix(strings.TrimSpace(line), "opens "+pattern); is {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// become makes this machine a simulated node until the test ends: its sysfs, and the nodes in /dev.
+func become(t *testing.T, root string) {
+	t.Helper()
+	machine.BindMount(t, root+"/sys", "/sys")
+	err := filepath.WalkDir(root+"/dev", func(path string, entry fs.DirEntry, err error) error {
+		here := strings.TrimPrefix(path, root)
+		switch {
+		case err != nil || here == "/dev":
+			return err
+		case entry.IsDir():
+			t.Cleanup(func() { _ = os.Remove(here) })
+			return os.Mkdir(here, 0o755)
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = os.Remove(here) })
+		return machine.MakeNode(here, unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine.Mount(t, "devpts", "/dev/pts", "devpts", 0, "ptmxmode=666")
+	// systemd shares all mounts: what is mounted in a new namespace is then seen here too, unless that is prevented.
+	if err := unix.Mount("", "/dev", "", unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Mount("", "/dev", "", unix.MS_PRIVATE, "") })
+}
