@@ -122,11 +122,3 @@ func beginning(text string) string {
 	}
 	return strings.Join(lines[:screen], "") + "... " + plural(len(lines)-screen-1, "more line") + "\n"
 }
-
-// quoted is a word as a shell wants it.
-func quoted(word string) string {
-	if strings.ContainsAny(word, " \t\n\"'\\$`&|;<>()*?[]#~!{}") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
-}

@@ -184,3 +184,16 @@ func yesNo(b bool) string {
 	}
 	return "no"
 }
+
+// quoted are words as they are typed in a shell.
+func quoted(words ...string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
+	shown := make([]string, len(words))
+	for i, word := range words {
+		shown[i] = word
+		if word == "" || strings.Trim(word, plain) != "" {
+			shown[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(shown, " ")
+}

@@ -423,22 +423,9 @@ func (a *app) writePlan(plan *jobPlan, f format) error {
 		{"Connected", connectedText(plan.Connected)},
 		{"CDI device", plan.Device},
 		{"Isolation", isolation},
-		{"Variables", quoted(plan.Env)},
-		{"Command", quoted(plan.Command)},
+		{"Variables", quoted(plan.Env...)},
+		{"Command", quoted(plan.Command...)},
 	})
-}
-
-// quoted is a command as it is typed in a shell.
-func quoted(words []string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
-	shown := make([]string, len(words))
-	for i, word := range words {
-		shown[i] = word
-		if word == "" || strings.Trim(word, plain) != "" {
-			shown[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(shown, " ")
 }
 
 // positiveTime is the value of a flag.
