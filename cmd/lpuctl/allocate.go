@@ -82,7 +82,9 @@ func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
 		if err != nil {
 			return errors.New("expected a whole number")
 		}
-		return near(allocate.OnNUMANode(int(number)))
+		node := int(number)
+		w.numaNode = &node
+		return near(allocate.OnNUMANode(node))
 	})
 	flags.BoolFunc("same-switch", "all of them behind one PCIe switch", func(string) error { return near(allocate.SameSwitch) })
 	flags.BoolFunc("same-socket", "all of them on one NUMA node", func(string) error { return near(allocate.SameSocket) })
@@ -98,6 +100,7 @@ type wish struct {
 	available, must []string
 	connected       bool
 	near            allocate.Near
+	numaNode        *int // that near names; nil: it names none
 }
 
 // allocation is the document that allocate prints.

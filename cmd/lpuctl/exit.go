@@ -14,6 +14,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 // Exit codes, as scripts and boot units rely on them.
@@ -114,6 +115,9 @@ func remedyFor(err error) string {
 		return e.remedy
 	}
 	if r, ok := errors.AsType[*allocate.Refusal](err); ok {
+		return r.Remedy
+	}
+	if r, ok := errors.AsType[*lease.Refusal](err); ok {
 		return r.Remedy
 	}
 	if c, ok := errors.AsType[*cdi.Conflict](err); ok {

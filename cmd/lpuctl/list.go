@@ -29,7 +29,8 @@ Why one is not usable, or is cordoned, goes to stderr. With LPUs named it shows 
 --watch looks once a second, and as soon as a device node comes or goes, and keeps one odd reading from changing the health. On a
 terminal the list stays in place; elsewhere each one follows the one before, below a line with the time. With -o json or yaml it
 prints a document for each change. It ends with ^C, and that is exit code 0.
-A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU.
+A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU. Where LPUs are shared by leases, LEASE
+says who has an LPU or has reserved it (lpuctl run, lpuctl reserve), and which are in use without a lease.
 ` + lpuForms + `
 The exit code is 4 if there is no LPU.`,
 		Example: `  lpuctl list
@@ -132,6 +133,10 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 		return nil
 	}
 	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "RING", "HEALTH", "USED-BY"}
+	leases := a.sharesByLease(inv)
+	if leases {
+		header = append(header, "LEASE")
+	}
 	if f == formatWide {
 		header = append(header, "NEIGHBOURS", "SERIAL", "SHELL", "DRIVER-VERSION", "SWITCH", "IOMMU", "MANAGEMENT", "REASON")
 	}
@@ -140,6 +145,9 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 		row := []string{
 			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), optional(l.NUMANode), optional(l.Link),
 			ringText(l.Ring), healthText(&l), usersText(&l),
+		}
+		if leases {
+			row = append(row, holderText(&l))
 		}
 		if f == formatWide {
 			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, optional(l.Switch), optional(l.IOMMUGroup),

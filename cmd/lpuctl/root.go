@@ -16,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
@@ -112,7 +113,7 @@ run has that of the command that it starts, or 125.`,
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
-		newAllocateCommand(a), newRunCommand(a), newCordonCommand(a), newUncordonCommand(a),
+		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a), newCordonCommand(a), newUncordonCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newLeaseCommand(a), newConfigCommand(a), newSimulateCommand(a),
 		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
@@ -228,7 +229,12 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 	if err != nil {
 		return nil, err
 	}
-	return inv.WithCordons(memory.Cordons().Read()), nil
+	return a.marked(inv, memory.Cordons()), nil
+}
+
+// marked is an inventory with the cordons, the leases and the reservations.
+func (a *app) marked(inv *discovery.Inventory, cordons *health.CordonFile) *discovery.Inventory {
+	return a.markLeases(inv.WithCordons(cordons.Read()))
 }
 
 // scanOnly reads the config and the machine. It returns the memory too, which knows the cordons.

@@ -18,10 +18,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 const runName = "run"
@@ -107,8 +109,9 @@ func interrupted(ctx context.Context) error {
 // grant is the LPUs that a command gets.
 type grant struct {
 	inv       *discovery.Inventory
-	lpus      []string // names in ring order
-	connected *bool    // as in allocate.Decision
+	lpus      []string      // names in ring order
+	connected *bool         // as in allocate.Decision
+	until     time.Duration // when the time of the lease is over, since boot; 0: never
 }
 
 // jobPlan is what run does, and the document of --dry-run.
@@ -126,19 +129,29 @@ type jobPlan struct {
 }
 
 func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error {
-	if err := a.connect(o); err != nil {
-		return err
+	var client *lease.Client
+	var id *containerID
+	var err error
+	if !o.noLease {
+		if id, err = lastingID(args); err != nil {
+			return err
+		}
+		defer id.forget()
+		if client, err = a.connect(o); err != nil {
+			return err
+		}
+		defer client.Close()
 	}
 	isolated := !o.noIsolation && !startsContainer(args)
 	start, err := a.starter(o, isolated, args)
 	if err != nil {
 		return err
 	}
-	g, err := a.grant(ctx, o)
+	g, err := a.grant(ctx, client, o, args[0])
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(g, isolated, args)
+	plan, err := a.plan(g, isolated, args, id.option())
 	if err != nil {
 		return err
 	}
@@ -155,11 +168,19 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if o.limit > 0 || p.NeedsChild() {
-		return a.supervise(func() (int, error) { return start(p) }, o.limit)
+	limit := o.limit
+	if g.until > 0 { // perhaps earlier than was asked for: what a user may have is limited
+		limit = max(g.until-host.SinceBoot(), time.Nanosecond)
 	}
-	signal.Reset() // what was ignored before is ignored by the command too
-	return p.Exec()
+	if limit == 0 && id == nil && !p.NeedsChild() {
+		signal.Reset() // what was ignored before is ignored by the command too
+		return p.Exec()
+	}
+	run := func() error { return a.supervise(func() (int, error) { return start(p) }, limit) }
+	if id == nil {
+		return run()
+	}
+	return a.bound(client, id, run)
 }
 
 // starter settles what the command inherits, and returns how it is started as a child. An isolated one is prepared while LPUs are chosen,
@@ -181,14 +202,20 @@ func (a *app) starter(o runOptions, isolated bool, args []string) (func(*isolate
 	return child.Start, nil
 }
 
-// connect connects to the arbiter, unless no lease is wanted, and hands the connection over to the command: it is the lease once LPUs were
-// granted.
-func (a *app) connect(o runOptions) error {
-	if o.noLease {
-		return nil
+// connect connects to the arbiter, and hands the connection over to the command: it is the lease once LPUs were granted.
+func (a *app) connect(o runOptions) (*lease.Client, error) {
+	client, err := a.dialArbiter()
+	if r, ok := errors.AsType[*lease.Refusal](err); ok {
+		r.Remedy += "; or --no-lease, and others may be given the same LPUs"
 	}
-	return fail(exitNotStarted, "sudo systemctl start lpuctl-lease.socket; or --no-lease, and others may be given the same LPUs",
-		"%s: nobody hands out leases there", a.root.Shown(leaseSocket))
+	if err != nil || o.dryRun {
+		return client, err
+	}
+	file, err := client.File()
+	if err == nil {
+		err = handOver(file)
+	}
+	return client, err
 }
 
 // startsContainer tells whether a container gets the LPUs, and not the command itself.
@@ -196,14 +223,15 @@ func startsContainer(args []string) bool {
 	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
 }
 
-// leaseSocket is where the arbiter listens, under the root.
-const leaseSocket = "/run/lpuctl/lease.sock"
-
 // pollEvery is how often run looks for free LPUs that it waits for without a lease.
 const pollEvery = 2 * time.Second
 
-// grant chooses LPUs as allocate does. If it is to wait, it looks again and again, until there are some.
-func (a *app) grant(ctx context.Context, o runOptions) (*grant, error) {
+// grant gets LPUs from the arbiter or, without one, chooses them as allocate does. Then, if it is to wait, it looks again and again, until
+// there are some.
+func (a *app) grant(ctx context.Context, client *lease.Client, o runOptions, command string) (*grant, error) {
+	if client != nil {
+		return a.lease(ctx, client, o, command)
+	}
 	var end time.Time
 	for told := ""; ; {
 		inv, wish, err := a.scanFor(ctx, o.wish)
@@ -244,8 +272,8 @@ func possible(inv *discovery.Inventory, w allocate.Wish) bool {
 	return err == nil && len(inv.LPUs) > 0
 }
 
-// plan says what is to be executed, how, and with which variables.
-func (a *app) plan(g *grant, isolated bool, args []string) (*jobPlan, error) {
+// plan says what is to be executed, how, and with which variables. more are options of a container besides its LPUs.
+func (a *app) plan(g *grant, isolated bool, args, more []string) (*jobPlan, error) {
 	e, err := a.explain(g.inv, g.lpus)
 	if err != nil {
 		return nil, err
@@ -254,7 +282,7 @@ func (a *app) plan(g *grant, isolated bool, args []string) (*jobPlan, error) {
 	if len(e.Use) == 1 && len(e.UseEnv) == 0 {
 		plan.Device = e.Use[0]
 	}
-	options := arguments(e)
+	options := append(arguments(e), more...)
 	if a.needsKeepGroups(g, args) {
 		options = append(options, "--group-add", "keep-groups")
 	}

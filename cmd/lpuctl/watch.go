@@ -64,7 +64,7 @@ func (a *app) look(ctx context.Context, watcher *discovery.Watcher, cordons *hea
 	aside.out, aside.err = &out, &errOut
 	inv, err := watcher.Scan(ctx)
 	if err == nil {
-		inv = inv.WithCordons(cordons.Read())
+		inv = a.marked(inv, cordons)
 		err = show(&aside, inv)
 	}
 	if err != nil {

@@ -71,11 +71,12 @@ func (n Near) groups(inv *discovery.Inventory) (groups [][]int, called []string)
 	return groups, called
 }
 
-// Free returns the LPUs that are available: usable, not cordoned, and without users as far as discovery.FindUsers has found.
+// Free returns the LPUs that are available: usable, not cordoned, not leased or reserved, and without users as far as
+// discovery.FindUsers has found.
 func Free(inv *discovery.Inventory) []int {
 	free := []int{}
 	for i, l := range inv.LPUs {
-		if l.Usable && l.Cordoned == nil && len(l.Users) == 0 {
+		if l.Usable && l.Cordoned == nil && l.Leased == nil && l.Reserved == nil && len(l.Users) == 0 {
 			free = append(free, i)
 		}
 	}
@@ -216,6 +217,10 @@ func reasonOf(l *discovery.LPU) reason {
 		return reason{l.State(), "see lpuctl describe %s"}
 	case l.Cordoned != nil:
 		return reason{"cordoned " + l.Cordoned.String(), l.Cordoned.Remedy("%s")}
+	case l.Leased != nil:
+		return reason{"leased by " + l.Leased.String(), "wait until %s is given back: lpuctl run --wait"}
+	case l.Reserved != nil:
+		return reason{"reserved by " + l.Reserved.String(), "who has reserved %s gets it by lpuctl run"}
 	case len(l.Users) > 0:
 		return reason{"in use by " + l.Users[0].String(), "wait until %s is no longer in use"}
 	}

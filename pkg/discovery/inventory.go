@@ -116,6 +116,9 @@ type LPU struct {
 	Reasons finding.List `json:"reasons"` // why it is not usable, warnings, and that it is cordoned
 	// Cordoned: an administrator has taken it out of use (Inventory.WithCordons). It may be usable and healthy.
 	Cordoned *health.Cordon `json:"cordoned,omitempty"`
+	// Leased and Reserved say who has the LPU and for whom it is kept, as the arbiter has written it down (pkg/lease); nil: nobody.
+	Leased   *Holder `json:"leased,omitempty"`
+	Reserved *Holder `json:"reserved,omitempty"`
 	// Judged is what lpuctl serve says of the LPU, which knows more than one reading. It is nil if serve has said nothing for a while.
 	Judged *Judged `json:"judged,omitempty"`
 
@@ -136,6 +139,24 @@ type LPU struct {
 
 	// Reading is what Health was made of.
 	Reading health.Reading `json:"-"`
+}
+
+// Holder is a user who has leased or reserved an LPU.
+type Holder struct {
+	ID      string        `json:"id"` // of the lease, "l7", or of the reservation, "r3"
+	UID     int           `json:"uid"`
+	User    string        `json:"user,omitempty"`  // the name of that user
+	Until   time.Duration `json:"until,omitempty"` // when its time is over, in nanoseconds since boot (CLOCK_BOOTTIME); 0: never
+	Command string        `json:"command,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+}
+
+// String names the user: "bob(1000)".
+func (h *Holder) String() string {
+	if h.User == "" {
+		return fmt.Sprintf("uid(%d)", h.UID)
+	}
+	return fmt.Sprintf("%s(%d)", h.User, h.UID)
 }
 
 // Judged is the state of an LPU over time.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -48,7 +49,8 @@ func TestRunPodman(t *testing.T) {
 		t.Errorf("second: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	single := append(runOn(t, root, "--must-include", "3", "--"), p.Container(machine.Inspect, "--device", "{}")...)
-	want := lines("env LPU_DEVICE_INDEX=3", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_VISIBLE_DEVICES=3", lpu(t, 3), "lib 1.0.0")
+	want := lines("env LPU_DEVICE_INDEX=3", "env LPU_DRIVER_VERSION=1.0.0", "env LPU_RING_ORDER=0", "env LPU_VISIBLE_DEVICES=3", lpu(t, 3),
+		"lib 1.0.0")
 	if r := machine.Run(t, single...); r.Code != 0 || r.Stdout != want {
 		t.Errorf("one device: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
@@ -71,6 +73,51 @@ func TestRunPodman(t *testing.T) {
 		return said(third, has("0,1,2,3", 0, 1, 2, 3))
 	})
 }
+
+// TestLeasedContainers: a container that was left behind by podman keeps its lease until it ends, whoever dies before. Nobody else gets its
+// LPUs, a wish for them waits, and is fulfilled then.
+func TestLeasedContainers(t *testing.T) {
+	p := newPodman(t)
+	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
+	machine.InstallRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
+	machine.BindMount(t, "/proc", root+"/proc")
+	socket := root + lease
+	arbiter := machine.Start(t, machine.Binary(t), "--root", root, "lease", "serve", "--socket", socket)
+	t.Cleanup(func() { arbiter.Stop(unix.SIGTERM) })
+	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { _, err := os.Stat(socket); return err })
+	run := func(options ...string) []string {
+		return append([]string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options...)
+	}
+	leased := func() int { return strings.Count(machine.Lpuctl(t, "--root", root, "list", "-o", "json"), `"leased"`) }
+
+	machine.Output(t, append(run("-n", "4", "--"), p.Container("exec sleep 1000", "-d", "--name", "left", "{args}")...)...)
+	if n := leased(); n != 4 {
+		t.Fatalf("%d LPUs are leased to the container that was left behind", n)
+	}
+	second := machine.Run(t, append(run("-n", "4", "--"), p.Container("echo $LPU_VISIBLE_DEVICES", "{args}")...)...)
+	if second.Code != 0 || second.Stdout != "4,5,6,7\n" {
+		t.Errorf("the second: exit code %d: %s%s", second.Code, second.Stdout, second.Stderr)
+	}
+	if r := machine.Run(t, append(run("-n", "5", "--"), p.Container("true", "{args}")...)...); r.Code != 125 ||
+		!strings.Contains(r.Stderr, "leased by root(0)") {
+		t.Errorf("five: exit code %d: %s", r.Code, r.Stderr)
+	}
+	third := machine.Start(t, append(run("-n", "8", "--wait", "--"), p.Container("echo has $LPU_VISIBLE_DEVICES", "{args}")...)...)
+	machine.Eventually(t, 20*time.Second, "the third waits", func() error { return said(third, "waiting, place 1 of 1") })
+	machine.Output(t, slices.Concat(p, []string{"rm", "-f", "-t", "0", "left"})...)
+	machine.Eventually(t, 60*time.Second, "the third has run", func() error { return said(third, "has 0,1,2,3,4,5,6,7") })
+	machine.Eventually(t, 20*time.Second, "nothing is leased any more", func() error {
+		if n := leased(); n > 0 {
+			return fmt.Errorf("%d LPUs are leased", n)
+		}
+		return nil
+	})
+}
+
+// lease is where the arbiter listens.
+const lease = "/run/lpuctl/lease.sock"
 
 func said(d *machine.Daemon, what string) error {
 	if text := d.Said(10000); !strings.Contains(text, what) {

@@ -96,8 +96,14 @@ type Podman []string
 // NewPodman is root's podman with storage of its own and the image.
 func NewPodman(t *testing.T) Podman {
 	t.Helper()
-	store := t.TempDir()
-	t.Cleanup(func() { _ = unix.Unmount(store+"/root/vfs", unix.MNT_DETACH) }) // it may not have come to that
+	store, err := os.MkdirTemp("/tmp", "podman") // podman refuses a long path for what runs
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Unmount(store+"/root/vfs", unix.MNT_DETACH) // it may not have come to that
+		_ = os.RemoveAll(store)
+	})
 	p := PodmanIn(store, "podman")
 	p.Import(t)
 	return p

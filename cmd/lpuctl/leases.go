@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// leaseFiles are where the arbiter of this node writes down what it must not forget.
+func (a *app) leaseFiles() (leases, reservations lease.File, err error) {
+	memory, err := node.RememberIn(a.root)
+	if err != nil {
+		return leases, reservations, err
+	}
+	run, err := a.root.Resolve(path.Dir(lease.Socket))
+	return lease.LeasesIn(run), lease.ReservationsIn(memory.Dir), err
+}
+
+// markLeases says in an inventory who has which LPU, as the arbiter has written it down. It is not asked, because that would start it.
+func (a *app) markLeases(inv *discovery.Inventory) *discovery.Inventory {
+	leasesFile, reservationsFile, err := a.leaseFiles()
+	now := host.Now()
+	var leases, reservations *lease.Record
+	if err == nil {
+		leases, err = leasesFile.Peek(now.Boot)
+	}
+	if err == nil {
+		reservations, err = reservationsFile.Peek(now.Boot)
+	}
+	if err != nil {
+		a.log.Warn("who has leased LPUs is not known", "error", err)
+		return inv
+	}
+	return lease.Mark(inv, leases, reservations, now.SinceBoot)
+}
+
+// dialArbiter connects to the arbiter of this node.
+func (a *app) dialArbiter() (*lease.Client, error) {
+	socket, err := a.root.Resolve(lease.Socket)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Dial(socket)
+}
+
+// askArbiter connects to the arbiter for one request.
+func (a *app) askArbiter(ask func(*lease.Client) error) error {
+	client, err := a.dialArbiter()
+	if err != nil {
+		return err
+	}
+	return errors.Join(ask(client), client.Close())
+}
+
+// selection is a wish as the arbiter reads it. LPUs are known to it by their addresses.
+func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, error) {
+	s := lease.Selection{Count: w.size, Connected: w.connected, NUMANode: w.numaNode}
+	switch {
+	case w.numaNode != nil:
+		s.Near = lease.SameNUMA
+	case w.near == allocate.SameSwitch:
+		s.Near = lease.SameSwitch
+	case w.near == allocate.SameSocket:
+		s.Near = lease.SameSocket
+	}
+	if len(w.must) == 0 {
+		return s, nil
+	}
+	must, err := a.withNodes(inv, w.must)
+	for _, card := range must {
+		s.Must = append(s.Must, inv.LPUs[card].Address)
+	}
+	return s, err
+}
+
+// leasedNames are the names that leased LPUs have in an inventory, in the same order.
+func leasedNames(inv *discovery.Inventory, leased []lease.LPU) (names []string, err error) {
+	for _, of := range leased {
+		i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address == of.Address && !l.Absent })
+		if i < 0 {
+			return nil, fail(exitFailed, "try again", "the LPU at %s was leased, and has left the bus since", of.Address)
+		}
+		names = append(names, inv.LPUs[i].Name)
+	}
+	return names, nil
+}
+
+// untilText is when a time since boot is, for people; "" for 0, which is never.
+func untilText(until time.Duration) string {
+	if until == 0 {
+		return ""
+	}
+	at := time.Now().Add(until - host.SinceBoot())
+	if time.Until(at) > 20*time.Hour {
+		return at.Format("2006-01-02 15:04")
+	}
+	return at.Format("15:04")
+}
+
+// holderText says who has an LPU or has reserved it, or that it is in use by somebody who has not asked for it.
+func holderText(l *discovery.LPU) string {
+	says := func(how string, h *discovery.Holder) string {
+		text := how + h.String()
+		if h.Command != "" {
+			text += " " + printable(h.Command)
+		}
+		if until := untilText(h.Until); until != "" {
+			text += " until " + until
+		}
+		return text
+	}
+	switch {
+	case l.Leased != nil:
+		return says("", l.Leased)
+	case l.Reserved != nil && len(l.Users) > 0:
+		return "in use without a lease, " + says("reserved by ", l.Reserved)
+	case l.Reserved != nil:
+		return says("reserved by ", l.Reserved)
+	case len(l.Users) > 0:
+		return "in use without a lease"
+	}
+	return ""
+}
+
+// sharesByLease tells whether the LPUs of this node are shared by leases: somebody can ask for one, or has one.
+func (a *app) sharesByLease(inv *discovery.Inventory) bool {
+	return a.root.Exists(lease.Socket) ||
+		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil })
+}
+
+// lease asks the arbiter for LPUs, and waits for them if that is wished.
+func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, command string) (*grant, error) {
+	inv, err := a.scan(ctx, discovery.Options{})
+	if err != nil {
+		return nil, err
+	}
+	selection, err := a.selection(inv, o.wish)
+	if err != nil {
+		return nil, err
+	}
+	w := lease.Wish{Selection: selection, For: o.limit, Wait: o.wait > 0, DryRun: o.dryRun, Command: shortened(command)}
+	if o.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.wait, errWaited)
+		defer cancel()
+	}
+	told := ""
+	granted, err := client.Wish(ctx, w, func(p lease.Place) {
+		told = p.Why
+		a.say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+	})
+	switch {
+	case errors.Is(context.Cause(ctx), errWaited):
+		return nil, fail(exitNotStarted, "wait longer, or ask for fewer", "waited %v: %s", o.wait, told)
+	case err != nil:
+		return nil, err
+	case granted.UsersHidden:
+		a.say("warning: the arbiter cannot see all processes: somebody may use an LPU without a lease")
+	}
+	if o.wait > 0 { // the machine may have changed meanwhile
+		if inv, err = a.scan(ctx, discovery.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	names, err := leasedNames(inv, granted.LPUs)
+	return &grant{inv: inv, lpus: names, connected: granted.Connected, until: granted.Until}, err
+}
+
+var errWaited = errors.New("waited long enough")
+
+// shortened is the name of a program as far as the arbiter takes it.
+func shortened(command string) string {
+	name := printable(path.Base(command))
+	if lease.CheckReason(name) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%.60s", name)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
+)
+
+// reservation is the document that reserve and extend print.
+type reservation struct {
+	header
+	lease.Reservation
+}
+
+func newReserveCommand(a *app) *cobra.Command {
+	var w wish
+	var f format
+	var limit time.Duration
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "reserve -n NUMBER --for TIME --reason TEXT",
+		Short: "Keep LPUs for yourself for some time",
+		Long: `reserve keeps LPUs that are free now, so that only you can lease them (lpuctl run) until the time is over. They are chosen as
+allocate does. Others see in lpuctl list who has reserved them, until when, and why. A reservation needs no process: log out, and it
+stays. It ends with its time, with lpuctl release, and with a reboot.
+
+It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`,
+		Example: `  lpuctl reserve -n 2 --for 4h --reason "training run for the paper"
+  lpuctl run -n 2 -- podman run {args} IMAGE      # takes what you have reserved first
+  lpuctl extend r3 --for 2h
+  lpuctl release r3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			reason = strings.TrimSpace(reason)
+			if limit == 0 {
+				return usage("--for is missing: say for how long, such as --for 4h")
+			}
+			if err := lease.CheckReason(reason); err != nil {
+				return usage("--reason: say why on one line, for those who find the LPUs reserved")
+			}
+			return a.reserve(cmd.Context(), w, limit, reason, f)
+		},
+	}
+	a.wishFlags(cmd, &w)
+	flags := cmd.Flags()
+	flags.Var((*positiveTime)(&limit), "for", "for how long (`TIME`), such as 30m or 4h; has to be given")
+	flags.StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
+	complete(cmd, "for", "1h", "4h", "8h")
+	complete(cmd, "reason")
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason string, f format) error {
+	if w.size < 1 {
+		return usage("-n %d: at least one LPU", w.size)
+	}
+	inv, err := a.scan(ctx, discovery.Options{})
+	if err != nil {
+		return err
+	}
+	selection, err := a.selection(inv, w)
+	if err != nil {
+		return err
+	}
+	return a.askArbiter(func(c *lease.Client) error {
+		r, err := c.Reserve(ctx, lease.Reserve{Selection: selection, For: limit, Reason: reason})
+		if err != nil {
+			return err
+		}
+		return a.writeReservation(r, f)
+	})
+}
+
+func newExtendCommand(a *app) *cobra.Command {
+	var f format
+	var by time.Duration
+	cmd := &cobra.Command{
+		Use:   "extend RESERVATION --for TIME",
+		Short: "Make a reservation longer",
+		Long:  `extend adds a time to the end of a reservation. It is your own; root can extend any.`,
+		Example: `  lpuctl extend r3 --for 2h
+  lpuctl list                     # LEASE names the reservations`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeReservations,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if by == 0 {
+				return usage("--for is missing: say how much longer, such as --for 2h")
+			}
+			return a.askArbiter(func(c *lease.Client) error {
+				r, err := c.Extend(cmd.Context(), args[0], by)
+				if err != nil {
+					return err
+				}
+				return a.writeReservation(r, f)
+			})
+		},
+	}
+	cmd.Flags().Var((*positiveTime)(&by), "for", "how much longer (`TIME`), such as 30m or 2h; has to be given")
+	complete(cmd, "for", "1h", "2h", "4h")
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+func newReleaseCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "release RESERVATION...",
+		Short: "Give reservations back",
+		Long: `release ends reservations before their time is over. They are your own; root can release any. A command that runs with such an
+LPU keeps it: its lease ends with the command.`,
+		Example:           `  lpuctl release r3`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeReservations,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.askArbiter(func(c *lease.Client) error {
+				for _, id := range args {
+					if err := c.Release(cmd.Context(), id); err != nil {
+						return err
+					}
+					a.say("released %s", printable(id))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// completeReservations offers the ids of the reservations of this node.
+func (a *app) completeReservations(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	inv, err := a.scan(cmd.Context(), discovery.Options{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	seen := map[string]bool{}
+	for _, l := range inv.LPUs {
+		if r := l.Reserved; r != nil && !seen[r.ID] {
+			seen[r.ID] = true
+			ids = append(ids, r.ID+"\t"+r.String()+": "+r.Reason)
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) writeReservation(r *lease.Reservation, f format) error {
+	switch {
+	case f.isDocument():
+		return writeDocument(a.out, f, reservation{newHeader("Reservation"), *r})
+	case f == formatName:
+		_, err := a.out.Write([]byte(r.ID + "\n"))
+		return err
+	}
+	names := make([]string, len(r.LPUs))
+	for i, l := range r.LPUs {
+		names[i] = l.Name
+	}
+	return a.writeTable(nil, [][]string{
+		{"Reservation", r.ID}, {"LPUs", strings.Join(names, " ")}, {"Until", untilText(r.Until)}, {"Reason", r.Reason},
+	})
+}
