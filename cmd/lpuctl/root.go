@@ -113,7 +113,8 @@ run has that of the command that it starts, or 125.`,
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
-		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a), newCordonCommand(a), newUncordonCommand(a),
+		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a),
+		newCordonCommand(a), newUncordonCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newLeaseCommand(a), newConfigCommand(a), newSimulateCommand(a),
 		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true

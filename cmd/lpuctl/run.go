@@ -23,7 +23,6 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 const runName = "run"
@@ -129,29 +128,21 @@ type jobPlan struct {
 }
 
 func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error {
-	var client *lease.Client
-	var id *containerID
-	var err error
-	if !o.noLease {
-		if id, err = lastingID(args); err != nil {
-			return err
-		}
-		defer id.forget()
-		if client, err = a.connect(o); err != nil {
-			return err
-		}
-		defer client.Close()
+	held, err := a.hold(o, args)
+	if err != nil {
+		return err
 	}
+	defer held.end()
 	isolated := !o.noIsolation && !startsContainer(args)
 	start, err := a.starter(o, isolated, args)
 	if err != nil {
 		return err
 	}
-	g, err := a.grant(ctx, client, o, args[0])
+	g, err := a.grant(ctx, held, o, args[0])
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(g, isolated, args, id.option())
+	plan, err := a.plan(g, isolated, args, held.options())
 	if err != nil {
 		return err
 	}
@@ -172,15 +163,11 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	if g.until > 0 { // perhaps earlier than was asked for: what a user may have is limited
 		limit = max(g.until-host.SinceBoot(), time.Nanosecond)
 	}
-	if limit == 0 && id == nil && !p.NeedsChild() {
+	if limit == 0 && !held.byID() && !p.NeedsChild() {
 		signal.Reset() // what was ignored before is ignored by the command too
 		return p.Exec()
 	}
-	run := func() error { return a.supervise(func() (int, error) { return start(p) }, limit) }
-	if id == nil {
-		return run()
-	}
-	return a.bound(client, id, run)
+	return a.bound(held, func() error { return a.supervise(func() (int, error) { return start(p) }, limit) })
 }
 
 // starter settles what the command inherits, and returns how it is started as a child. An isolated one is prepared while LPUs are chosen,
@@ -202,22 +189,6 @@ func (a *app) starter(o runOptions, isolated bool, args []string) (func(*isolate
 	return child.Start, nil
 }
 
-// connect connects to the arbiter, and hands the connection over to the command: it is the lease once LPUs were granted.
-func (a *app) connect(o runOptions) (*lease.Client, error) {
-	client, err := a.dialArbiter()
-	if r, ok := errors.AsType[*lease.Refusal](err); ok {
-		r.Remedy += "; or --no-lease, and others may be given the same LPUs"
-	}
-	if err != nil || o.dryRun {
-		return client, err
-	}
-	file, err := client.File()
-	if err == nil {
-		err = handOver(file)
-	}
-	return client, err
-}
-
 // startsContainer tells whether a container gets the LPUs, and not the command itself.
 func startsContainer(args []string) bool {
 	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
@@ -228,9 +199,9 @@ const pollEvery = 2 * time.Second
 
 // grant gets LPUs from the arbiter or, without one, chooses them as allocate does. Then, if it is to wait, it looks again and again, until
 // there are some.
-func (a *app) grant(ctx context.Context, client *lease.Client, o runOptions, command string) (*grant, error) {
-	if client != nil {
-		return a.lease(ctx, client, o, command)
+func (a *app) grant(ctx context.Context, held *heldLease, o runOptions, command string) (*grant, error) {
+	if held != nil {
+		return a.lease(ctx, held.client, o, command)
 	}
 	var end time.Time
 	for told := ""; ; {
@@ -427,15 +398,6 @@ func find(command string) (string, error) {
 		err = pathErr.Err
 	}
 	return "", &isolate.ExecError{Path: command, Err: err}
-}
-
-// leaseDescriptor is the lowest number of the descriptor that a command gets of its lease. Programs use low numbers for their own.
-const leaseDescriptor = 50
-
-// handOver lets the command, and all that it starts, inherit the lease: it lasts until the last of them has closed it.
-func handOver(lease *os.File) error {
-	_, err := unix.FcntlInt(lease.Fd(), unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
-	return errors.Join(err, lease.Close())
 }
 
 func (a *app) writePlan(plan *jobPlan, f format) error {

@@ -96,7 +96,7 @@ type Podman []string
 // NewPodman is root's podman with storage of its own and the image.
 func NewPodman(t *testing.T) Podman {
 	t.Helper()
-	store, err := os.MkdirTemp("/tmp", "podman") // podman refuses a long path for what runs
+	store, err := os.MkdirTemp("/tmp", "podman") //nolint:usetesting // podman refuses a path of more than 50 characters
 	if err != nil {
 		t.Fatal(err)
 	}
