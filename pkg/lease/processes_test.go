@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -355,14 +356,17 @@ func (p *person) lease() error {
 	if err != nil {
 		return nil
 	}
-	holder, heir := os.Getpid(), (*exec.Cmd)(nil)
+	holder, heir, opened := os.Getpid(), (*exec.Cmd)(nil), io.WriteCloser(nil)
 	if p.rand.IntN(5) == 0 {
 		f, err := c.File()
 		if err != nil {
 			return err
 		}
-		heir = exec.Command("/bin/sleep", fmt.Sprintf("0.%03d", 1+p.rand.IntN(200)))
+		heir = exec.Command("/bin/sh", "-c", fmt.Sprintf("read line; exec sleep 0.%03d", 1+p.rand.IntN(200)))
 		heir.ExtraFiles = []*os.File{f}
+		if opened, err = heir.StdinPipe(); err != nil {
+			return err
+		}
 		if err := heir.Start(); err != nil {
 			return err
 		}
@@ -372,8 +376,8 @@ func (p *person) lease() error {
 	if err := p.open(holder, g); err != nil {
 		return err
 	}
-	if heir != nil {
-		_ = c.Close()
+	if heir != nil { // which does not end before its nodes are open
+		_ = errors.Join(c.Close(), opened.Close())
 		return heir.Wait() // the sweep closes what it has open
 	}
 	time.Sleep(time.Duration(p.rand.IntN(100)) * time.Millisecond)
