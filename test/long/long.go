@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Rounds is how often a test does what it does: n times, and LPUCTL_LONG times as often where that is set.
+// Rounds is how often a test does what it does: n times, LPUCTL_LONG times as often where that is set, and LPUCTL_SHORTER times less
+// often where that is set, because another run of the same tests does the whole.
 func Rounds(t testing.TB, n int) int {
-	return n * int(number(t, "LPUCTL_LONG", 1))
+	return max(1, n*int(number(t, "LPUCTL_LONG", 1))/int(max(1, number(t, "LPUCTL_SHORTER", 1))))
 }
 
 // Rand gives a test its random numbers: the same in each run, but new ones where LPUCTL_LONG is set. A test that fails
