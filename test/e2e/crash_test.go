@@ -303,7 +303,7 @@ func TestAFullOrFailingDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := simulate(t, "--profile", "lpu", "--lpus", "3"), simulate(t, "--profile", "lpu", "--lpus", c.lpus)
 			small := t.TempDir()
-			machine.Mount(t, "tmpfs", small, "tmpfs", 0, "size=16k")
+			machine.Mount(t, "tmpfs", small, "tmpfs", 0, "size=32k")
 			for _, root := range []string{before, after} {
 				machine.BindMount(t, small, filepath.Join(root, "var/run/cdi"))
 			}
@@ -338,7 +338,7 @@ func readOnly(t *testing.T, dir string) (mend func()) {
 		t.Fatal(err)
 	}
 	return func() {
-		if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16k"); err != nil {
+		if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=32k"); err != nil {
 			t.Fatal(err)
 		}
 	}
