@@ -57,7 +57,7 @@ the same time may get the same LPUs, and an ordinary user does not see which LPU
 The exit code is that of COMMAND, 128 and the number of the signal that ended it, 127 if there is no such command, 126 if it cannot be
 executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 		Example: `  lpuctl run -n 4 -- podman run --rm {args} IMAGE
-  lpuctl run -n 1 -- docker run --rm --device {} IMAGE
+  lpuctl run -n 1 -- docker run --rm {args} IMAGE
   lpuctl run -n 2 --same-switch --wait=1h -- python3 serve.py
   lpuctl run -n 4 --no-lease -- ./benchmark          # where no lease can be had
   lpuctl run -n 4 --dry-run -- podman run {args} IMAGE`,
