@@ -28,19 +28,21 @@ func (a *app) leaseFiles() (leases, reservations lease.File, err error) {
 // markLeases says in an inventory who has which LPU, as the arbiter has written it down. It is not asked, because that would start it.
 func (a *app) markLeases(inv *discovery.Inventory) *discovery.Inventory {
 	leasesFile, reservationsFile, err := a.leaseFiles()
-	now := host.Now()
 	var leases, reservations *lease.Record
 	if err == nil {
-		leases, err = leasesFile.Peek(now.Boot)
+		leases, err = leasesFile.Peek()
 	}
 	if err == nil {
-		reservations, err = reservationsFile.Peek(now.Boot)
+		reservations, err = reservationsFile.Peek()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		a.log.Warn("who has leased LPUs is not known", "error", err)
 		return inv
+	case leases == nil && reservations == nil:
+		return inv
 	}
-	return lease.Mark(inv, leases, reservations, now.SinceBoot)
+	return lease.Mark(inv, leases, reservations, host.Now())
 }
 
 // dialArbiter connects to the arbiter of this node.

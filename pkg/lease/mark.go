@@ -5,31 +5,33 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Peek reads a record of this boot as anybody may; an empty one if there is none, or if it is of another boot. The arbiter alone puts a
-// file aside that cannot be used: then the error says why.
-func (f File) Peek(boot string) (*Record, error) {
+// Peek reads a record as anybody may; nil if there is none. The arbiter alone puts a file aside that cannot be used: here the error says
+// why.
+func (f File) Peek() (*Record, error) {
 	data, err := wholefile.Read(f.Path, recordLimit)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Record{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := ParseRecord(data, f.kind)
-	if err == nil && r.Boot != boot {
-		return &Record{}, nil
-	}
-	return r, err
+	return ParseRecord(data, f.kind)
 }
 
-// Mark returns a copy of an inventory that says which LPUs are leased and reserved, at a time since boot.
-func Mark(inv *discovery.Inventory, leases, reservations *Record, now time.Duration) *discovery.Inventory {
+// Mark returns a copy of an inventory that says which LPUs are leased and reserved at a moment. A record of another boot says nothing.
+func Mark(inv *discovery.Inventory, leases, reservations *Record, now host.Moment) *discovery.Inventory {
+	if leases == nil || leases.Boot != now.Boot {
+		leases = &Record{}
+	}
+	if reservations == nil || reservations.Boot != now.Boot {
+		reservations = &Record{}
+	}
 	marked := *inv
 	marked.LPUs = slices.Clone(inv.LPUs)
 	mark := func(lpus []LPU, set func(*discovery.LPU)) {
@@ -48,7 +50,7 @@ func Mark(inv *discovery.Inventory, leases, reservations *Record, now time.Durat
 	}
 	for _, r := range reservations.Reservations {
 		h := &discovery.Holder{ID: r.ID, UID: r.UID, User: r.User, Until: r.Until, Reason: r.Reason}
-		if r.Until > now {
+		if r.Until > now.SinceBoot {
 			mark(r.LPUs, func(l *discovery.LPU) { l.Reserved = h })
 		}
 	}
