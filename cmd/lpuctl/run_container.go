@@ -64,7 +64,13 @@ const leaseDescriptor = 50
 
 // handOver lets the command, and all that it starts, inherit the lease: it lasts until the last of them has closed it.
 func handOver(lease *os.File) error {
-	_, err := unix.FcntlInt(lease.Fd(), unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
+	raw, err := lease.SyscallConn() // not Fd, which would make reads block for ever that have a deadline
+	if err == nil {
+		controlErr := raw.Control(func(fd uintptr) {
+			_, err = unix.FcntlInt(fd, unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
+		})
+		err = errors.Join(err, controlErr)
+	}
 	return errors.Join(err, lease.Close())
 }
 
