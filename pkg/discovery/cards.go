@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // cards are what a watcher keeps of each card between its scans.
@@ -20,8 +22,27 @@ type card struct {
 	due  bool   // it is to be read again: a glance or an event shows that it has changed, or everything is read
 	// latest is the card as it was read last, before it was compared with others; nil if it is not known.
 	latest *LPU
-	late   chan LPU // a read that was not waited for to its end delivers here; nil if there is none
+	late   chan answer   // a read that was not waited for to its end delivers here; nil if there is none
+	took   time.Duration // how long the latest read took that ended in time
 }
+
+// answer is a card as it was read.
+type answer struct {
+	lpu  LPU
+	took time.Duration
+}
+
+// take takes what was read.
+func (c *card) take(a answer) {
+	c.latest, c.late = &a.lpu, nil
+	if !a.lpu.has(finding.ReadStalled) {
+		c.took = a.took
+	}
+}
+
+// slower is how many times as long as the last time a card or a glance may take before it is late. What takes long on a slow or busy
+// machine is not late for that.
+const slower = 4
 
 // of is what is kept of a card, from now on.
 func (c *cards) of(a Address) *card {
@@ -88,12 +109,12 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 		return s.readCard(ctx, index, f)
 	}
 	if c.latest == nil || c.latest.Index != index || c.latest.Model != f.model.Name {
-		lpu := s.readCard(ctx, index, f)
-		c.latest, c.late, c.due = &lpu, nil, false
-		return lpu
+		c.due = false
+		c.take(s.answer(ctx, index, f))
+		return *c.latest
 	}
 	var tooLate <-chan time.Time
-	if patience < s.CardDeadline {
+	if patience = max(patience, slower*c.took); patience < s.CardDeadline {
 		tooLate = time.After(patience)
 	}
 	for answers := true; answers && (c.due || c.late != nil); {
@@ -101,8 +122,8 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 			c.late, c.due = s.startReading(ctx, index, f), false
 		}
 		select {
-		case lpu := <-c.late:
-			c.latest, c.late = &lpu, nil
+		case a := <-c.late:
+			c.take(a)
 		case <-tooLate:
 			answers = false
 		case <-ctx.Done():
@@ -115,16 +136,22 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 }
 
 // startReading begins to read a card. The read does not end with the scan, but when the deadline of the card is over.
-func (s *scan) startReading(ctx context.Context, index int, f function) chan LPU {
-	late := make(chan LPU, 1)
+func (s *scan) startReading(ctx context.Context, index int, f function) chan answer {
+	late := make(chan answer, 1)
 	s.holders.Add(1)
 	go func() {
 		defer s.release()
-		late <- s.readCard(context.WithoutCancel(ctx), index, f)
+		late <- s.answer(context.WithoutCancel(ctx), index, f)
 		select {
 		case s.cards.answered <- struct{}{}:
 		default: // it is known already that one has answered
 		}
 	}()
 	return late
+}
+
+// answer reads a card, and measures how long that takes.
+func (s *scan) answer(ctx context.Context, index int, f function) answer {
+	began := time.Now()
+	return answer{s.readCard(ctx, index, f), time.Since(began)}
 }

@@ -45,10 +45,12 @@ func (w *Watcher) glanceAtCards(t *host.Tree) {
 		for i := range lpus {
 			r.eyes = append(r.eyes, &w.options.cards.of(lpus[i].Address).eye)
 		}
+		began := time.Now()
 		go r.look(lpus)
 		select {
 		case <-r.done:
-		case <-time.After(w.options.Patience):
+			w.glanced = time.Since(began)
+		case <-time.After(max(w.options.Patience, min(slower*w.glanced, w.options.CardDeadline))):
 		}
 		seen := r.end()
 		if len(seen) < len(lpus) {

@@ -36,7 +36,8 @@ var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 // defaultDeadline is the longest time for all reads of one card.
 const defaultDeadline = time.Second
 
-// Patience is a good Options.Patience: several times as long as the reads of a card take, and too short to delay anybody.
+// Patience is a good Options.Patience: several times as long as the reads of a card take, and too short to delay anybody. On a machine
+// that is slower a watcher waits for four times as long as a card took before.
 const Patience = 10 * time.Millisecond
 
 // Options are the options of a scan. The zero value searches for the built-in models.

@@ -41,6 +41,7 @@ type Watcher struct {
 	judge    *health.Judge
 	latest   *Inventory    // of the latest scan; nil before the first
 	seen     string        // the glance before it
+	glanced  time.Duration // how long the latest glance took that ended in time
 	silent   bool          // something has changed of which no uevent told
 	complete time.Duration // when all was read last because it was time to
 	probed   time.Duration // when the configuration spaces were read last
