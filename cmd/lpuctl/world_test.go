@@ -776,7 +776,7 @@ func (w *world) checkValidate() error {
 
 // TestAWorldThatChanges takes 10,000 steps; with the race detector, which makes them ten times slower, a tenth of that.
 func TestAWorldThatChanges(t *testing.T) {
-	steps := long.Rounds(t, 10000)
+	steps := long.Steps(t, 10000)
 	if raceDetector {
 		steps /= 10
 	}

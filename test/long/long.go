@@ -10,10 +10,14 @@ import (
 	"time"
 )
 
-// Rounds is how often a test does what it does: n times, LPUCTL_LONG times as often where that is set, and LPUCTL_SHORTER times less
-// often where that is set, because another run of the same tests does the whole.
+// Rounds is how often a test does what it does: n times, and LPUCTL_LONG times as often where that is set.
 func Rounds(t testing.TB, n int) int {
-	return max(1, n*int(number(t, "LPUCTL_LONG", 1))/int(max(1, number(t, "LPUCTL_SHORTER", 1))))
+	return n * int(number(t, "LPUCTL_LONG", 1))
+}
+
+// Steps is [Rounds] of a test that takes minutes; LPUCTL_SHORTER times fewer where that is set, because another run does all of them.
+func Steps(t testing.TB, n int) int {
+	return max(1, Rounds(t, n)/int(max(1, number(t, "LPUCTL_SHORTER", 1))))
 }
 
 // Rand gives a test its random numbers: the same in each run, but new ones where LPUCTL_LONG is set. A test that fails
