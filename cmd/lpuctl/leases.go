@@ -15,29 +15,20 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// leaseFiles are where the arbiter of this node writes down what it must not forget.
-func (a *app) leaseFiles() (leases, reservations lease.File, err error) {
-	memory, err := node.RememberIn(a.root)
-	if err != nil {
-		return leases, reservations, err
-	}
-	run, err := a.root.Resolve(path.Dir(lease.Socket))
-	return lease.LeasesIn(run), lease.ReservationsIn(memory.Dir), err
-}
-
 // markLeases says in an inventory who has which LPU, as the arbiter has written it down. It is not asked, because that would start it.
-func (a *app) markLeases(inv *discovery.Inventory) *discovery.Inventory {
-	leasesFile, reservationsFile, err := a.leaseFiles()
+func (a *app) markLeases(inv *discovery.Inventory, memory node.Memory) *discovery.Inventory {
 	var leases, reservations *lease.Record
+	run, err := a.root.Resolve(path.Dir(lease.Socket))
 	if err == nil {
-		leases, err = leasesFile.Peek()
+		leases, err = lease.LeasesIn(run).Peek()
 	}
 	if err == nil {
-		reservations, err = reservationsFile.Peek()
+		reservations, err = lease.ReservationsIn(memory.Dir).Peek()
 	}
 	switch {
 	case err != nil:
-		a.log.Warn("who has leased LPUs is not known", "error", err)
+		a.log.Warn("who has leased LPUs is not known", "error", err,
+			"remedy", "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service")
 		return inv
 	case leases == nil && reservations == nil:
 		return inv
@@ -65,6 +56,9 @@ func (a *app) askArbiter(ask func(*lease.Client) error) error {
 
 // selection is a wish as the arbiter reads it. LPUs are known to it by their addresses.
 func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, error) {
+	if w.size < 1 {
+		return lease.Selection{}, usage("-n %d: at least one LPU", w.size)
+	}
 	s := lease.Selection{Count: w.size, Connected: w.connected, NUMANode: w.numaNode}
 	switch {
 	case w.numaNode != nil:

@@ -147,24 +147,25 @@ func remediesElsewhere() map[finding.ID]string {
 	const leases, arbiter = "cmd/lpuctl/lease_test.go ", "pkg/lease/arbiter_test.go "
 	const machine, containerd = "test/vm/guest/run.sh ", "test/e2e/containerd/check_test.go "
 	return map[finding.ID]string{
-		finding.LeaseClosed:     leases + "TestKubernetesNeedsAPool",
-		finding.LeaseLimit:      leases + "TestLimits",
-		finding.LeaseNoneFree:   arbiter + "TestALeaseIsTheConnection",
-		finding.LeaseImpossible: arbiter + "TestImpossibleWishes",
-		finding.LeaseUnknown:    arbiter + "TestReservations",
-		finding.LeaseUnrecorded: arbiter + "TestAFullDisk",
-		finding.LeaseRecords:    "pkg/lease/record_test.go TestJunkIsPutAside",
-		finding.LeaseBusy:       arbiter + "TestTooManyLeases",
-		finding.NoDriver:        machine + "mended no-driver",
-		finding.WrongDriver:     machine + "mended wrong-driver",
-		finding.PassedThrough:   machine + "mended passed-through",
-		finding.NodeMissing:     machine + "mended node-missing", // of an LPU; the one of a spec is in a script
-		finding.NodeMismatch:    machine + "mended node-mismatch",
-		finding.UsersHidden:     "test/e2e/allocate_test.go TestOrdinaryUser",
-		finding.RestartNeeded:   containerd + "before the restart that the edits",
-		finding.SocketMissing:   containerd + "TestRuntimeCheck", // which starts the daemon
-		finding.ConfigUnknown:   containerd + "before it is started",
-		finding.CRINotJudged:    "test/e2e/containerd/corpus_test.go the running daemon does not tell",
+		finding.LeaseClosed:      leases + "TestKubernetesNeedsAPool",
+		finding.LeaseLimit:       leases + "TestLimits",
+		finding.LeaseNoneFree:    arbiter + "TestALeaseIsTheConnection",
+		finding.LeaseImpossible:  arbiter + "TestImpossibleWishes",
+		finding.LeaseUnknown:     arbiter + "TestReservations",
+		finding.LeaseUnrecorded:  arbiter + "TestAFullDisk",
+		finding.LeaseRecords:     "pkg/lease/record_test.go TestJunkIsPutAside",
+		finding.LeaseBusy:        arbiter + "TestTooManyLeases",
+		finding.LeaseNoContainer: arbiter + "TestNothingIsLeasedThatIsInUse",
+		finding.NoDriver:         machine + "mended no-driver",
+		finding.WrongDriver:      machine + "mended wrong-driver",
+		finding.PassedThrough:    machine + "mended passed-through",
+		finding.NodeMissing:      machine + "mended node-missing", // of an LPU; the one of a spec is in a script
+		finding.NodeMismatch:     machine + "mended node-mismatch",
+		finding.UsersHidden:      "test/e2e/allocate_test.go TestOrdinaryUser",
+		finding.RestartNeeded:    containerd + "before the restart that the edits",
+		finding.SocketMissing:    containerd + "TestRuntimeCheck", // which starts the daemon
+		finding.ConfigUnknown:    containerd + "before it is started",
+		finding.CRINotJudged:     "test/e2e/containerd/corpus_test.go the running daemon does not tell",
 	}
 }
 

@@ -57,9 +57,6 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 }
 
 func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason string, f format) error {
-	if w.size < 1 {
-		return usage("-n %d: at least one LPU", w.size)
-	}
 	inv, err := a.scan(ctx, discovery.Options{})
 	if err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
@@ -230,12 +229,15 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 	if err != nil {
 		return nil, err
 	}
-	return a.marked(inv, memory.Cordons()), nil
+	return a.marking(memory)(inv), nil
 }
 
-// marked is an inventory with the cordons, the leases and the reservations.
-func (a *app) marked(inv *discovery.Inventory, cordons *health.CordonFile) *discovery.Inventory {
-	return a.markLeases(inv.WithCordons(cordons.Read()))
+// marking returns what adds the cordons, the leases and the reservations to an inventory.
+func (a *app) marking(memory node.Memory) func(*discovery.Inventory) *discovery.Inventory {
+	cordons := memory.Cordons()
+	return func(inv *discovery.Inventory) *discovery.Inventory {
+		return a.markLeases(inv.WithCordons(cordons.Read()), memory)
+	}
 }
 
 // scanOnly reads the config and the machine. It returns the memory too, which knows the cordons.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
@@ -195,7 +196,8 @@ func (a *app) bound(h *heldLease, run func() error) error {
 	}
 	// The command has left the container behind just now, or both have ended, which the arbiter refuses to bind.
 	err := h.client.Bind(context.Background(), container)
-	if err != nil && !errors.As(err, new(*lease.Refusal)) {
+	r, refused := errors.AsType[*lease.Refusal](err)
+	if err != nil && (!refused || r.ID != finding.LeaseNoContainer) {
 		return fail(exitNotStarted, "stop the container, if it still runs: "+container, "its lease is lost: %w", err)
 	}
 	return result
@@ -211,7 +213,8 @@ func (h *heldLease) keepBinding(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if container := h.id(); container != "" && h.client.Bind(ctx, container) == nil {
+		// An answer is always waited for: else the next request would get it.
+		if container := h.id(); container != "" && h.client.Bind(context.Background(), container) == nil {
 			return nil
 		}
 	}

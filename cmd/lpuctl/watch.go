@@ -9,7 +9,6 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // watchInterval is how often the machine is looked at, if nothing happens.
@@ -34,10 +33,10 @@ func (a *app) watch(ctx context.Context, f format, show view) (err error) {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	watcher, cordons := discovery.NewWatcher(string(a.root), options, host.SinceBoot), memory.Cordons()
+	watcher, mark := discovery.NewWatcher(string(a.root), options, host.SinceBoot), a.marking(memory)
 	var shown *printed
 	watcher.Run(ctx, watchInterval, func() {
-		now, lookErr := a.look(ctx, watcher, cordons, show)
+		now, lookErr := a.look(ctx, watcher, mark, show)
 		code := codeOf(lookErr)
 		switch {
 		case ctx.Err() != nil: // the look may be half-way
@@ -58,14 +57,15 @@ func (a *app) watch(ctx context.Context, f format, show view) (err error) {
 type printed struct{ out, err string }
 
 // look prints a view of what is there now. Its error is among what it prints.
-func (a *app) look(ctx context.Context, watcher *discovery.Watcher, cordons *health.CordonFile, show view) (p printed, err error) {
+func (a *app) look(
+	ctx context.Context, watcher *discovery.Watcher, mark func(*discovery.Inventory) *discovery.Inventory, show view,
+) (p printed, err error) {
 	var out, errOut bytes.Buffer
 	aside := *a
 	aside.out, aside.err = &out, &errOut
 	inv, err := watcher.Scan(ctx)
 	if err == nil {
-		inv = a.marked(inv, cordons)
-		err = show(&aside, inv)
+		err = show(&aside, mark(inv))
 	}
 	if err != nil {
 		aside.complain(err)

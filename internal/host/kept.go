@@ -47,11 +47,15 @@ func (k *Kept) Close() {
 func (k *Kept) Len() int { return len(k.files) }
 
 // LinkName is [Dir.LinkName].
-func (k *Kept) LinkName(name string) (string, error) { return k.dir.LinkName(name) }
+func (k *Kept) LinkName(name string) (string, error) {
+	defer runtime.KeepAlive(k) // else its descriptors could be closed meanwhile
+	return k.dir.LinkName(name)
+}
 
 // Read returns at most 128 bytes from the start of file i of those that were named, or the text of the error; "" if there was no such
 // file. It is not ok if the file is not there any more.
 func (k *Kept) Read(i int) (text string, ok bool) {
+	defer runtime.KeepAlive(k)
 	fd := k.files[i]
 	if fd < 0 {
 		return "", true

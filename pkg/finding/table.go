@@ -192,6 +192,7 @@ const (
 	LeaseImpossible  ID = "lease-impossible"
 	LeaseLimit       ID = "lease-limit"
 	LeaseNoneFree    ID = "lease-none-free"
+	LeaseNoContainer ID = "lease-no-container"
 	LeaseNoStore     ID = "lease-no-store"
 	LeaseRecords     ID = "lease-records"
 	LeaseRequest     ID = "lease-request"
@@ -467,6 +468,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"ask for fewer LPUs or a shorter time, or release a reservation; root can raise leases.maxLPUs and leases.maxHours"},
 		{LeaseNoneFree, Error, "Others have LPUs that the wish needs, or a wish that waits since earlier can use them.",
 			"wait for them (--wait), or ask for fewer"},
+		{LeaseNoContainer, Error, "A lease is to last until a container ends, and no process of the container runs.",
+			"start the container, then bind the lease to it"},
 		{LeaseNoStore, Warning, "No service manager keeps the connections of the arbiter: leases end with it.",
 			"run it as a unit of systemd: systemctl enable --now lpuctl-lease.socket"},
 		{LeaseRecords, Warning, "A file with the records of leases cannot be used, and was put aside.",

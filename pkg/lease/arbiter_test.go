@@ -256,7 +256,7 @@ func TestNothingIsLeasedThatIsInUse(t *testing.T) {
 	if _, err := c.Wish(t.Context(), wish(7), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Bind(t.Context(), strings.Repeat("d0", 32)); !refusedWith(err, finding.LeaseRequest) {
+	if err := c.Bind(t.Context(), strings.Repeat("d0", 32)); !refusedWith(err, finding.LeaseNoContainer) {
 		t.Fatal(err)
 	}
 	if err := c.Bind(t.Context(), id); err != nil {

@@ -175,7 +175,7 @@ func (b *Book) Bind(conn Conn, container string) {
 	case e == nil || e.Grant == nil:
 		b.refuse(conn, finding.LeaseRequest, "this connection has no lease", "ask for a lease first")
 	case !b.view.Containers[container]:
-		b.refuse(conn, finding.LeaseRequest, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
+		b.refuse(conn, finding.LeaseNoContainer, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
 	default:
 		e.Container, b.changed.Leases = container, true
 		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container = "" })

@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 
@@ -21,7 +22,11 @@ func (f File) Peek() (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseRecord(data, f.kind)
+	r, err := ParseRecord(data, f.kind)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return r, nil
 }
 
 // Mark returns a copy of an inventory that says which LPUs are leased and reserved at a moment. A record of another boot says nothing.

@@ -494,9 +494,12 @@ func (m *model) playBind() {
 	m.step = fmt.Sprintf("bind %d to %s", e.conn, id)
 	m.book.Bind(e.conn, id)
 	got, _ := m.book.Outbox()
-	if e.lpus == 0 || !m.seen.containers[id] {
+	switch {
+	case e.lpus == 0:
 		m.refuse(&got, e.conn, finding.LeaseRequest)
-	} else {
+	case !m.seen.containers[id]:
+		m.refuse(&got, e.conn, finding.LeaseNoContainer)
+	default:
 		m.take(&got, e.conn, func(a *Answer) bool { return a.Done != nil }, "that it is bound")
 		e.container = id
 		m.bound++

@@ -35,7 +35,8 @@ func TestServeWithACardThatHangs(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	before := machine.Status(t, cmd.Process.Pid, "Threads")
 	time.Sleep(6 * time.Second)
-	if after := machine.Status(t, cmd.Process.Pid, "Threads"); after > before+15 { // threads also come with a busy machine; 60 scans would leave 60
+	// Threads also come with a busy machine; 60 scans would leave 60.
+	if after := machine.Status(t, cmd.Process.Pid, "Threads"); after > before+15 {
 		t.Errorf("%d threads became %d: each scan leaves one behind", before, after)
 	}
 	const most = 30 << 10 // KiB

@@ -275,7 +275,7 @@ func mutations() []mutation {
 		},
 		{
 			"a card that is late holds up the others", cardsGo,
-			"	if patience < s.CardDeadline {\n", "	if false {\n", "TestACardThatIsLate$", "./pkg/discovery",
+			"; patience < s.CardDeadline {\n", "; false {\n", "TestACardThatIsLate$", "./pkg/discovery",
 		},
 		{
 			"an event is forgotten once its card is kept", "pkg/discovery/events.go",
