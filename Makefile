@@ -156,6 +156,10 @@ $(NERDCTL):
 vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)
 	LPUCTL_DEB="$$(echo dist/*_amd64.deb)" go run ./test/vm $(BOOTS)
 
+.PHONY: vm-disk
+vm-disk: ## make the disk of the virtual machines (once, 3 minutes; needs root and debootstrap)
+	go run ./test/vm -disk
+
 .PHONY: vm-lab
 vm-lab: build ## let cards fail on a real kernel under QEMU, and watch serve, list and the spec (needs what vm needs, and gcc)
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/vm/lab $(BOOTS) | go run ./test/report

@@ -44,6 +44,7 @@ install-files:
 	install -D -m 0644 systemd/lpuctl.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/lpuctl.conf
 	install -D -m 0644 systemd/lpuctl.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/lpuctl.conf
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d systemd/90-lpuctl.rules
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/lpuctl/memlock systemd/memlock/*.conf
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 dist/man/*.5.gz
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 dist/man/*.8.gz
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/lpuctl $(DOCUMENTS)

@@ -70,11 +70,11 @@ func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
 	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
 	flags.StringSliceVar(&w.must, "must-include", nil, "`LPUS` that have to be among them")
 	flags.BoolVar(&w.connected, "require-connected", false, "rather none than LPUs that are not connected")
-	near := func(n allocate.Near) error {
-		if w.near != "" && w.near != n {
+	at := func(p allocate.Place) error {
+		if w.place.Near != allocate.Anywhere && w.place.String() != p.String() {
 			return errors.New("one of --numa, --same-switch and --same-socket is enough")
 		}
-		w.near = n
+		w.place = p
 		return nil
 	}
 	flags.Func("numa", "only LPUs of the NUMA node with this `NUMBER`", func(text string) error {
@@ -83,11 +83,12 @@ func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
 			return errors.New("expected a whole number")
 		}
 		node := int(number)
-		w.numaNode = &node
-		return near(allocate.OnNUMANode(node))
+		return at(allocate.Place{Near: allocate.SameNUMA, NUMANode: &node})
 	})
-	flags.BoolFunc("same-switch", "all of them behind one PCIe switch", func(string) error { return near(allocate.SameSwitch) })
-	flags.BoolFunc("same-socket", "all of them on one NUMA node", func(string) error { return near(allocate.SameSocket) })
+	flags.BoolFunc("same-switch", "all of them behind one PCIe switch",
+		func(string) error { return at(allocate.Place{Near: allocate.SameSwitch}) })
+	flags.BoolFunc("same-socket", "all of them on one socket (processor package)",
+		func(string) error { return at(allocate.Place{Near: allocate.SameSocket}) })
 	a.ringTableFlag(cmd)
 	complete(cmd, "count")
 	complete(cmd, "numa")
@@ -99,8 +100,7 @@ type wish struct {
 	size            int
 	available, must []string
 	connected       bool
-	near            allocate.Near
-	numaNode        *int // that near names; nil: it names none
+	place           allocate.Place
 }
 
 // allocation is the document that allocate prints.
@@ -168,9 +168,12 @@ func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decis
 
 // resolveWish finds the LPUs that were named. Free are those, or else all that are usable and that nobody holds open.
 func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish) (allocate.Wish, error) {
-	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected, Near: w.near}
+	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected, Place: w.place}
 	if len(inv.LPUs) == 0 {
 		return resolved, nil
+	}
+	if w.place.Near == allocate.SameSocket {
+		resolved.Sockets = discovery.Sockets(string(a.root), inv)
 	}
 	var err error
 	if w.available != nil {

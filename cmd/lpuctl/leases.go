@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 	"github.com/hyperaccel/lpuctl/pkg/node"
@@ -59,15 +58,7 @@ func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, erro
 	if w.size < 1 {
 		return lease.Selection{}, usage("-n %d: at least one LPU", w.size)
 	}
-	s := lease.Selection{Count: w.size, Connected: w.connected, NUMANode: w.numaNode}
-	switch {
-	case w.numaNode != nil:
-		s.Near = lease.SameNUMA
-	case w.near == allocate.SameSwitch:
-		s.Near = lease.SameSwitch
-	case w.near == allocate.SameSocket:
-		s.Near = lease.SameSocket
-	}
+	s := lease.Selection{Count: w.size, Connected: w.connected, Place: w.place}
 	if len(w.must) == 0 {
 		return s, nil
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -27,9 +29,11 @@ func (a *app) raiseMemlock(wanted uint64, args []string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}); err != nil {
 		return fmt.Errorf("memlock: %w", err)
 	}
-	container := startsContainer(args)
-	ofDaemon := container && slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(args[0]))
-	if limit.Max < wanted && !ofDaemon && (container || !mayLockAll()) {
+	counts := !mayLockAll()
+	if startsContainer(args) {
+		counts = !startedByDaemon(args)
+	}
+	if limit.Max < wanted && counts {
 		var findings finding.List
 		findings.Add(finding.MemlockLow, "memlock", fmt.Sprintf("the command may lock %s of memory, and %s may be needed",
 			sizeText(limit.Max), sizeText(wanted)), "")
@@ -37,6 +41,40 @@ func (a *app) raiseMemlock(wanted uint64, args []string) error {
 	}
 	return nil
 }
+
+// startedByDaemon tells whether a container is one that a daemon starts, and so has that daemon's limits.
+func startedByDaemon(args []string) bool {
+	return slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(args[0]))
+}
+
+// memlockOption lets a container lock memory that a daemon of root's starts: as much as --memlock says, or any amount. Other daemons cannot
+// raise their limit.
+func (a *app) memlockOption(o runOptions, args []string) []string {
+	given := slices.ContainsFunc(args, func(arg string) bool {
+		return strings.HasPrefix(arg, "memlock=") || strings.HasPrefix(arg, "--ulimit=memlock=")
+	})
+	if !startedByDaemon(args) || given || o.memlock == 0 || !a.ofRoot(args) {
+		return nil
+	}
+	limit := "-1"
+	if o.memlockGiven {
+		limit = fmt.Sprintf("%d:%[1]d", o.memlock)
+	}
+	return []string{"--ulimit", "memlock=" + limit}
+}
+
+// ofRoot tells whether the daemon that docker or nerdctl asks is root's.
+func (a *app) ofRoot(args []string) bool {
+	if os.Geteuid() == 0 {
+		return true
+	}
+	_, elsewhere := a.env("DOCKER_HOST")
+	_, other := a.env("DOCKER_CONTEXT")
+	return filepath.Base(args[0]) == "docker" && !elsewhere && !other && unix.Access(dockerSocket, unix.W_OK) == nil
+}
+
+// dockerSocket is where the daemon of root's docker listens.
+const dockerSocket = "/var/run/docker.sock"
 
 // mayLockAll tells whether this process has the capability to lock any amount of memory.
 func mayLockAll() bool {

@@ -30,13 +30,14 @@ const runName = "run"
 // runOptions are what run is told before the command.
 type runOptions struct {
 	wish
-	wait        time.Duration // how long to wait for LPUs; 0: not at all
-	limit       time.Duration // how long the command may run; 0: for ever
-	memlock     uint64        // bytes that the command should be able to lock
-	noLease     bool
-	noIsolation bool
-	dryRun      bool
-	format      format
+	wait         time.Duration // how long to wait for LPUs; 0: not at all
+	limit        time.Duration // how long the command may run; 0: for ever
+	memlock      uint64        // bytes that the command should be able to lock
+	memlockGiven bool          // --memlock was given
+	noLease      bool
+	noIsolation  bool
+	dryRun       bool
+	format       format
 }
 
 func newRunCommand(a *app) *cobra.Command {
@@ -72,6 +73,7 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 			if cmd.Flags().Changed("format") && !o.dryRun {
 				return usage("-o is the format of --dry-run")
 			}
+			o.memlockGiven = cmd.Flags().Changed("memlock")
 			err := a.runCommand(cmd.Context(), o, args)
 			if cmd.Context().Err() != nil && !errors.As(err, new(ended)) {
 				return interrupted(cmd.Context())
@@ -86,7 +88,7 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 	flags.Lookup("wait").NoOptDefVal = forever
 	flags.Var((*positiveTime)(&o.limit), "for", "end COMMAND after `TIME`: SIGTERM, and SIGKILL "+grace.String()+" later")
 	o.memlock = memlockDefault
-	flags.Var((*size)(&o.memlock), "memlock", "warn if COMMAND may lock less memory than `SIZE`; 0: never")
+	flags.Var((*size)(&o.memlock), "memlock", "how much memory COMMAND needs to lock (`SIZE`): warn if it may lock less; 0: never")
 	flags.BoolVar(&o.noLease, "no-lease", false, "do not ask for a lease")
 	flags.BoolVar(&o.noIsolation, "no-isolation", false, "let a plain program open the nodes of all LPUs")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the LPUs and the command, and start nothing")
@@ -142,7 +144,7 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(g, isolated, args, held.options())
+	plan, err := a.plan(g, isolated, args, append(held.options(), a.memlockOption(o, args)...))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@
 package allocate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,56 +18,8 @@ type Wish struct {
 	Must []int // the LPUs that the decision must contain
 	// Connected refuses LPUs that do not follow each other on a ring. A single LPU is always connected.
 	Connected bool
-	Near      Near // where all LPUs must be
-}
-
-// Near limits where the LPUs of a decision are: SameSwitch, SameSocket, what OnNUMANode returns, or "" for anywhere.
-type Near string
-
-// What all LPUs of a decision can be asked to share. A single LPU always does.
-const (
-	SameSwitch Near = "one PCIe switch" // LPU.Switch
-	// SameSocket is LPU.NUMANode: the kernel says which memory is near an LPU, and no more.
-	SameSocket Near = "one NUMA node"
-)
-
-// OnNUMANode allows the LPUs of one NUMA node, by its number.
-func OnNUMANode(number int) Near { return Near(fmt.Sprint("NUMA node ", number)) }
-
-// group names the group that an LPU belongs to. It is a group of its own where it is not known what it shares, and in none ("") if
-// it is not allowed.
-func (n Near) group(l *discovery.LPU) string {
-	place := ""
-	switch {
-	case n == SameSwitch && l.Switch != nil:
-		place = "switch " + l.Switch.String()
-	case n != SameSwitch && l.NUMANode != nil:
-		place = string(OnNUMANode(*l.NUMANode))
-	}
-	if n == SameSwitch || n == SameSocket {
-		return cmp.Or(place, l.Name)
-	}
-	if place != string(n) {
-		return ""
-	}
-	return place
-}
-
-// groups are the LPUs of each group, in the order of the inventory, and their names. The decision must lie in one group; if there are
-// none for Near "", anywhere.
-func (n Near) groups(inv *discovery.Inventory) (groups [][]int, called []string) {
-	for card := range inv.LPUs {
-		name := n.group(&inv.LPUs[card])
-		if name == "" {
-			continue
-		}
-		i := slices.Index(called, name)
-		if i < 0 {
-			i, groups, called = len(called), append(groups, nil), append(called, name)
-		}
-		groups[i] = append(groups[i], card)
-	}
-	return groups, called
+	Place     Place       // where all LPUs must be
+	Sockets   map[int]int // of NUMA nodes, for SameSocket; see [discovery.Sockets]
 }
 
 // Free returns the LPUs that are available: usable, not cordoned, not leased or reserved, and without users as far as
@@ -127,7 +78,7 @@ func Decide(inv *discovery.Inventory, f *ring.Fabric, w Wish) (*Decision, error)
 		d.Explanation.Reason = r.Why
 		return d, r
 	}
-	groups, _ := w.Near.groups(inv)
+	groups, _ := w.groups(inv)
 	choice, err := f.Choose(nil, w.Free, w.Must, w.Size, groups...)
 	if err != nil {
 		return nil, err
@@ -169,10 +120,10 @@ func (w Wish) impossible(inv *discovery.Inventory) *Refusal {
 
 // apart returns the reason why the free LPUs do not share what they should; nil if enough of them do.
 func (w Wish) apart(inv *discovery.Inventory) *Refusal {
-	if w.Near == "" {
+	if w.Place.Near == Anywhere {
 		return nil
 	}
-	groups, called := w.Near.groups(inv)
+	groups, called := w.groups(inv)
 	var have []string
 	for i, group := range groups {
 		free := slices.DeleteFunc(group, func(card int) bool { return !slices.Contains(w.Free, card) })
@@ -184,7 +135,7 @@ func (w Wish) apart(inv *discovery.Inventory) *Refusal {
 		}
 	}
 	r := &Refusal{
-		fmt.Sprintf("%s asked for on %s, where so many are not free", lpus(w.Size), w.Near), "ask for fewer, or allow LPUs of other places",
+		fmt.Sprintf("%s asked for on %s, where so many are not free", lpus(w.Size), w.Place), "ask for fewer, or allow LPUs of other places",
 	}
 	if len(w.Must) > 0 {
 		r.Why += " together with " + strings.Join(names(inv, w.Must), " ")
@@ -193,6 +144,14 @@ func (w Wish) apart(inv *discovery.Inventory) *Refusal {
 		r.Why += ": free are " + strings.Join(have, ", ")
 	}
 	return r
+}
+
+// groups are all LPUs by what they share; none if they may be anywhere.
+func (w Wish) groups(inv *discovery.Inventory) (groups [][]int, shared []string) {
+	if w.Place.Near == Anywhere {
+		return nil, nil
+	}
+	return w.Place.Groups(inv, w.Sockets, everyCard(inv))
 }
 
 // notFree returns the LPUs among cards that are not free.

@@ -197,23 +197,32 @@ func TestNear(t *testing.T) {
 		l.NUMANode, l.Switch = &node, &port
 	}
 	all := allocate.Free(inv)
+	onNode := func(number int) allocate.Place { return allocate.Place{Near: allocate.SameNUMA, NUMANode: &number} }
+	oneSwitch, aSocket := allocate.Place{Near: allocate.SameSwitch}, allocate.Place{Near: allocate.SameSocket}
+	oneSocket := map[int]int{0: 0, 1: 0}
 	for name, c := range map[string]struct {
 		wish allocate.Wish
 		lpus string
 		why  string
 	}{
-		"anywhere":           {allocate.Wish{Size: 2, Free: all, Must: []int{1, 2}}, "lpu1 lpu2", ""},
-		"a switch":           {allocate.Wish{Size: 2, Free: all, Must: []int{3}, Near: allocate.SameSwitch}, "lpu2 lpu3", ""},
-		"across switches":    {allocate.Wish{Size: 2, Free: all, Must: []int{1, 2}, Near: allocate.SameSwitch}, "", "on one PCIe switch"},
-		"a socket":           {allocate.Wish{Size: 3, Free: all, Must: []int{4}, Near: allocate.SameSocket}, "lpu3 lpu4 lpu5", ""},
-		"a node":             {allocate.Wish{Size: 2, Free: all, Near: allocate.OnNUMANode(1)}, "lpu4 lpu5", ""},
-		"no such node":       {allocate.Wish{Size: 1, Free: all, Near: allocate.OnNUMANode(7)}, "", "1 LPU asked for on NUMA node 7, where"},
-		"one of no switch":   {allocate.Wish{Size: 1, Free: []int{7}, Near: allocate.SameSwitch}, "lpu7", ""},
-		"two of no switch":   {allocate.Wish{Size: 2, Free: []int{6, 7}, Near: allocate.SameSwitch}, "", "free are lpu6 (lpu6), lpu7 (lpu7)"},
-		"pieces on a socket": {allocate.Wish{Size: 2, Free: []int{0, 2, 3, 4, 5}, Must: []int{0}, Near: allocate.SameSocket}, "lpu0 lpu2", ""},
+		"anywhere":        {allocate.Wish{Size: 2, Free: all, Must: []int{1, 2}}, "lpu1 lpu2", ""},
+		"a switch":        {allocate.Wish{Size: 2, Free: all, Must: []int{3}, Place: oneSwitch}, "lpu2 lpu3", ""},
+		"across switches": {allocate.Wish{Size: 2, Free: all, Must: []int{1, 2}, Place: oneSwitch}, "", "on one PCIe switch"},
+		"a socket":        {allocate.Wish{Size: 3, Free: all, Must: []int{4}, Place: aSocket}, "lpu3 lpu4 lpu5", ""},
+		"two nodes of a socket": {
+			allocate.Wish{Size: 2, Free: all, Must: []int{2, 3}, Place: aSocket, Sockets: oneSocket}, "lpu2 lpu3", "",
+		},
+		"two sockets": {
+			allocate.Wish{Size: 2, Free: all, Must: []int{2, 3}, Place: aSocket}, "", "2 LPUs asked for on one socket",
+		},
+		"a node":             {allocate.Wish{Size: 2, Free: all, Place: onNode(1)}, "lpu4 lpu5", ""},
+		"no such node":       {allocate.Wish{Size: 1, Free: all, Place: onNode(7)}, "", "1 LPU asked for on NUMA node 7, where"},
+		"one of no switch":   {allocate.Wish{Size: 1, Free: []int{7}, Place: oneSwitch}, "lpu7", ""},
+		"two of no switch":   {allocate.Wish{Size: 2, Free: []int{6, 7}, Place: oneSwitch}, "", "free are lpu6 (lpu6), lpu7 (lpu7)"},
+		"pieces on a socket": {allocate.Wish{Size: 2, Free: []int{0, 2, 3, 4, 5}, Must: []int{0}, Place: aSocket}, "lpu0 lpu2", ""},
 		"too few on a node": {
-			allocate.Wish{Size: 3, Free: []int{0, 1, 3, 4}, Near: allocate.SameSocket}, "",
-			"3 LPUs asked for on one NUMA node, where so many are not free: free are lpu0 lpu1 (NUMA node 0), lpu3 lpu4 (NUMA node 1)",
+			allocate.Wish{Size: 3, Free: []int{0, 1, 3, 4}, Place: aSocket}, "",
+			"3 LPUs asked for on one socket, where so many are not free: free are lpu0 lpu1 (NUMA node 0), lpu3 lpu4 (NUMA node 1)",
 		},
 	} {
 		d, err := allocate.Decide(inv, inv.Fabric(), c.wish)

@@ -83,7 +83,7 @@ func eventOf(e *uevent.Event) health.Event {
 }
 
 // release ends the warning that an LPU was bound again when nobody uses it any more who did before. Where some processes cannot be
-// seen the warning ends with time. Users are found by the node, so that of an LPU without one it is not known.
+// seen the warning ends with time. Users are found by the nodes that the LPU has and had, so that of an LPU without one it is not known.
 func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration) {
 	rebound := w.judge.Rebound()
 	if len(rebound) == 0 {
@@ -93,14 +93,30 @@ func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration
 	defer cancel()
 	view := *inv
 	view.LPUs = slices.Clone(inv.LPUs)
+	for i := range view.LPUs {
+		l := &view.LPUs[i]
+		l.Nodes = inv.withFormer(l.Nodes, rebound[l.Address.String()].Nodes)
+	}
 	FindUsers(ctx, w.root, &view)
-	for _, l := range view.LPUs {
-		at, warned := rebound[l.Address.String()]
-		before := func(u User) bool { return u.Started < at }
-		if warned && len(l.Nodes) > 0 && l.Users != nil && !l.UsersHidden && !slices.ContainsFunc(l.Users, before) {
+	for i, l := range view.LPUs {
+		r, warned := rebound[l.Address.String()]
+		before := func(u User) bool { return u.Started < r.At }
+		if warned && len(inv.LPUs[i].Nodes) > 0 && l.Users != nil && !l.UsersHidden && !slices.ContainsFunc(l.Users, before) {
 			w.judge.Tell(l.Address.String(), health.Released, now)
 		}
 	}
+}
+
+// withFormer adds the nodes that an LPU had before to those that it has, unless another LPU has them now.
+func (inv *Inventory) withFormer(nodes []Node, former []string) []Node {
+	nodes = slices.Clip(nodes)
+	for _, path := range former {
+		has := func(n Node) bool { return n.Path == path }
+		if !slices.ContainsFunc(inv.LPUs, func(l LPU) bool { return slices.ContainsFunc(l.Nodes, has) }) {
+			nodes = append(nodes, Node{Path: path})
+		}
+	}
+	return nodes
 }
 
 // listen says which LPUs there are, for the listener. If an LPU has come or gone, or its driver has, and no uevent was ever received, it

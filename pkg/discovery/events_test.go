@@ -69,7 +69,10 @@ func TestRelease(t *testing.T) {
 		files map[string]string
 		warns bool
 	}{
-		"who used it before":   {map[string]string{"proc/12/fd/3": "-> /dev/lpu0 (deleted)", "proc/12/stat": stat + "359999 0\n"}, true},
+		"who used it before": {map[string]string{"proc/12/fd/3": "-> /dev/lpu0 (deleted)", "proc/12/stat": stat + "359999 0\n"}, true},
+		"who used it when it had another name": {
+			map[string]string{"proc/12/fd/3": "-> /dev/lpu1 (deleted)", "proc/12/stat": stat + "359999 0\n"}, true,
+		},
 		"who uses it since":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0", "proc/12/stat": stat + "360001 0\n"}, false},
 		"nobody knows when":    {map[string]string{"proc/12/fd/3": "-> /dev/lpu0"}, true},
 		"nobody":               {nil, false},
@@ -82,12 +85,14 @@ func TestRelease(t *testing.T) {
 		files := map[string]string{"proc/2/comm": "kthreadd\n"}
 		maps.Copy(files, c.files)
 		w := NewWatcher(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
-		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}, Nodes: []Node{{Path: "/dev/lpu0"}}}}}
+		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}, Nodes: []Node{{Path: "/dev/lpu1"}}}}}
+		w.judgeAll(inv, time.Hour)
+		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
+		inv.LPUs[0].Reasons, inv.LPUs[0].Nodes = nil, []Node{{Path: "/dev/lpu0"}}
 		if name == "it has no node now" {
 			inv.LPUs[0].Nodes = nil
 		}
 		w.judgeAll(inv, time.Hour)
-		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
 		w.release(t.Context(), inv, time.Hour+time.Minute)
 		if verdict := w.judge.See("0000:43:00.1", "lpu0", health.Reading{}, time.Hour+time.Minute); (len(verdict.Reasons) == 1) != c.warns {
 			t.Errorf("%s: %v", name, verdict.Reasons)

@@ -101,7 +101,10 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		l.Reading.Reasons = l.Reasons
+		l.Reading.Reasons, l.Reading.Nodes = l.Reasons, nil
+		for _, n := range l.Nodes {
+			l.Reading.Nodes = append(l.Reading.Nodes, n.Path)
+		}
 		verdict := w.judge.See(l.Address.String(), l.Name, l.Reading, now)
 		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
 		l.addressRemedies()

@@ -67,6 +67,8 @@ type Record struct {
 	Latched  map[finding.ID]time.Duration `json:"latched,omitempty"`  // when an event told it
 	Counters map[finding.ID]Count         `json:"counters,omitempty"` // by the finding that its growth is
 	Best     Link                         `json:"best"`               // the best link that was seen
+	// Nodes are the paths of its device nodes. After it was bound again, those from before count too, because who used it may hold them.
+	Nodes []string `json:"nodes,omitempty"`
 	// Revived says that a driver was bound, and that the card has answered since.
 	Revived bool `json:"revived,omitempty"`
 	// Driverless says that no driver was bound at the latest reading. One that is bound then is new, though no event may have told it.
@@ -84,6 +86,7 @@ type Count struct {
 func (c *Record) clone() *Record {
 	copied := *c
 	copied.Passing, copied.Latched, copied.Counters = maps.Clone(c.Passing), maps.Clone(c.Latched), maps.Clone(c.Counters)
+	copied.Nodes = slices.Clone(c.Nodes)
 	return &copied
 }
 
@@ -125,6 +128,7 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 		reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return f.ID == finding.ResetBehindDriver })
 	}
 	reasons = append(reasons, c.history(subject, &r, &j.policy, now)...)
+	c.follow(r.Nodes)
 	c.count(reasons, now)
 	state := c.next(reasons, &j.policy, now)
 	if c.Good && state != Healthy {
@@ -143,7 +147,9 @@ func (c *Record) successor(now time.Duration) *Record {
 	if c == nil {
 		return &Record{}
 	}
-	next := &Record{State: c.State, Since: c.Since, Good: c.Good, Readings: c.Readings, First: c.First, Latest: c.Latest}
+	next := &Record{
+		State: c.State, Since: c.Since, Good: c.Good, Readings: c.Readings, First: c.First, Latest: c.Latest, Nodes: c.Nodes,
+	}
 	at, rebound := c.Latched[finding.Rebound]
 	if c.State == Healthy {
 		at, rebound = now, true
@@ -154,12 +160,30 @@ func (c *Record) successor(now time.Duration) *Record {
 	return next
 }
 
-// Rebound are the LPUs whose driver was bound again while they were healthy, by id, and when that was seen last.
-func (j *Judge) Rebound() map[string]time.Duration {
-	all := map[string]time.Duration{}
+// follow remembers the nodes that the LPU has now and, while it is rebound, those that it had. An LPU without a node may get one again.
+func (c *Record) follow(nodes []string) {
+	if _, rebound := c.Latched[finding.Rebound]; !rebound && len(nodes) > 0 {
+		c.Nodes = nil
+	}
+	for _, n := range nodes {
+		if !slices.Contains(c.Nodes, n) {
+			c.Nodes = append(c.Nodes, n)
+		}
+	}
+}
+
+// Rebound is an LPU whose driver was bound again while it was healthy.
+type Rebound struct {
+	At    time.Duration // when that was seen last
+	Nodes []string      // paths of the nodes that it has or had before
+}
+
+// Rebound are these LPUs, by id.
+func (j *Judge) Rebound() map[string]Rebound {
+	all := map[string]Rebound{}
 	for id, c := range j.cards {
 		if at, ok := c.Latched[finding.Rebound]; ok {
-			all[id] = at
+			all[id] = Rebound{at, c.Nodes}
 		}
 	}
 	return all

@@ -125,6 +125,8 @@ type Reading struct {
 	Link    Link   // current_link_speed, current_link_width
 	MaxLink Link   // max_link_speed, max_link_width; less if those of the port above are less
 
+	Nodes []string // paths of its device nodes
+
 	Ports         []string // PCI addresses of the ports above it, from the root port down: elements of the device path
 	PowerState    string   // power_state: "D0", "D3cold", "error", ...
 	RuntimeStatus string   // power/runtime_status: "active", "suspended", "unsupported", ...

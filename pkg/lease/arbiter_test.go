@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
@@ -416,7 +417,9 @@ func lockThread() { runtime.LockOSThread() }
 func TestImpossibleWishes(t *testing.T) {
 	dir := serving(t)
 	missing := discovery.Address{Bus: 0xee, Function: 1}
-	for _, s := range []lease.Selection{{Count: 9}, {Count: 5, Near: lease.SameSwitch}, {Count: 1, Must: []discovery.Address{missing}}} {
+	for _, s := range []lease.Selection{
+		{Count: 9}, {Count: 5, Place: allocate.Place{Near: allocate.SameSwitch}}, {Count: 1, Must: []discovery.Address{missing}},
+	} {
 		_, err := dial(t, dir).Wish(t.Context(), lease.Wish{Selection: s, Wait: true}, nil)
 		if !refusedWith(err, finding.LeaseImpossible) || len(s.Must) > 0 && !strings.Contains(err.Error(), missing.String()) {
 			t.Errorf("%+v: %v", s, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
@@ -24,7 +23,7 @@ type Limits struct {
 type View struct {
 	Began      time.Duration        // when the look began, since boot: what ended later it may still show, and what began later not yet
 	Inventory  *discovery.Inventory // with the users of the LPUs and their cordons
-	Sockets    map[int]int          // the processor package of each NUMA node
+	Sockets    map[int]int          // of [discovery.Sockets]
 	Pool       []discovery.Address  // the LPUs that can be leased; nil: all
 	Limits     Limits               // of each user
 	Closed     string               // why no LPU can be leased; "": they can
@@ -507,16 +506,8 @@ func (b *Book) impossible(s *Selection, all []int) string {
 	if len(s.Must) > 0 {
 		text += " with those that must be included"
 	}
-	switch s.Near {
-	case SameSwitch:
-		text += " behind one switch"
-	case SameSocket:
-		text += " of one processor package"
-	case SameNUMA:
-		text += " of one NUMA node"
-		if s.NUMANode != nil {
-			text = strings.TrimSuffix(text, "one NUMA node") + fmt.Sprintf("NUMA node %d", *s.NUMANode)
-		}
+	if s.Place.Near != allocate.Anywhere {
+		text += " on " + s.Place.String()
 	}
 	return fmt.Sprintf("%s: there are none among the %d LPUs that can be leased on this node", text, len(all))
 }
@@ -595,46 +586,10 @@ func (b *Book) overdue(uid int) *entry {
 	return b.entries[i]
 }
 
-// common is what LPUs that have something in common share: a key, which is an LPU's own where it is not known what it shares. ok is false
-// if the LPU cannot be taken.
-func (b *Book) common(s *Selection, l *discovery.LPU) (key string, ok bool) {
-	own := l.Address.String()
-	switch s.Near {
-	case SameSwitch:
-		if l.Switch != nil {
-			return "below " + l.Switch.String(), true
-		}
-	case SameSocket:
-		if l.NUMANode != nil {
-			return fmt.Sprint(b.view.Sockets[*l.NUMANode]), true
-		}
-	case SameNUMA:
-		if s.NUMANode != nil && (l.NUMANode == nil || *l.NUMANode != *s.NUMANode) {
-			return "", false
-		}
-		if l.NUMANode != nil {
-			return fmt.Sprint(*l.NUMANode), true
-		}
-	default:
-		return "", true
-	}
-	return own, true
-}
-
 // sets are the largest sets of cards out of which a selection can be fulfilled. Each card of a set is in some selection.
 func (b *Book) sets(s *Selection, cards []int) (sets [][]int) {
-	var keys []string
-	groups := map[string][]int{}
-	for _, card := range cards {
-		if key, ok := b.common(s, &b.view.Inventory.LPUs[card]); ok {
-			if groups[key] == nil {
-				keys = append(keys, key)
-			}
-			groups[key] = append(groups[key], card)
-		}
-	}
-	for _, key := range keys {
-		group := groups[key]
+	groups, _ := s.Place.Groups(b.view.Inventory, b.view.Sockets, cards)
+	for _, group := range groups {
 		must, all := b.musts(s, group)
 		switch {
 		case !all || len(group) < s.Count:

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -158,13 +159,13 @@ func together(s *Selection, x set) bool {
 
 // group is the number of what LPUs must have in common; -1 if the LPU cannot be taken.
 func group(s *Selection, lpu int) int {
-	switch s.Near {
-	case SameNUMA:
-		if s.NUMANode != nil && *s.NUMANode != lpu/2 {
+	switch s.Place.Near {
+	case allocate.SameNUMA:
+		if s.Place.NUMANode != nil && *s.Place.NUMANode != lpu/2 {
 			return -1
 		}
 		return lpu / 2
-	case SameSocket, SameSwitch:
+	case allocate.SameSocket, allocate.SameSwitch:
 		return lpu / 4
 	}
 	return 0
@@ -381,9 +382,11 @@ func (m *model) selection() (s Selection, must set) {
 			s.Must = append(s.Must, address(lpu))
 		}
 	}
-	s.Near = []Near{Anywhere, Anywhere, Anywhere, SameSwitch, SameSocket, SameNUMA}[m.rand.IntN(6)]
-	if node := m.rand.IntN(6); s.Near == SameNUMA && node < 4 {
-		s.NUMANode = &node
+	if m.rand.IntN(2) == 0 {
+		s.Place.Near = []allocate.Near{allocate.SameSwitch, allocate.SameSocket, allocate.SameNUMA}[m.rand.IntN(3)]
+	}
+	if node := m.rand.IntN(6); s.Place.Near == allocate.SameNUMA && node < 4 {
+		s.Place.NUMANode = &node
 	}
 	s.Connected = m.rand.IntN(3) == 0
 	return s, must

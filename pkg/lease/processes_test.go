@@ -389,7 +389,8 @@ func (p *person) lease() error {
 
 // open opens the nodes of the LPUs. Another holder of one is a fault.
 func (p *person) open(pid int, g *lease.Grant) error {
-	inv, err := discovery.Scan(context.Background(), filepath.Join(p.dir, "node"), discovery.Options{Models: discovery.BuiltinModels()})
+	options := discovery.Options{Models: discovery.BuiltinModels(), CardDeadline: time.Minute} // the machine is busy
+	inv, err := discovery.Scan(context.Background(), filepath.Join(p.dir, "node"), options)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked map[disco
 	of := map[string][]string{}
 	for i := range b.view.Inventory.LPUs {
 		l := &b.view.Inventory.LPUs[i]
-		if _, wanted := b.common(s, l); !wanted || !b.inPool(l) {
+		if !s.Place.Allows(l) || !b.inPool(l) {
 			continue
 		}
 		reason := b.reason(now, uid, l, leased[l.Address], blocked)

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -34,24 +35,12 @@ const (
 	maxCommand = 64                   // bytes of the name of a program
 )
 
-// Near is what the LPUs of a wish must have in common.
-type Near string
-
-// The values of Near.
-const (
-	Anywhere   Near = ""
-	SameSwitch Near = "switch" // the same nearest PCIe switch
-	SameSocket Near = "socket" // NUMA nodes of one processor package
-	SameNUMA   Near = "numa"   // the NUMA node that Selection.NUMANode names, or any one if it names none
-)
-
 // Selection says which LPUs somebody wants.
 type Selection struct {
-	Count     int                 `json:"count"`              // from 1
-	Must      []discovery.Address `json:"must,omitempty"`     // LPUs that have to be among them
-	Near      Near                `json:"near,omitempty"`     // what they must have in common
-	NUMANode  *int                `json:"numaNode,omitempty"` // with SameNUMA
+	Count     int                 `json:"count"`          // from 1
+	Must      []discovery.Address `json:"must,omitempty"` // LPUs that have to be among them
 	Connected bool                `json:"connected,omitempty"`
+	Place     allocate.Place      `json:"place,omitzero"`
 }
 
 // Wish asks for a lease.
@@ -279,17 +268,17 @@ func (s *Selection) check() error {
 		}
 		named[a] = true
 	}
-	switch s.Near {
-	case Anywhere, SameSwitch, SameSocket:
-		if s.NUMANode != nil {
+	switch s.Place.Near {
+	case allocate.Anywhere, allocate.SameSwitch, allocate.SameSocket:
+		if s.Place.NUMANode != nil {
 			return errors.New("a NUMA node is named, and the LPUs need not be of one")
 		}
-	case SameNUMA:
-		if s.NUMANode != nil && (*s.NUMANode < 0 || *s.NUMANode > 1<<16) {
-			return fmt.Errorf("there is no NUMA node %d", *s.NUMANode)
+	case allocate.SameNUMA:
+		if s.Place.NUMANode != nil && (*s.Place.NUMANode < 0 || *s.Place.NUMANode > 1<<16) {
+			return fmt.Errorf("there is no NUMA node %d", *s.Place.NUMANode)
 		}
 	default:
-		return fmt.Errorf("near %.40q: expected %s, %s or %s", s.Near, SameSwitch, SameSocket, SameNUMA)
+		return fmt.Errorf("near %.40q: expected %s, %s or %s", s.Place.Near, allocate.SameSwitch, allocate.SameSocket, allocate.SameNUMA)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -29,8 +30,8 @@ func TestBadRequests(t *testing.T) {
 		"must":          {head + `"wish":{"count":1,"must":["0000:45:00.1","0000:46:00.1"]}}`, "2 LPUs must"},
 		"twice":         {head + `"wish":{"count":2,"must":["0000:45:00.1","0000:45:00.1"]}}`, "twice"},
 		"no address":    {head + `"wish":{"count":2,"must":["lpu0"]}}`, "lpu0"},
-		"near":          {head + `"wish":{"count":2,"near":"me"}}`, "near"},
-		"NUMA":          {head + `"wish":{"count":2,"numaNode":1}}`, "NUMA"},
+		"near":          {head + `"wish":{"count":2,"place":{"near":"me"}}}`, "near"},
+		"NUMA":          {head + `"wish":{"count":2,"place":{"numaNode":1}}}`, "NUMA"},
 		"negative":      {head + `"wish":{"count":2,"for":-1}}`, "time"},
 		"command":       {head + `"wish":{"count":2,"command":"\u001b[2J"}}`, "command"},
 		"for ever":      {head + `"reserve":{"count":2,"for":9223372036854775807,"reason":"x"}}`, "time"},
@@ -53,11 +54,13 @@ func FuzzParseRequest(f *testing.F) {
 	node := 1
 	for _, r := range []Request{
 		{Wish: &Wish{
-			Selection: Selection{Count: 2, Must: []discovery.Address{address(1)}, Near: SameNUMA, NUMANode: &node, Connected: true},
-			For:       time.Hour, Wait: true, DryRun: true,
+			Selection: Selection{
+				Count: 2, Must: []discovery.Address{address(1)}, Connected: true, Place: allocate.Place{Near: allocate.SameNUMA, NUMANode: &node},
+			},
+			For: time.Hour, Wait: true, DryRun: true,
 		}},
 		{Bind: &Bind{strings.Repeat("a", 64)}},
-		{Reserve: &Reserve{Selection{Count: 1, Near: SameSwitch}, time.Hour, "a demo"}},
+		{Reserve: &Reserve{Selection{Count: 1, Place: allocate.Place{Near: allocate.SameSwitch}}, time.Hour, "a demo"}},
 		{Release: &Release{"r1"}},
 		{Extend: &Extend{"r2", time.Minute}},
 		{List: &struct{}{}},

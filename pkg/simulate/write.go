@@ -73,6 +73,8 @@ func (s *server) writeNUMA(t *tree) {
 	for i, c := range s.cpus[1:] {
 		node := fmt.Sprint(dir, "/node", i)
 		t.attributes(node, fmt.Sprintf("cpulist=%s\ncpumap=%s\ndistance=%s", c.list, c.mask, distances[i]))
+		first, _, _ := strings.Cut(c.list, "-")
+		t.text("sys/devices/system/cpu/cpu"+first+"/topology/physical_package_id", fmt.Sprint(i))
 		t.text(node+"/meminfo", fmt.Sprintf("Node %d MemTotal:       263856128 kB\nNode %[1]d MemFree:        251658240 kB", i))
 	}
 }

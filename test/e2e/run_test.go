@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,21 +75,31 @@ func TestRunPodman(t *testing.T) {
 	})
 }
 
-// TestLeasedContainers: a container that was left behind by podman keeps its lease until it ends, whoever dies before. Nobody else gets its
-// LPUs, a wish for them waits, and is fulfilled then.
+// TestLeasedContainers: a container that was left behind by podman, root's or an ordinary user's, keeps its lease until it ends. Nobody
+// else gets its LPUs, a wish for them waits, and is fulfilled then.
 func TestLeasedContainers(t *testing.T) {
-	p := newPodman(t)
+	t.Run("root", func(t *testing.T) {
+		p := newPodman(t)
+		leasedContainers(t, nil, p, "root(0)")
+	})
+	t.Run("ordinary user", func(t *testing.T) {
+		home, user := ordinaryUser(t)
+		machine.PodmanIn(home, append(slices.Clone(user), "podman")...).Import(t)
+		leasedContainers(t, user, machine.PodmanIn(home, "podman"), "lpue2e(4242)")
+	})
+}
+
+// leasedContainers lets a user run containers with a podman; as is what starts a command as that user.
+func leasedContainers(t *testing.T, as []string, p machine.Podman, user string) {
+	t.Helper()
 	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
 	machine.InstallRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	machine.BindMount(t, "/proc", root+"/proc")
-	socket := root + lease
-	arbiter := machine.Start(t, machine.Binary(t), "--root", root, "lease", "serve", "--socket", socket)
-	t.Cleanup(func() { arbiter.Stop(unix.SIGTERM) })
-	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { _, err := os.Stat(socket); return err })
+	arbitrate(t, root)
 	run := func(options ...string) []string {
-		return append([]string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options...)
+		return slices.Concat(as, []string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options)
 	}
 	leased := func() int { return strings.Count(machine.Lpuctl(t, "--root", root, "list", "-o", "json"), `"leased"`) }
 
@@ -101,12 +112,12 @@ func TestLeasedContainers(t *testing.T) {
 		t.Errorf("the second: exit code %d: %s%s", second.Code, second.Stdout, second.Stderr)
 	}
 	if r := machine.Run(t, append(run("-n", "5", "--"), p.Container("true", "{args}")...)...); r.Code != 125 ||
-		!strings.Contains(r.Stderr, "leased by root(0)") {
+		!strings.Contains(r.Stderr, "leased by "+user) {
 		t.Errorf("five: exit code %d: %s", r.Code, r.Stderr)
 	}
 	third := machine.Start(t, append(run("-n", "8", "--wait", "--"), p.Container("echo has $LPU_VISIBLE_DEVICES", "{args}")...)...)
 	machine.Eventually(t, 20*time.Second, "the third waits", func() error { return said(third, "waiting, place 1 of 1") })
-	machine.Output(t, slices.Concat(p, []string{"rm", "-f", "-t", "0", "left"})...)
+	machine.Output(t, slices.Concat(as, p, []string{"rm", "-f", "-t", "0", "left"})...)
 	machine.Eventually(t, 60*time.Second, "the third has run", func() error { return said(third, "has 0,1,2,3,4,5,6,7") })
 	machine.Eventually(t, 20*time.Second, "nothing is leased any more", func() error {
 		if n := leased(); n > 0 {
@@ -114,6 +125,71 @@ func TestLeasedContainers(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestKilledAroundAContainer: podman and conmon may be killed, but the LPU that the container has open is given to nobody until it ends.
+func TestKilledAroundAContainer(t *testing.T) {
+	p := newPodman(t)
+	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
+	machine.BindMount(t, "/proc", root+"/proc")
+	arbitrate(t, root)
+	run := func(options ...string) []string {
+		return append([]string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options...)
+	}
+	const holds = "exec 3<>/dev/lpu0; echo holds; exec sleep 1000"
+	holding := machine.Start(t, append(run("--"), p.Container(holds, "--name", "held", "{args}")...)...)
+	machine.Eventually(t, 20*time.Second, "the container holds its LPU", func() error { return said(holding, "holds") })
+	pid := func(of string) int {
+		n, err := strconv.Atoi(strings.TrimSpace(machine.Output(t, slices.Concat(p, []string{"inspect", "-f", of, "held"})...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	container, conmon := pid("{{.State.Pid}}"), pid("{{.State.ConmonPid}}")
+	want := func(state string) {
+		t.Helper()
+		machine.Eventually(t, 20*time.Second, "lpu0 is "+state, func() error {
+			line, _, _ := strings.Cut(machine.Lpuctl(t, "--root", root, "list", "--no-headers"), "\n")
+			if !strings.Contains(line, state) {
+				return errors.New(line)
+			}
+			return nil
+		})
+		if r := machine.Run(t, append(run("-n", "2", "--"), p.Container("true", "{args}")...)...); r.Code != 125 {
+			t.Errorf("while lpu0 is %s both are given away: exit code %d: %s", state, r.Code, r.Stderr)
+		}
+	}
+	want("root(0) podman")
+	for _, step := range []struct {
+		pid   int
+		state string
+	}{{holding.PID(), "root(0) podman"}, {conmon, "in use without a lease"}} {
+		if err := unix.Kill(step.pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		want(step.state)
+	}
+	if err := unix.Kill(container, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	machine.Eventually(t, 20*time.Second, "both can be had", func() error {
+		if r := machine.Run(t, append(run("-n", "2", "--"), p.Container("true", "{args}")...)...); r.Code != 0 {
+			return errors.New(r.Stderr)
+		}
+		return nil
+	})
+}
+
+// arbitrate starts an arbiter of a node, which anybody may ask.
+func arbitrate(t *testing.T, root string) {
+	t.Helper()
+	socket := root + lease
+	arbiter := machine.Start(t, machine.Binary(t), "--root", root, "lease", "serve", "--socket", socket)
+	t.Cleanup(func() { arbiter.Stop(unix.SIGTERM) })
+	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
 }
 
 // lease is where the arbiter listens.

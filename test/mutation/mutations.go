@@ -282,6 +282,10 @@ func mutations() []mutation {
 			"		w.options.cards.of(a).due = true\n", "", "TestAnEventReadsItsCardAgain", "./pkg/discovery",
 		},
 		{
+			"who holds the former node of an LPU is forgotten", "pkg/discovery/events.go",
+			"for _, path := range former {", "for _, path := range former[:0] {", "TestRelease$", "./pkg/discovery",
+		},
+		{
 			"the node of a card that is late is taken for shared", cardsGo,
 			"slices.ContainsFunc(kept, isLate) && shareNodes(found)", "false", "TestTheNodeOfACardThatIsLate", "./pkg/discovery",
 		},

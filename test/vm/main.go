@@ -4,7 +4,8 @@
 // U55C; their driver is uio_pci_generic.
 //
 // It is run from the project's root, with LPUCTL_DEB naming the package. Arguments are the names of boots; without
-// any it is all of them. Needs qemu-system-x86 and mkfs.ext4, and for making the disk, once, root and debootstrap.
+// any it is all of them; -disk only makes the disk. Needs qemu-system-x86 and mkfs.ext4, and for making the disk, once,
+// root and debootstrap.
 package main
 
 import (
@@ -28,6 +29,7 @@ var boots = []boot{
 	{name: "install", cards: machine.Slots, sick: -1},
 	{name: "eight", cards: machine.Slots, sick: -1, driver: 2, iommu: true},
 	{name: "sick", cards: machine.Slots, sick: 3, driver: 2},
+	{name: "people", cards: machine.Slots, sick: -1, driver: 2},
 	{name: "late", cards: machine.Slots, sick: -1, driver: 90, kernelArgs: withoutRestart},
 	{name: "none", sick: -1, driver: 2, kernelArgs: withoutRestart},
 }
@@ -51,6 +53,13 @@ const (
 )
 
 func main() {
+	if slices.Equal(os.Args[1:], []string{"-disk"}) { // only make it
+		if _, err := machine.Debian(); err != nil {
+			fmt.Fprintln(os.Stderr, "vm:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	r := &report{out: os.Stdout, counts: map[string]int{}}
 	if err := run(r, os.Getenv("LPUCTL_DEB"), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)

@@ -7,7 +7,7 @@ root=$dir/root
 mkdir -p "$dir"
 
 # podman needs any container-network-stack, and debootstrap takes no such choice: netavark.
-packages=systemd-sysv,udev,dbus,podman,crun,netavark,containerd,linux-image-amd64,initramfs-tools,pciutils,kmod,busybox-static
+packages=systemd-sysv,udev,dbus,podman,crun,netavark,uidmap,containerd,linux-image-amd64,initramfs-tools,pciutils,kmod,busybox-static
 # shellcheck disable=SC2016 # not for the shell to expand
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Label: Debian' | head -n 1)
 debootstrap --variant=minbase --include=$packages bookworm "$root" "$mirror"

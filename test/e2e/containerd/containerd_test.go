@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ type engine struct {
 	t       *testing.T
 	release string
 	socket  string
+	under   []string // a command that starts the daemon; nil: it is started itself
 	daemon  *machine.Daemon
 }
 
@@ -145,7 +147,7 @@ func (e *engine) configure(files map[string]string) {
 // start starts the daemon, and returns an error if it ends rather than serves.
 func (e *engine) start(flags ...string) error {
 	e.t.Helper()
-	d := machine.Start(e.t, append([]string{"containerd"}, flags...)...)
+	d := machine.Start(e.t, slices.Concat(e.under, []string{"containerd"}, flags)...)
 	e.daemon = d
 	e.t.Cleanup(e.stop)
 	client := cri.NewRuntimeServiceClient(machine.Dial(e.t, e.socket))
@@ -172,7 +174,10 @@ func (e *engine) stop() {
 }
 
 // run starts a pod and in it a container that asks for a device, over CRI, and returns what it has got.
-func (e *engine) run(device string) (got string, err error) {
+func (e *engine) run(device string) (got string, err error) { return e.runs(device, machine.Inspect) }
+
+// runs is run with a script.
+func (e *engine) runs(device, script string) (got string, err error) {
 	e.t.Helper()
 	client := cri.NewRuntimeServiceClient(machine.Dial(e.t, e.socket))
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -209,7 +214,7 @@ func (e *engine) run(device string) (got string, err error) {
 	}
 	answer, err := client.ExecSync(ctx, &cri.ExecSyncRequest{
 		ContainerId: container.GetContainerId(),
-		Cmd:         []string{"sh", "-c", machine.Inspect},
+		Cmd:         []string{"sh", "-c", script},
 		Timeout:     20,
 	})
 	return string(answer.GetStdout()), err

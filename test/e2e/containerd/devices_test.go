@@ -3,6 +3,7 @@ package containerd
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,8 +59,7 @@ func said(t *testing.T, command ...string) (string, error) {
 
 // TestDevices: the same spec gives the same to containers of CRI, ctr and nerdctl.
 func TestDevices(t *testing.T) {
-	nerdctl := tool("nerdctl-v2.2.1/nerdctl")
-	need(t, nerdctl)
+	need(t, nerdctl())
 	e := newEngine(t, "2.4.2")
 	simulate(t)
 	if err := e.start(); err != nil {
@@ -74,18 +74,28 @@ func TestDevices(t *testing.T) {
 	})
 	t.Run("nerdctl", func(t *testing.T) {
 		compare(t, func(device string) (string, error) {
-			return said(t, nerdctl, "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network", "host",
-				"--device", "hyperaccel.ai/lpu="+device, machine.Image, "sh", "-c", machine.Inspect)
+			return said(t, byNerdctl(machine.Inspect, "--rm", "--device", "hyperaccel.ai/lpu="+device)...)
 		})
 	})
 	t.Run("nerdctl started by lpuctl run", func(t *testing.T) {
 		compare(t, func(device string) (string, error) {
 			number := map[string]string{one: "1", set: "2", all: "4"}[device]
-			return said(t, machine.Binary(t), "--quiet", "--root", nodeRoot, "run", "--no-lease", "-n", number, "--",
-				nerdctl, "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network", "host",
-				"{args}", machine.Image, "sh", "-c", machine.Inspect)
+			run := []string{machine.Binary(t), "--quiet", "--root", nodeRoot, "run", "--no-lease", "--memlock", "0", "-n", number, "--"}
+			return said(t, append(run, byNerdctl(machine.Inspect, "--rm", "{args}")...)...)
 		})
 	})
+}
+
+func nerdctl() string { return tool("nerdctl-v2.2.1/nerdctl") }
+
+// inNerdctl is a command of nerdctl.
+func inNerdctl(command ...string) []string {
+	return append([]string{nerdctl(), "--data-root", "/var/lib/containerd/nerdctl", "--cgroup-manager", "cgroupfs"}, command...)
+}
+
+// byNerdctl is a command that runs a script in a container.
+func byNerdctl(script string, options ...string) []string {
+	return inNerdctl(slices.Concat([]string{"run", "--network", "host"}, options, []string{machine.Image, "sh", "-c", script})...)
 }
 
 // TestPodman: and to root's containers of podman.

@@ -96,6 +96,9 @@ has() { # NAME ADDRESS
 		"node $(ls "/sys/bus/pci/devices/$2/uio")" opens "made another"
 }
 
+# shellcheck source=test/vm/guest/people.sh
+. /mnt/people.sh
+
 install() {
 	expect "no unit failed before the package came" is "" failed
 	command install /mnt/driver.sh /usr/local/sbin/vm-lpu-driver
