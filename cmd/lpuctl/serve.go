@@ -241,7 +241,7 @@ func (d *serveDaemon) guardDirs(ctx context.Context, c guardConfig) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second):
+		case <-time.After(host.UntilBeat(time.Second, host.SinceBoot())):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -141,15 +142,15 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) 
 	}
 }
 
-// pause is the interval or, if the grace of an LPU ends before that, until then.
+// pause is until the next beat of the interval or, if the grace of an LPU ends before that, until then.
 func (w *Watcher) pause(interval time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.sinceBoot()
 	if at, _ := w.judge.Next(now); at > 0 {
-		return min(interval, at-now)
+		return min(host.UntilBeat(interval, now), at-now)
 	}
-	return interval
+	return host.UntilBeat(interval, now)
 }
 
 // followNodes watches the directories that hold the nodes of an inventory.

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lazy"
 )
 
@@ -279,9 +280,12 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 // our own socket gone, the stream ended, or no stream at all. inotify tells at once; the poll finds what it missed.
 // When another instance ends, the list is sent again: the last one that the kubelet got may be the other's.
 func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *socket, kubelet os.FileInfo) error {
-	opened, noStream, tick := sock.opened, time.After(streamTimeout), time.Tick(pollInterval)
+	opened, noStream, tick := sock.opened, time.After(streamTimeout), (<-chan time.Time)(nil)
 	others := s.siblings(sock.path)
 	for {
+		if tick == nil {
+			tick = time.After(host.UntilBeat(pollInterval, host.SinceBoot()))
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -297,6 +301,7 @@ func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *soc
 		case err := <-changes.errors:
 			s.Log.Debug("changes of the kubelet's directory may have been missed", "error", err)
 		case <-tick:
+			tick = nil
 		}
 		before := others
 		others = s.siblings(sock.path)

@@ -79,25 +79,34 @@ func TestRunPodman(t *testing.T) {
 // else gets its LPUs, a wish for them waits, and is fulfilled then.
 func TestLeasedContainers(t *testing.T) {
 	t.Run("root", func(t *testing.T) {
-		p := newPodman(t)
-		leasedContainers(t, nil, p, "root(0)")
+		leasedContainers(t, leaseNode(t), nil, newPodman(t), "root(0)")
 	})
 	t.Run("ordinary user", func(t *testing.T) {
 		home, user := ordinaryUser(t)
+		root := leaseNode(t) // before podman makes the namespaces in which it goes on
 		machine.PodmanIn(home, append(slices.Clone(user), "podman")...).Import(t)
-		leasedContainers(t, user, machine.PodmanIn(home, "podman"), "lpue2e(4242)")
+		leasedContainers(t, root, user, machine.PodmanIn(home, "podman"), "lpue2e(4242)")
 	})
 }
 
-// leasedContainers lets a user run containers with a podman; as is what starts a command as that user.
-func leasedContainers(t *testing.T, as []string, p machine.Podman, user string) {
+// leaseNode makes this machine a node of eight LPUs with an arbiter, which anybody may ask.
+func leaseNode(t *testing.T) (root string) {
 	t.Helper()
-	root := simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
+	root = simulate(t, "--profile", "lpu", "--lpus", "8", "--numbers", machine.Numbers(t, 8))
 	machine.InstallRing(t, root, "[0, 1, 2, 3, 4, 5, 6, 7]")
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	machine.BindMount(t, "/proc", root+"/proc")
-	arbitrate(t, root)
+	socket := root + lease
+	arbiter := machine.Start(t, machine.Binary(t), "--root", root, "lease", "serve", "--socket", socket)
+	t.Cleanup(func() { arbiter.Stop(unix.SIGTERM) })
+	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
+	return root
+}
+
+// leasedContainers lets a user run containers with a podman on that node; as is what starts a command as that user.
+func leasedContainers(t *testing.T, root string, as []string, p machine.Podman, user string) {
+	t.Helper()
 	run := func(options ...string) []string {
 		return slices.Concat(as, []string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options)
 	}
@@ -130,11 +139,7 @@ func leasedContainers(t *testing.T, as []string, p machine.Podman, user string) 
 // TestKilledAroundAContainer: podman and conmon may be killed, but the LPU that the container has open is given to nobody until it ends.
 func TestKilledAroundAContainer(t *testing.T) {
 	p := newPodman(t)
-	root := simulate(t, "--profile", "lpu", "--lpus", "2", "--numbers", machine.Numbers(t, 2))
-	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
-	machine.Install(t, root)
-	machine.BindMount(t, "/proc", root+"/proc")
-	arbitrate(t, root)
+	root := leaseNode(t)
 	run := func(options ...string) []string {
 		return append([]string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options...)
 	}
@@ -158,8 +163,8 @@ func TestKilledAroundAContainer(t *testing.T) {
 			}
 			return nil
 		})
-		if r := machine.Run(t, append(run("-n", "2", "--"), p.Container("true", "{args}")...)...); r.Code != 125 {
-			t.Errorf("while lpu0 is %s both are given away: exit code %d: %s", state, r.Code, r.Stderr)
+		if r := machine.Run(t, append(run("-n", "8", "--"), p.Container("true", "{args}")...)...); r.Code != 125 {
+			t.Errorf("while lpu0 is %s all are given away: exit code %d: %s", state, r.Code, r.Stderr)
 		}
 	}
 	want("root(0) podman")
@@ -175,21 +180,12 @@ func TestKilledAroundAContainer(t *testing.T) {
 	if err := unix.Kill(container, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	machine.Eventually(t, 20*time.Second, "both can be had", func() error {
-		if r := machine.Run(t, append(run("-n", "2", "--"), p.Container("true", "{args}")...)...); r.Code != 0 {
+	machine.Eventually(t, 20*time.Second, "all can be had", func() error {
+		if r := machine.Run(t, append(run("-n", "8", "--"), p.Container("true", "{args}")...)...); r.Code != 0 {
 			return errors.New(r.Stderr)
 		}
 		return nil
 	})
-}
-
-// arbitrate starts an arbiter of a node, which anybody may ask.
-func arbitrate(t *testing.T, root string) {
-	t.Helper()
-	socket := root + lease
-	arbiter := machine.Start(t, machine.Binary(t), "--root", root, "lease", "serve", "--socket", socket)
-	t.Cleanup(func() { arbiter.Stop(unix.SIGTERM) })
-	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
 }
 
 // lease is where the arbiter listens.
