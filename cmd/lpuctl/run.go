@@ -130,6 +130,7 @@ type jobPlan struct {
 }
 
 func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error {
+	image := askImage(args) // before there is a lease that the runtime could inherit
 	held, err := a.hold(o, args)
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(g, isolated, args, append(held.options(), a.memlockOption(o, args)...))
+	plan, err := a.plan(g, isolated, args, image, append(held.options(), a.memlockOption(o, args)...))
 	if err != nil {
 		return err
 	}
@@ -246,7 +247,7 @@ func possible(inv *discovery.Inventory, w allocate.Wish) bool {
 }
 
 // plan says what is to be executed, how, and with which variables. more are options of a container besides its LPUs.
-func (a *app) plan(g *grant, isolated bool, args, more []string) (*jobPlan, error) {
+func (a *app) plan(g *grant, isolated bool, args []string, image imageEnv, more []string) (*jobPlan, error) {
 	e, err := a.explain(g.inv, g.lpus)
 	if err != nil {
 		return nil, err
@@ -255,7 +256,7 @@ func (a *app) plan(g *grant, isolated bool, args, more []string) (*jobPlan, erro
 	if len(e.Use) == 1 && len(e.UseEnv) == 0 {
 		plan.Device = e.Use[0]
 	}
-	options := append(arguments(e), more...)
+	options := slices.Concat(arguments(e), a.libraryOption(e, image), more)
 	if a.needsKeepGroups(g, args) {
 		options = append(options, "--group-add", "keep-groups")
 	}
@@ -298,7 +299,7 @@ func (a *app) variables(inv *discovery.Inventory, e *cdi.Explanation) ([]string,
 	}
 	list := []string{}
 	for _, v := range slices.Concat(used.Env, e.UseEnv) {
-		if _, set := a.env(v.Name); !set || v.Name != "LD_LIBRARY_PATH" {
+		if _, set := a.env(v.Name); !set || v.Name != libraryPath {
 			list = append(list, v.String())
 		}
 	}

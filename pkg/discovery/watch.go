@@ -147,10 +147,14 @@ func (w *Watcher) pause(interval time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.sinceBoot()
-	if at, _ := w.judge.Next(now); at > 0 {
-		return min(host.UntilBeat(interval, now), at-now)
+	pause := host.UntilBeat(interval, now)
+	if pause < interval/5 { // an event has had the machine looked at just now, and more events may follow
+		pause += interval
 	}
-	return host.UntilBeat(interval, now)
+	if at, _ := w.judge.Next(now); at > 0 {
+		return min(pause, at-now)
+	}
+	return pause
 }
 
 // followNodes watches the directories that hold the nodes of an inventory.

@@ -119,6 +119,7 @@ func TestLoader(t *testing.T) {
 		"Debian, ldconfig": buildImage(t, p, programs, "ldconfig", "FROM "+from, ldconfig),
 		"glibc":            buildImage(t, p, minimal, "glibc", "FROM scratch", "COPY . /"),
 		"glibc, the line":  buildImage(t, p, minimal, "glibc-line", "FROM scratch", "COPY . /", "ENV LD_LIBRARY_PATH=/elsewhere", line),
+		"glibc, elsewhere": buildImage(t, p, minimal, "glibc-elsewhere", "FROM scratch", "COPY . /", "ENV LD_LIBRARY_PATH=/elsewhere"),
 		"no glibc":         machine.Image,
 	}
 	const notFound, loaded = "libexample.so: cannot open shared object file: No such file or directory\n", "loaded\n"
@@ -148,6 +149,15 @@ func TestLoader(t *testing.T) {
 				t.Errorf("exit code %d, want %d: %s%s", r.Code, c.code, r.Stdout, r.Stderr)
 			}
 		})
+	}
+	// lpuctl run sets the variable where the image does not.
+	for image, want := range map[string]string{
+		"Debian": loaded, "Debian, the line": loaded, "glibc": loaded, "glibc, the line": loaded, "glibc, elsewhere": notFound,
+	} {
+		options := []string{"--volume", programs + ":/programs:ro", "{args}"}
+		if r := machine.Run(t, append(runOn(t, root, "--"), p.Start(images[image], options, "/programs/load")...)...); r.Stdout != want {
+			t.Errorf("%s, started by lpuctl run: exit code %d: %s%s", image, r.Code, r.Stdout, r.Stderr)
+		}
 	}
 	for image, want := range map[string]string{"Debian, the line": variable, "glibc, the line": variable + ":/elsewhere"} {
 		env := machine.Output(t, append(p, "image", "inspect", "--format", "{{join .Config.Env \" \"}}", images[image])...)

@@ -143,7 +143,7 @@ func makePayload(work, image, deb string) error {
 	if err := os.CopyFS(dir, os.DirFS(guest)); err != nil {
 		return fmt.Errorf("run this from the project's root: %w", err)
 	}
-	for to, from := range map[string]string{"lpuctl.deb": deb, "config.yaml": "testdata/config.yaml"} {
+	for to, from := range map[string]string{"lpuctl.deb": deb, "config.yaml": "testdata/config.yaml", "run.md": "docs/run.md"} {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return err

@@ -29,6 +29,7 @@ people() {
 	expect "who is not in the group gets no lease, and is told what to do" as bob "lpuctl run -- true 2>&1 | grep -q 'group lpu'"
 	expect "a node that the group may open opens in a container of a user's podman" opens
 	left_behind
+	a_unit
 	expect "nobody has a lease any more" within 20 not leased
 
 	mkdir -p /etc/security/limits.d
@@ -65,4 +66,14 @@ left_behind() {
 	expect "it has its lease" is 2 grep -c 'alice' <(lpuctl list --no-headers 2>/dev/null)
 	expect "root's next one gets others" test "$(lpuctl -q run -n 6 -- sh -c 'echo $LPU_VISIBLE_DEVICES')" = 2,3,4,5,6,7
 	expect "the container ends" as alice "podman rm -f -t 0 left"
+}
+
+# The unit of docs/run.md.
+a_unit() {
+	sed -n '/^    \[Service\]/,/^$/s/^    //p' /mnt/run.md | sed "s|IMAGE|--network none --rootfs $container sleep 100000|; s|stop model|stop -t 0 model|" \
+		>/etc/systemd/system/model.service
+	systemctl daemon-reload
+	expect "a unit starts a container" systemctl start model.service
+	expect "which has a lease" is 2 grep -c 'root(0)' <(lpuctl list --no-headers 2>/dev/null)
+	expect "the unit stops" systemctl stop model.service
 }
