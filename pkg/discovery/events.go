@@ -105,6 +105,7 @@ func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration
 			w.judge.Tell(l.Address.String(), health.Released, now)
 		}
 	}
+	inv.Records = w.judge.Records() // so that the warning is not remembered either
 }
 
 // withFormer adds the nodes that an LPU had before to those that it has, unless another LPU has them now.

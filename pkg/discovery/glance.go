@@ -126,6 +126,9 @@ func (r *round) lookAt(l *LPU, e *eye) string {
 	for _, n := range l.Nodes {
 		texts = append(texts, r.node(n))
 	}
+	if !e.isOf(l) {
+		e.close()
+	}
 	attributes, ok := e.read()
 	if !ok {
 		e.open(r.tree, l)
@@ -161,14 +164,20 @@ func (r *round) dir(p string) *host.Dir {
 type eye struct {
 	kept   *host.Kept
 	device uint64 // inode of the function's directory
+	driver string // with which the LPU was read before it was opened
+	nodes  []Node
 }
+
+// isOf tells whether it was opened for an LPU with this driver and these nodes. Attributes come and go with them.
+func (e *eye) isOf(l *LPU) bool { return e.driver == l.Driver && slices.Equal(e.nodes, l.Nodes) }
 
 // runtimeStatus is the first attribute at which an eye looks: of a card that is asleep nothing else is read, because that would wake it.
 const runtimeStatus = "power/runtime_status"
 
-// open opens what an LPU has. What comes later is seen when the card is read again.
+// open opens what an LPU has.
 func (e *eye) open(t *host.Tree, l *LPU) {
 	e.close()
+	e.driver, e.nodes = l.Driver, l.Nodes
 	dir, err := t.Dir(path.Join(pciDevices, l.Address.String()))
 	if err != nil {
 		return

@@ -289,3 +289,36 @@ func TestTheFirstReadingOfAFaultThatMayPass(t *testing.T) {
 		}
 	}
 }
+
+// TestAGlanceAfterABind: what an LPU has got by its driver is looked at each second, too, and not only when all is read again.
+func TestAGlanceAfterABind(t *testing.T) {
+	m, root := machine(t, simulate.Node{Profile: "bertha", LPUs: 1})
+	now := time.Hour
+	w := discovery.NewWatcher(root, discovery.Options{Models: bertha(), Sensors: true}, func() time.Duration { return now })
+	scan := func() *discovery.LPU {
+		t.Helper()
+		inv, err := w.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now += time.Second
+		return &inv.LPUs[0]
+	}
+	scan()
+	if err := m.Unbind(0); err != nil {
+		t.Fatal(err)
+	}
+	scan()
+	if err := m.Bind(0); err != nil {
+		t.Fatal(err)
+	}
+	for range 11 { // all is read after ten seconds; then nine are left
+		scan()
+	}
+	if err := m.Set(0, "ha/state", "failed"); err != nil {
+		t.Fatal(err)
+	}
+	if l := scan(); l.Usable {
+		t.Errorf("%s: %v", l.Health, l.Reasons)
+	}
+}

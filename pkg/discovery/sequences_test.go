@@ -505,11 +505,15 @@ func (b *bed) plays(t *testing.T, failed *atomic.Bool, seeds ...uint64) {
 		if failed.Load() {
 			return
 		}
-		synctest.Test(t, func(t *testing.T) { b.play(t, rand.New(rand.NewPCG(seed, 0))) })
-		if t.Failed() {
-			failed.Store(true)
-			t.Fatalf("on a node of profile %s with %d LPUs, seed %d", b.profile, b.machine.LPUs(), seed)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					failed.Store(true)
+					t.Logf("on a node of profile %s with %d LPUs, seed %d", b.profile, b.machine.LPUs(), seed)
+				}
+			}()
+			b.play(t, rand.New(rand.NewPCG(seed, 0)))
+		})
 	}
 }
 

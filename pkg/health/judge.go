@@ -67,7 +67,7 @@ type Record struct {
 	Latched  map[finding.ID]time.Duration `json:"latched,omitempty"`  // when an event told it
 	Counters map[finding.ID]Count         `json:"counters,omitempty"` // by the finding that its growth is
 	Best     Link                         `json:"best"`               // the best link that was seen
-	// Nodes are the paths of its device nodes. After it was bound again, those from before count too, because who used it may hold them.
+	// Nodes are the paths of its device nodes, of now and from before: who used it when it was bound again may hold those.
 	Nodes []string `json:"nodes,omitempty"`
 	// Revived says that a driver was bound, and that the card has answered since.
 	Revived bool `json:"revived,omitempty"`
@@ -160,16 +160,17 @@ func (c *Record) successor(now time.Duration) *Record {
 	return next
 }
 
-// follow remembers the nodes that the LPU has now and, while it is rebound, those that it had. An LPU without a node may get one again.
+// formerNodes is how many paths of nodes are remembered.
+const formerNodes = 8
+
+// follow remembers the nodes that the LPU has, and the latest that it had.
 func (c *Record) follow(nodes []string) {
-	if _, rebound := c.Latched[finding.Rebound]; !rebound && len(nodes) > 0 {
-		c.Nodes = nil
-	}
 	for _, n := range nodes {
 		if !slices.Contains(c.Nodes, n) {
 			c.Nodes = append(c.Nodes, n)
 		}
 	}
+	c.Nodes = c.Nodes[max(0, len(c.Nodes)-formerNodes):]
 }
 
 // Rebound is an LPU whose driver was bound again while it was healthy.
@@ -286,16 +287,16 @@ func (c *Record) grown(id finding.ID, value *uint64, limit uint64, quiet, now ti
 		}
 		return n.Value - n.From
 	}
-	if !known || *value < n.Value {
-		n = Count{From: *value, Began: now}
+	switch {
+	case !known || *value < n.Value:
+		n = Count{Value: *value, From: *value, Began: now}
+	case now-max(n.Grew, n.Began) >= quiet: // what is new since the last reading counts, what was before does not
+		n = Count{Value: n.Value, From: n.Value, Began: now}
 	}
-	if *value > n.Value && known && *value-n.From > limit {
+	if *value > n.Value && *value-n.From > limit {
 		n.Grew = now
 	}
 	n.Value = *value
-	if now-max(n.Grew, n.Began) >= quiet {
-		n = Count{Value: *value, From: *value, Began: now}
-	}
 	if c.Counters == nil {
 		c.Counters = map[finding.ID]Count{}
 	}

@@ -209,7 +209,7 @@ func mutations() []mutation {
 		{"lost events are forgotten", eventsGo, "	if !e.Overflow && !w.isOurs", "	if !w.isOurs", "TestEventsOfLPUs", "./pkg/discovery"},
 		{
 			"who used an LPU before does not count", eventsGo,
-			"return u.Started < at", "return u.Started < at && false", "TestRelease", "./pkg/discovery",
+			"return u.Started < r.At", "return u.Started < r.At && false", "TestRelease", "./pkg/discovery",
 		},
 		{"a process that cannot be seen does not count", eventsGo, "&& !l.UsersHidden &&", "&&", "TestRelease", "./pkg/discovery"},
 		{
@@ -253,9 +253,9 @@ func mutations() []mutation {
 		{"a counter that falls has grown", judgeGo, "!known || *value < n.Value", "!known", "TestCounters", healthPkg},
 		{
 			"what was counted before counts", judgeGo,
-			"		n = Count{From: *value, Began: now}\n", "		n = Count{Began: now}\n", "TestCounters", healthPkg,
+			"		n = Count{Value: *value, From: *value, Began: now}\n", "		n = Count{Began: now}\n", "TestCounters", healthPkg,
 		},
-		{"what was counted is never forgotten", judgeGo, "	if now-max(n.Grew, n.Began) >= quiet {", "	if false {", "TestCounters", healthPkg},
+		{"what was counted is never forgotten", judgeGo, "	case now-max(n.Grew, n.Began) >= quiet:", "	case false:", "TestCounters", healthPkg},
 		{"a slot that is narrow degrades a card", judgeGo, "(most == 0 || now < most)", "true", "TestLink", healthPkg},
 		{"a link that was never better is degraded", judgeGo, "now < best && (", "(", "TestLink", healthPkg},
 		{"a failed recovery is forgotten", judgeGo, "		c.Latched[finding.RecoveryFailed] = now\n", "", "TestRecovery", healthPkg},
@@ -280,6 +280,10 @@ func mutations() []mutation {
 		{
 			"an event is forgotten once its card is kept", "pkg/discovery/events.go",
 			"		w.options.cards.of(a).due = true\n", "", "TestAnEventReadsItsCardAgain", "./pkg/discovery",
+		},
+		{
+			"a glance does not look at what the driver brings", "pkg/discovery/glance.go",
+			"if !e.isOf(l) {", "if false && !e.isOf(l) {", "TestAGlanceAfterABind", "./pkg/discovery",
 		},
 		{
 			"who holds the former node of an LPU is forgotten", "pkg/discovery/events.go",
