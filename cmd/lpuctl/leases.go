@@ -32,7 +32,7 @@ func (a *app) markLeases(inv *discovery.Inventory, memory node.Memory) *discover
 	case leases == nil && reservations == nil:
 		return inv
 	}
-	return lease.Mark(inv, leases, reservations, host.Now())
+	return lease.Mark(a.root, inv, leases, reservations, host.Now())
 }
 
 // dialArbiter connects to the arbiter of this node.

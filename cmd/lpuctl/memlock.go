@@ -42,11 +42,6 @@ func (a *app) raiseMemlock(wanted uint64, args []string) error {
 	return nil
 }
 
-// startedByDaemon tells whether a container is one that a daemon starts, and so has that daemon's limits.
-func startedByDaemon(args []string) bool {
-	return slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(args[0]))
-}
-
 // memlockOption lets a container lock memory that a daemon of root's starts: as much as --memlock says, or any amount. Other daemons cannot
 // raise their limit.
 func (a *app) memlockOption(o runOptions, args []string) []string {

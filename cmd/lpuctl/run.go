@@ -88,7 +88,7 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 	flags.Lookup("wait").NoOptDefVal = forever
 	flags.Var((*positiveTime)(&o.limit), "for", "end COMMAND after `TIME`: SIGTERM, and SIGKILL "+grace.String()+" later")
 	o.memlock = memlockDefault
-	flags.Var((*size)(&o.memlock), "memlock", "how much memory COMMAND needs to lock (`SIZE`): warn if it may lock less; 0: never")
+	flags.Var((*size)(&o.memlock), "memlock", "memory that COMMAND needs to lock (`SIZE`): allow it where run can, else warn; 0: neither")
 	flags.BoolVar(&o.noLease, "no-lease", false, "do not ask for a lease")
 	flags.BoolVar(&o.noIsolation, "no-isolation", false, "let a plain program open the nodes of all LPUs")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the LPUs and the command, and start nothing")
@@ -136,8 +136,7 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 		return err
 	}
 	defer held.end()
-	isolated := !o.noIsolation && !startsContainer(args)
-	start, err := a.starter(o, isolated, args)
+	start, err := a.starter(o, args)
 	if err != nil {
 		return err
 	}
@@ -145,7 +144,7 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(g, isolated, args, image, append(held.options(), a.memlockOption(o, args)...))
+	plan, err := a.plan(o, args, g, held, image)
 	if err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 		return err
 	}
 	p := &isolate.Program{
-		Path: path, Args: plan.Command, Env: withVariables(os.Environ(), plan.Env), Isolated: isolated, Dev: plan.dev, Hidden: plan.Hidden,
+		Path: path, Args: plan.Command, Env: withVariables(os.Environ(), plan.Env), Isolated: plan.Isolated, Dev: plan.dev, Hidden: plan.Hidden,
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -175,14 +174,14 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 
 // starter settles what the command inherits, and returns how it is started as a child. An isolated one is prepared while LPUs are chosen,
 // unless it has to wait for them.
-func (a *app) starter(o runOptions, isolated bool, args []string) (func(*isolate.Program) (pid int, err error), error) {
+func (a *app) starter(o runOptions, args []string) (func(*isolate.Program) (pid int, err error), error) {
 	if o.dryRun {
 		return nil, nil
 	}
 	if err := a.raiseMemlock(o.memlock, args); err != nil {
 		return nil, err
 	}
-	if p := (isolate.Program{Isolated: isolated}); o.wait > 0 || !p.NeedsChild() {
+	if p := (isolate.Program{Isolated: o.isolates(args)}); o.wait > 0 || !p.NeedsChild() {
 		return (*isolate.Program).Start, nil
 	}
 	child, err := isolate.Prepare()
@@ -190,11 +189,6 @@ func (a *app) starter(o runOptions, isolated bool, args []string) (func(*isolate
 		return nil, err
 	}
 	return child.Start, nil
-}
-
-// startsContainer tells whether a container gets the LPUs, and not the command itself.
-func startsContainer(args []string) bool {
-	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
 }
 
 // pollEvery is how often run looks for free LPUs that it waits for without a lease.
@@ -246,8 +240,11 @@ func possible(inv *discovery.Inventory, w allocate.Wish) bool {
 	return err == nil && len(inv.LPUs) > 0
 }
 
-// plan says what is to be executed, how, and with which variables. more are options of a container besides its LPUs.
-func (a *app) plan(g *grant, isolated bool, args []string, image imageEnv, more []string) (*jobPlan, error) {
+// isolates tells whether the command cannot open the nodes of other LPUs. A container sees its own by itself.
+func (o runOptions) isolates(args []string) bool { return !o.noIsolation && !startsContainer(args) }
+
+// plan says what is to be executed, how, and with which variables.
+func (a *app) plan(o runOptions, args []string, g *grant, held *heldLease, image imageEnv) (*jobPlan, error) {
 	e, err := a.explain(g.inv, g.lpus)
 	if err != nil {
 		return nil, err
@@ -256,17 +253,12 @@ func (a *app) plan(g *grant, isolated bool, args []string, image imageEnv, more 
 	if len(e.Use) == 1 && len(e.UseEnv) == 0 {
 		plan.Device = e.Use[0]
 	}
-	options := slices.Concat(arguments(e), a.libraryOption(e, image), more)
-	if a.needsKeepGroups(g, args) {
-		options = append(options, "--group-add", "keep-groups")
-	}
-	if err := plan.replace(args, options); err != nil {
-		return nil, err
-	}
 	if startsContainer(args) {
-		return plan, nil
+		err := plan.replace(args, a.containerOptions(o, args, g, held, image, e))
+		return plan, err
 	}
-	if plan.Env, err = a.variables(g.inv, e); err != nil || !isolated {
+	plan.Command = args
+	if plan.Env, err = a.variables(g.inv, e); err != nil || !o.isolates(args) {
 		return plan, err
 	}
 	plan.Isolated = true
@@ -357,28 +349,6 @@ func (a *app) absolute(p string) (string, error) {
 		return "", err
 	}
 	return filepath.Abs(real)
-}
-
-// needsKeepGroups tells whether a container of this user's own podman can open the nodes only as one of the user's groups. Such a
-// container has no group of the user, unless the runtime is crun and is told to keep them; others take no notice of it.
-func (a *app) needsKeepGroups(g *grant, args []string) bool {
-	if os.Geteuid() == 0 || filepath.Base(args[0]) != "podman" || slices.ContainsFunc(args, func(arg string) bool {
-		return strings.HasPrefix(arg, "--group-add")
-	}) {
-		return false
-	}
-	for _, l := range g.inv.LPUs {
-		for _, n := range l.Nodes {
-			const everybody = 0o006
-			var st unix.Stat_t
-			path, err := a.root.Resolve(n.Path)
-			if err == nil && slices.Contains(g.lpus, l.Name) && unix.Stat(path, &st) == nil && st.Mode&everybody != everybody &&
-				int(st.Uid) != os.Geteuid() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // find is the executable file of a command, as a shell finds it.

@@ -12,14 +12,8 @@ import (
 
 // TestDeviceNumbers: an LPU has a render node and a card node, its management function one more, and others are not among them.
 func TestDeviceNumbers(t *testing.T) {
-	root := t.TempDir()
-	if _, err := (&simulate.Node{Profile: "orion"}).Write(root); err != nil {
-		t.Fatal(err)
-	}
-	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := simulated(t, simulate.Node{Profile: "orion"})
+	inv := scan(t, root, discovery.Options{})
 	seen := map[uint64]bool{}
 	for _, l := range inv.LPUs {
 		own, err := discovery.DeviceNumbers(root, map[discovery.Address]bool{l.Address: true})

@@ -11,14 +11,8 @@ import (
 
 // TestSockets: two NUMA nodes can be on one socket, and one whose socket cannot be read is left out.
 func TestSockets(t *testing.T) {
-	root := t.TempDir()
-	if _, err := (&simulate.Node{Profile: "orion"}).Write(root); err != nil {
-		t.Fatal(err)
-	}
-	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := simulated(t, simulate.Node{Profile: "orion"})
+	inv := scan(t, root, discovery.Options{})
 	write := func(file, text string) {
 		if err := os.WriteFile(root+"/sys/devices/system/"+file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

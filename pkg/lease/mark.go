@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -29,8 +30,9 @@ func (f File) Peek() (*Record, error) {
 	return r, nil
 }
 
-// Mark returns a copy of an inventory that says which LPUs are leased and reserved at a moment. A record of another boot says nothing.
-func Mark(inv *discovery.Inventory, leases, reservations *Record, now host.Moment) *discovery.Inventory {
+// Mark returns a copy of an inventory that says which LPUs of the machine under root are leased and reserved at a moment. A record of
+// another boot says nothing. That a container has ended which a lease lasted as long as is found here: the arbiter may have ended before.
+func Mark(root host.Root, inv *discovery.Inventory, leases, reservations *Record, now host.Moment) *discovery.Inventory {
 	if leases == nil || leases.Boot != now.Boot {
 		leases = &Record{}
 	}
@@ -47,9 +49,11 @@ func Mark(inv *discovery.Inventory, leases, reservations *Record, now host.Momen
 			}
 		}
 	}
+	ended := leases.endedContainers(root)
 	for _, e := range leases.Leases {
 		h := &discovery.Holder{ID: e.ID, UID: e.UID, User: e.User, Until: e.Until, Command: cmp.Or(e.Wish.Command, e.Command)}
-		if e.Grant != nil { // else it waits
+		over := e.Gone && ended[e.Container]
+		if e.Grant != nil && !over { // without a grant it waits
 			mark(e.LPUs, func(l *discovery.LPU) { l.Leased = h })
 		}
 	}
@@ -60,4 +64,35 @@ func Mark(inv *discovery.Inventory, leases, reservations *Record, now host.Momen
 		}
 	}
 	return &marked
+}
+
+// endedContainers are those that have ended of the containers that leases last as long as. None has, as far as is known, if this user
+// does not see all processes (proc(5), hidepid).
+func (r *Record) endedContainers(root host.Root) map[string]bool {
+	ended := map[string]bool{}
+	for _, e := range r.Leases {
+		if e.Gone {
+			ended[e.Container] = true
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	t, err := root.Open()
+	if err != nil {
+		return nil
+	}
+	defer t.Close()
+	first, err := t.Dir("proc/1")
+	if err != nil {
+		return nil
+	}
+	defer first.Close()
+	if _, err := first.Text("cgroup"); err != nil {
+		return nil
+	}
+	for id := range running(t, slices.Collect(maps.Keys(ended))) {
+		delete(ended, id)
+	}
+	return ended
 }

@@ -2,12 +2,61 @@ package lease
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
+
+func refuse(id finding.ID, message, remedy string) *Refusal { return &Refusal{id, message, remedy} }
+
+func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
+	b.send(to, Answer{Refused: refuse(id, message, remedy)})
+}
+
+// never is the reason why a wish cannot be fulfilled whoever has the LPUs now; nil if it can.
+func (b *Book) never(uid int, s *Selection, limit time.Duration) *Refusal {
+	if b.view.Closed != "" {
+		return refuse(finding.LeaseClosed, b.view.Closed, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml")
+	}
+	if uid != 0 && b.limits.LPUs > 0 && s.Count > b.limits.LPUs {
+		return refuse(finding.LeaseLimit, fmt.Sprintf("%d LPUs asked for, and a user may have %d", s.Count, b.limits.LPUs), "ask for fewer")
+	}
+	if uid != 0 && b.limits.Time > 0 && limit > b.limits.Time {
+		return refuse(finding.LeaseLimit, fmt.Sprintf("a time of %s asked for, and a user may have LPUs for %s", rounded(limit),
+			rounded(b.limits.Time)), "ask for a shorter time")
+	}
+	all := b.cards(func(_ int, l *discovery.LPU) bool { return b.inPool(l) })
+	if len(b.sets(s, all)) == 0 {
+		return refuse(finding.LeaseImpossible, b.impossible(s, all), "ask for fewer LPUs, or leave out what they must have in common")
+	}
+	return nil
+}
+
+func (b *Book) impossible(s *Selection, all []int) string {
+	for _, a := range s.Must {
+		if !slices.ContainsFunc(all, func(card int) bool { return b.view.Inventory.LPUs[card].Address == a }) {
+			return fmt.Sprintf("%s must be included, and is not among the LPUs that can be leased on this node", a)
+		}
+	}
+	if s.Connected && s.Count > 1 && !b.fabric.Cabled() {
+		return "LPUs that are connected asked for, and no ring table says which are"
+	}
+	text := fmt.Sprintf("%d LPUs asked for", s.Count)
+	if s.Connected {
+		text += " that are connected"
+	}
+	if len(s.Must) > 0 {
+		text += " with those that must be included"
+	}
+	if s.Place.Near != allocate.Anywhere {
+		text += " on " + s.Place.String()
+	}
+	return fmt.Sprintf("%s: there are none among the %d LPUs that can be leased on this node", text, len(all))
+}
 
 // noneFree is the refusal of a wish that could be fulfilled at another time.
 func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked map[discovery.Address]bool) *Refusal {

@@ -44,7 +44,7 @@ func TestRunPodman(t *testing.T) {
 	four := append(runOn(t, root, "-n", "4", "--"), p.Container("exec 3<>/dev/lpu0; trap exit TERM; echo holds; sleep 60 & wait", "{args}")...)
 	first := machine.Start(t, four...)
 	t.Cleanup(func() { first.Stop(unix.SIGTERM) })
-	machine.Eventually(t, 20*time.Second, "the first container holds lpu0", func() error { return said(first, "holds") })
+	machine.Eventually(t, 20*time.Second, "the first container holds lpu0", func() error { return first.Says("holds") })
 	second := append(runOn(t, root, "-n", "4", "--"), p.Container(machine.Inspect+"; exit 5", "{args}")...)
 	if r := machine.Run(t, second...); r.Code != 5 || r.Stdout != has("4,5,6,7", 4, 5, 6, 7) {
 		t.Errorf("second: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
@@ -64,14 +64,14 @@ func TestRunPodman(t *testing.T) {
 	wait := []string{machine.Binary(t), "--root", root, "run", "--no-lease", "-n", "4", "--must-include", "lpu0", "--wait=1m", "--"}
 	third := machine.Start(t, append(wait, p.Container(machine.Inspect, "{args}")...)...)
 	machine.Eventually(t, 20*time.Second, "the third waits", func() error {
-		return said(third, "waiting: LPUs that must be included are not free: lpu0")
+		return third.Says("waiting: LPUs that must be included are not free: lpu0")
 	})
 	first.Stop(unix.SIGTERM)
 	machine.Eventually(t, 30*time.Second, "the third has run", func() error {
 		if third.Running() {
 			return errors.New("it has not ended")
 		}
-		return said(third, has("0,1,2,3", 0, 1, 2, 3))
+		return third.Says(has("0,1,2,3", 0, 1, 2, 3))
 	})
 }
 
@@ -97,10 +97,7 @@ func leaseNode(t *testing.T) (root string) {
 	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
 	machine.Install(t, root)
 	machine.BindMount(t, "/proc", root+"/proc")
-	socket := root + lease
-	arbiter := machine.Start(t, machine.Binary(t), "--root", root, "lease", "serve", "--socket", socket)
-	t.Cleanup(func() { arbiter.Stop(unix.SIGTERM) })
-	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
+	machine.ServeLeases(t, root)
 	return root
 }
 
@@ -125,9 +122,9 @@ func leasedContainers(t *testing.T, root string, as []string, p machine.Podman, 
 		t.Errorf("five: exit code %d: %s", r.Code, r.Stderr)
 	}
 	third := machine.Start(t, append(run("-n", "8", "--wait", "--"), p.Container("echo has $LPU_VISIBLE_DEVICES", "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "the third waits", func() error { return said(third, "waiting, place 1 of 1") })
+	machine.Eventually(t, 20*time.Second, "the third waits", func() error { return third.Says("waiting, place 1 of 1") })
 	machine.Output(t, slices.Concat(as, p, []string{"rm", "-f", "-t", "0", "left"})...)
-	machine.Eventually(t, 60*time.Second, "the third has run", func() error { return said(third, "has 0,1,2,3,4,5,6,7") })
+	machine.Eventually(t, 60*time.Second, "the third has run", func() error { return third.Says("has 0,1,2,3,4,5,6,7") })
 	machine.Eventually(t, 20*time.Second, "nothing is leased any more", func() error {
 		if n := leased(); n > 0 {
 			return fmt.Errorf("%d LPUs are leased", n)
@@ -145,7 +142,7 @@ func TestKilledAroundAContainer(t *testing.T) {
 	}
 	const holds = "exec 3<>/dev/lpu0; echo holds; exec sleep 1000"
 	holding := machine.Start(t, append(run("--"), p.Container(holds, "--name", "held", "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "the container holds its LPU", func() error { return said(holding, "holds") })
+	machine.Eventually(t, 20*time.Second, "the container holds its LPU", func() error { return holding.Says("holds") })
 	pid := func(of string) int {
 		n, err := strconv.Atoi(strings.TrimSpace(machine.Output(t, slices.Concat(p, []string{"inspect", "-f", of, "held"})...)))
 		if err != nil {
@@ -186,16 +183,6 @@ func TestKilledAroundAContainer(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// lease is where the arbiter listens.
-const lease = "/run/lpuctl/lease.sock"
-
-func said(d *machine.Daemon, what string) error {
-	if text := d.Said(10000); !strings.Contains(text, what) {
-		return errors.New(text)
-	}
-	return nil
 }
 
 // TestRunRootlessPodman: an ordinary user's podman gives a container four connected LPUs.

@@ -290,6 +290,10 @@ func mutations() []mutation {
 			"for _, path := range former {", "for _, path := range former[:0] {", "TestRelease$", "./pkg/discovery",
 		},
 		{
+			"a container that has ended keeps its LPUs", "pkg/lease/mark.go",
+			"for id := range running(", "clear(ended)\n\tfor id := range running(", "TestMarkOfAnEndedContainer", "./pkg/lease",
+		},
+		{
 			"the node of a card that is late is taken for shared", cardsGo,
 			"slices.ContainsFunc(kept, isLate) && shareNodes(found)", "false", "TestTheNodeOfACardThatIsLate", "./pkg/discovery",
 		},

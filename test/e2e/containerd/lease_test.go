@@ -1,14 +1,10 @@
 package containerd
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
@@ -23,7 +19,7 @@ func TestLeasedNerdctl(t *testing.T) {
 	if err := e.start(); err != nil {
 		t.Fatal(err)
 	}
-	arbiter := serveLeases(t)
+	arbiter := machine.ServeLeases(t, nodeRoot)
 	run := func(options ...string) []string {
 		return append([]string{machine.Binary(t), "--root", nodeRoot, "run", "--memlock", "0"}, options...)
 	}
@@ -47,26 +43,10 @@ func TestLeasedNerdctl(t *testing.T) {
 	if err != nil || got != "3\n" {
 		t.Errorf("the last one: %q, %v", got, err)
 	}
-	all := machine.Start(t, append(run("-n", "4", "--wait", "--"), byNerdctl("echo has $LPU_VISIBLE_DEVICES", "--rm", "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "a wish for all waits", func() error { return says(all, "waiting, place 1 of 1") })
+	const shows = "echo has $LPU_VISIBLE_DEVICES; sleep 1" // so long that the lease is bound
+	all := machine.Start(t, append(run("-n", "4", "--wait", "--"), byNerdctl(shows, "--rm", "{args}")...)...)
+	machine.Eventually(t, 20*time.Second, "a wish for all waits", func() error { return all.Says("waiting, place 1 of 1") })
 	machine.Output(t, inNerdctl("rm", "-f", "left")...)
-	machine.Eventually(t, time.Minute, "it is fulfilled", func() error { return says(all, "has 0,1,2,3") })
+	machine.Eventually(t, time.Minute, "it is fulfilled", func() error { return all.Says("has 0,1,2,3") })
 	machine.Eventually(t, 20*time.Second, "nothing is leased any more", leased(0))
-}
-
-// serveLeases starts an arbiter of the node.
-func serveLeases(t *testing.T) *machine.Daemon {
-	t.Helper()
-	const socket = nodeRoot + "/run/lpuctl/lease.sock"
-	d := machine.Start(t, machine.Binary(t), "--root", nodeRoot, "lease", "serve", "--socket", socket)
-	t.Cleanup(func() { d.Stop(unix.SIGTERM) })
-	machine.Eventually(t, 20*time.Second, "the arbiter listens", func() error { _, err := os.Stat(socket); return err })
-	return d
-}
-
-func says(d *machine.Daemon, what string) error {
-	if text := d.Said(10000); !strings.Contains(text, what) {
-		return errors.New(text)
-	}
-	return nil
 }

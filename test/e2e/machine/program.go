@@ -153,6 +153,24 @@ func (d *Daemon) Said(n int) string {
 	return string(data[max(0, len(data)-n):])
 }
 
+// Says is an error with the latest of what the daemon logged, unless what is in it.
+func (d *Daemon) Says(what string) error {
+	if text := d.Said(10000); !strings.Contains(text, what) {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// ServeLeases starts the arbiter of a node, which anybody may ask.
+func ServeLeases(t *testing.T, root string) *Daemon {
+	t.Helper()
+	socket := root + "/run/lpuctl/lease.sock"
+	d := Start(t, Binary(t), "--root", root, "lease", "serve", "--socket", socket)
+	t.Cleanup(func() { d.Stop(unix.SIGTERM) })
+	Eventually(t, 20*time.Second, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
+	return d
+}
+
 // Dial makes a connection that is opened by the first call, and again whenever it broke.
 func Dial(t *testing.T, socket string) *grpc.ClientConn {
 	t.Helper()

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
+)
+
+// A lease lasts as long as somebody holds its connection. A container of podman holds it by conmon, which inherits it. The containers of
+// docker and nerdctl are started by a daemon, which does not: their leases are bound to the id of the container. Of any other command it
+// is not known what starts the container, and so it may not leave it behind.
+
+// heldLease is the lease of what run starts. nil: there is none.
+type heldLease struct {
+	client *lease.Client
+	idFile string // where the runtime writes the id of the container, if the lease is to be bound to it; else ""
+	dir    string // what is made for that file; "" if the user has named it
+}
+
+// hold connects to the arbiter, and hands the connection over to the command: it is the lease once LPUs were granted.
+func (a *app) hold(o runOptions, args []string) (*heldLease, error) {
+	if o.noLease {
+		return nil, nil
+	}
+	h := &heldLease{}
+	byID, err := needsID(args)
+	if err == nil && byID {
+		err = h.findID(args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if h.client, err = a.dialArbiter(); err != nil {
+		if r, ok := errors.AsType[*lease.Refusal](err); ok {
+			r.Remedy += "; or --no-lease, and others may be given the same LPUs"
+		}
+		h.end()
+		return nil, err
+	}
+	if o.dryRun {
+		return h, nil
+	}
+	file, err := h.client.File()
+	if err == nil {
+		err = handOver(file)
+	}
+	if err != nil {
+		h.end()
+		return nil, err
+	}
+	return h, nil
+}
+
+// leaseDescriptor is the lowest number of the descriptor that a command gets of its lease. Programs use low numbers for their own.
+const leaseDescriptor = 50
+
+// handOver lets the command, and all that it starts, inherit the lease: it lasts until the last of them has closed it.
+func handOver(lease *os.File) error {
+	raw, err := lease.SyscallConn() // not Fd, which would make reads block for ever that have a deadline
+	if err == nil {
+		controlErr := raw.Control(func(fd uintptr) {
+			_, err = unix.FcntlInt(fd, unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
+		})
+		err = errors.Join(err, controlErr)
+	}
+	return errors.Join(err, lease.Close())
+}
+
+// end closes this descriptor of the lease, and removes what was written.
+func (h *heldLease) end() {
+	if h == nil {
+		return
+	}
+	if h.client != nil {
+		_ = h.client.Close()
+	}
+	if h.dir != "" {
+		_ = os.RemoveAll(h.dir)
+	}
+}
+
+// byID tells whether the lease is to be bound to a container.
+func (h *heldLease) byID() bool { return h != nil && h.idFile != "" }
+
+// options are those of the runtime by which the id of the container gets known.
+func (h *heldLease) options() []string {
+	if h == nil || h.dir == "" {
+		return nil
+	}
+	return []string{"--cidfile", h.idFile}
+}
+
+// id is the id of the container; "" if it is not written yet.
+func (h *heldLease) id() string {
+	text, _ := os.ReadFile(h.idFile)
+	return strings.TrimSpace(string(text))
+}
+
+// needsID tells whether the lease of a container must be bound to its id, because the container does not inherit it. The error names what
+// no lease can follow.
+func needsID(args []string) (bool, error) {
+	if !startsContainer(args) {
+		return false, nil
+	}
+	// What stands before it are options of the runtime itself.
+	verb := max(0, slices.IndexFunc(args, func(arg string) bool { return arg == "run" || arg == "create" }))
+	if args[verb] == "create" {
+		return false, fail(exitUsage, "use run in place of create", "a container that is only created has no lease when it is started")
+	}
+	switch runtime := filepath.Base(args[0]); {
+	case runtime == "docker", runtime == "nerdctl":
+		return true, nil
+	case runtime == "podman" && !isRemote(args[:verb]):
+		return false, nil
+	default:
+		if option := detaches(args); option != "" {
+			return false, fail(exitUsage, "leave out "+option+", or start the container by podman, docker or nerdctl itself",
+				"%s leaves the container behind, and no lease can follow it through %s", option, runtime)
+		}
+		return false, nil
+	}
+}
+
+// findID settles where the id of the container is written: where the user wants it or, if {args} leaves room for an option, where we want.
+func (h *heldLease) findID(args []string) (err error) {
+	for i, arg := range args {
+		file, isOption := strings.CutPrefix(arg, "--cidfile")
+		switch {
+		case !isOption:
+			continue
+		case file == "" && i+1 < len(args):
+			h.idFile = args[i+1]
+			return nil
+		case strings.HasPrefix(file, "="):
+			h.idFile = file[1:]
+			return nil
+		}
+	}
+	if !slices.Contains(args[1:], "{args}") {
+		return fail(exitUsage, "write {args} in place of --device {}",
+			"a container of %s outlives the command, and with {} alone its id would not be known", filepath.Base(args[0]))
+	}
+	if h.dir, err = os.MkdirTemp("", "lpuctl-run-"); err == nil {
+		h.idFile = filepath.Join(h.dir, "id")
+	}
+	return err
+}
+
+// isRemote tells whether podman only asks a service, which starts the container.
+func isRemote(options []string) bool {
+	if os.Getenv("CONTAINER_HOST") != "" {
+		return true
+	}
+	return slices.ContainsFunc(options, func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return slices.Contains([]string{"--remote", "-r", "--url", "--connection", "-c"}, name)
+	})
+}
+
+// detaches is the option by which a container is left behind; "" if there is none. Short options may stand together: -dit.
+func detaches(args []string) string {
+	for _, arg := range args[1:] {
+		short := len(arg) > 1 && arg[0] == '-' && arg[1] != '-'
+		if arg == "--detach" || arg == "--detach=true" || short && strings.Contains(strings.SplitN(arg, "=", 2)[0], "d") {
+			return arg
+		}
+	}
+	return ""
+}
+
+// bindEvery is how often it is tried to bind a lease: the id is written before the container runs.
+const bindEvery = 100 * time.Millisecond
+
+// bound runs a command, and binds the lease to the container that it starts, if it has to be, as soon as that runs.
+func (a *app) bound(h *heldLease, run func() error) error {
+	if !h.byID() {
+		return run()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.keepBinding(ctx) }()
+	result := run()
+	cancel()
+	container := h.id()
+	if err := <-done; err == nil || container == "" {
+		return result
+	}
+	// The command has left the container behind just now, or both have ended, which the arbiter refuses to bind.
+	err := h.client.Bind(context.Background(), container)
+	r, refused := errors.AsType[*lease.Refusal](err)
+	if err != nil && (!refused || r.ID != finding.LeaseNoContainer) {
+		return fail(exitNotStarted, "stop the container, if it still runs: "+container, "its lease is lost: %w", err)
+	}
+	return result
+}
+
+// keepBinding tries to bind a lease to a container until it is bound, or ctx ends.
+func (h *heldLease) keepBinding(ctx context.Context) error {
+	tick := time.NewTicker(bindEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		// An answer is always waited for: else the next request would get it.
+		if container := h.id(); container != "" && h.client.Bind(context.Background(), container) == nil {
+			return nil
+		}
+	}
+}
