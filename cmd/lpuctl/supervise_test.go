@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,8 @@ func TestSignalsArePassedOn(t *testing.T) {
 trap 'echo USR2; exit 5' USR2
 echo ready; while :; do sleep 0.01; done`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal
+	defer signal.Reset()
+	signal.Notify(make(chan os.Signal, len(names)), unix.SIGHUP) // nohup ignores it, and then no shell below can trap it
 	out, err := cmd.StdoutPipe()
 	if err := errors.Join(err, cmd.Start()); err != nil {
 		t.Fatal(err)
