@@ -44,7 +44,8 @@ trap 'echo USR2; exit 5' USR2
 echo ready; while :; do sleep 0.01; done`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal
 	defer signal.Reset()
-	signal.Notify(make(chan os.Signal, len(names)), unix.SIGHUP) // nohup ignores it, and then no shell below can trap it
+	// Who starts the tests may ignore these, as nohup and shells do for what runs in the background. No shell below could trap them then.
+	signal.Notify(make(chan os.Signal, len(names)), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
 	out, err := cmd.StdoutPipe()
 	if err := errors.Join(err, cmd.Start()); err != nil {
 		t.Fatal(err)
