@@ -31,8 +31,8 @@ connected and hands them to containers as CDI devices. It keeps itself registere
 It writes the CDI spec only if what is there does not name the right nodes, and leaves it when it ends. In a sandbox it ends,
 to be started again, when a directory that it writes to was made anew outside.
 
-SIGHUP reads the config file again; a bad file changes nothing. /healthz, /readyz and, for Prometheus, /metrics are served
-on --listen.
+The config file is read again when it changes, within 10 seconds, and at SIGHUP; a bad file changes nothing. /healthz, /readyz and, for
+Prometheus, /metrics are served on --listen. With --pod-resources the metrics say too which containers have which LPUs, and what is left.
 
 --numa tells the kubelet the NUMA node of each LPU. With a Topology Manager policy it then takes LPUs of one node without
 asking which are connected, so it is off by default; auto does it only where the ring table says that no ring crosses NUMA nodes.
@@ -70,15 +70,24 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return err
 	}
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
+	inPlace := a.configState()
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {
 		case <-hangUp:
-			if c, options, err := a.reload(cmd); err == nil {
-				d.plugin.Reload(ctx, options)
-				d.run(ctx, c, options)
+		case <-time.After(host.UntilBeat(configInterval, host.SinceBoot())):
+			if a.configState() == inPlace {
+				continue
 			}
 		case <-ctx.Done():
+			continue
+		}
+		inPlace = a.configState() // before it is read: what changes after this is seen the next time
+		c, options, err := a.reload(cmd)
+		d.plugin.SetConfigValid(err == nil)
+		if err == nil {
+			d.plugin.Reload(ctx, options)
+			d.run(ctx, c, options)
 		}
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
@@ -88,6 +97,19 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return nil
 	}
 	return context.Cause(ctx)
+}
+
+// configInterval is how often serve looks whether the config file has changed. Nobody can send a signal to a pod that has no shell.
+const configInterval = 10 * time.Second
+
+// configState changes when the config file does, or what a link in its path leads to, as in a volume of a ConfigMap. It is "" if there is
+// none.
+func (a *app) configState() string {
+	name := a.configFile
+	if name == "" {
+		name, _ = a.root.Resolve(defaultConfigFile) // the error comes when it is read
+	}
+	return host.State(name)
 }
 
 // reload reads the config file again. If it has faults, all stays as it is.
@@ -115,6 +137,7 @@ type serveDaemon struct {
 	watch        component[watchConfig]
 	guard        component[guardConfig]
 	registration component[registrationConfig]
+	pods         component[podsConfig]
 	http         component[httpConfig]
 }
 
@@ -128,6 +151,10 @@ type (
 	registrationConfig struct {
 		dir, resource     string
 		overlap, preStart bool
+	}
+	podsConfig struct {
+		registrationConfig
+		socket string // "": it is not asked
 	}
 	httpConfig struct {
 		registrationConfig
@@ -176,6 +203,13 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		d.fail(err)
 		return
 	}
+	pods := c.PodResources
+	if pods != "" {
+		if pods, err = d.app.root.Resolve(pods); err != nil {
+			d.fail(err)
+			return
+		}
+	}
 	guard := guardConfig{pluginDir: dir}
 	if options.Strategy == plugin.CDI {
 		guard.specDir = filepath.Dir(options.Spec.Path)
@@ -197,6 +231,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	}
 	d.watch.start(ctx, watchConfig{scan, interval}, func(ctx context.Context, c watchConfig) { d.watchLPUs(ctx, remembering, c.interval) })
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
+	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) { d.app.listen(ctx, c.address, server) })
 }
 

@@ -23,7 +23,8 @@ type ServeConfig struct {
 	PreStartCheck      bool   `json:"preStartCheck"`
 	Overlap            bool   `json:"overlap"`
 	Interval           string `json:"interval"`
-	Listen             string `json:"listen"` // TCP address of /healthz, /readyz and /metrics; "": none
+	Listen             string `json:"listen"`       // TCP address of /healthz, /readyz and /metrics; "": none
+	PodResources       string `json:"podResources"` // socket under the root where the kubelet tells which pods have LPUs; "": it is not asked
 }
 
 func defaultServe() ServeConfig {
@@ -45,6 +46,9 @@ func (c *ServeConfig) flags() *pflag.FlagSet {
 	f.BoolVar(&c.PreStartCheck, "pre-start-check", c.PreStartCheck, "check the LPUs again before each start of a container")
 	f.BoolVar(&c.Overlap, "overlap", c.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
 	f.StringVar(&c.Interval, "interval", c.Interval, "`TIME` between two looks at the LPUs")
+	f.StringVar(&c.PodResources, "pod-resources", c.PodResources,
+		"ask the kubelet behind `SOCKET` which pods have LPUs, for the metrics (without =SOCKET: "+plugin.DefaultPodResources+")")
+	f.Lookup("pod-resources").NoOptDefVal = plugin.DefaultPodResources
 	f.StringVar(&c.Listen, "listen", c.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
 	return f
 }
@@ -99,6 +103,9 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 	}
 	if !path.IsAbs(c.PluginDir) {
 		fault("pluginDir", fmt.Errorf("%q is not an absolute path", c.PluginDir), "write "+defaultServe().PluginDir)
+	}
+	if c.PodResources != "" && !path.IsAbs(c.PodResources) {
+		fault("podResources", fmt.Errorf("%q is not an absolute path", c.PodResources), "write "+plugin.DefaultPodResources)
 	}
 	if c.Listen != "" {
 		_, port, err := net.SplitHostPort(c.Listen)

@@ -98,22 +98,23 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: func(err error) { t.Error(err) }}
 	start := func() []int {
 		d.run(ctx, c, options)
-		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.http.starts}
+		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.pods.starts, d.http.starts}
 	}
 	before := start()
 	for _, test := range []struct {
 		what   string
 		change func()
-		again  []bool // watch, guard, registration, http
+		again  []bool // watch, guard, registration, pods, http
 	}{
-		{"nothing", func() {}, []bool{false, false, false, false}},
-		{"require-connected", func() { c.RequireConnected = true }, []bool{false, false, false, false}},
-		{"listen", func() { c.Listen = "" }, []bool{false, false, false, true}},
-		{"interval", func() { c.Interval = "2s" }, []bool{true, false, false, false}},
-		{"models", func() { config.Models = config.Models[1:] }, []bool{true, false, false, false}},
-		{"health", func() { config.Health.MaxCelsius = 90 }, []bool{true, false, false, false}},
-		{"pre-start-check", func() { c.PreStartCheck = true }, []bool{false, false, true, true}},
-		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true}},
+		{"nothing", func() {}, []bool{false, false, false, false, false}},
+		{"require-connected", func() { c.RequireConnected = true }, []bool{false, false, false, false, false}},
+		{"listen", func() { c.Listen = "" }, []bool{false, false, false, false, true}},
+		{"interval", func() { c.Interval = "2s" }, []bool{true, false, false, false, false}},
+		{"models", func() { config.Models = config.Models[1:] }, []bool{true, false, false, false, false}},
+		{"health", func() { config.Health.MaxCelsius = 90 }, []bool{true, false, false, false, false}},
+		{"pre-start-check", func() { c.PreStartCheck = true }, []bool{false, false, true, true, true}},
+		{"pod-resources", func() { c.PodResources = "/pods.sock" }, []bool{false, false, false, true, false}},
+		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true, true}},
 	} {
 		test.change()
 		after := start()
@@ -131,5 +132,6 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	d.watch.stop()
 	d.guard.stop()
 	d.registration.stop()
+	d.pods.stop()
 	d.http.stop()
 }

@@ -55,6 +55,24 @@ func (r *Ring) Dead(a, b string) bool {
 	return slices.Contains(r.DeadLinks, [2]string{a, b}) || slices.Contains(r.DeadLinks, [2]string{b, a})
 }
 
+// Links counts the cables of the ring: those that work, and those of DeadLinks.
+func (r *Ring) Links() (up, down int) {
+	n := len(r.Members)
+	if !r.Closed || n <= 2 { // two LPUs are a ring of one cable
+		n--
+	}
+	return n - len(r.DeadLinks), len(r.DeadLinks)
+}
+
+// RingTableValid tells whether the ring table in place can be used. It is not known if there is none.
+func (inv *Inventory) RingTableValid() (valid, known bool) {
+	faulty := slices.ContainsFunc(inv.Problems, func(f finding.Finding) bool {
+		return f.Severity == finding.Error && strings.HasPrefix(string(f.ID), "ring-")
+	})
+	table := inv.RingTable
+	return table != nil && !table.Kept && !faulty, table != nil || faulty
+}
+
 // TableRef names the ring table that is used.
 type TableRef struct {
 	Path   string `json:"path"`

@@ -100,24 +100,16 @@ func (n *Node) scanned(took time.Duration, err error) {
 func (n *Node) Metrics(build ...string) []*Metric {
 	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
 	buildInfo.SetBool(true, build...)
+	s := n.latest.Load()
+	return slices.Concat([]*Metric{buildInfo}, s.healthMetrics(), s.cardMetrics(), s.machineMetrics(), s.specMetrics(),
+		[]*Metric{n.scans, n.scanFailures, n.specWrites})
+}
+
+// healthMetrics are about the devices as they are offered.
+func (s *Snapshot) healthMetrics() []*Metric {
 	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
 	cordoned := NewMetric("gauge", "lpuctl_lpu_cordoned", "Whether an administrator has taken the LPU out of use.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be, or that it is cordoned; always 1.")
-	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
-	drift := NewMetric("gauge", "lpuctl_spec_drift",
-		"Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
-	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
-	uevents := NewMetric("counter", "lpuctl_uevents_total",
-		"Events of the kernel, by what became of them: received, forged (and dropped), lost. Without one received, changes are polled.")
-	celsius := NewMetric("gauge", "lpuctl_lpu_temperature_celsius", "What a temperature sensor of the LPU shows.")
-	watts := NewMetric("gauge", "lpuctl_lpu_power_watts", "The power that the LPU takes.")
-	width := NewMetric("gauge", "lpuctl_lpu_link_width_lanes", "Lanes of the LPU's PCI Express link.")
-	speed := NewMetric("gauge", "lpuctl_lpu_link_speed_gigatransfers", "Gigatransfers per second of each lane of the LPU's PCI Express link.")
-	s := n.latest.Load()
-	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
-	drift.Add(float64(len(s.spec.drift.Dangling)), "differs", "gone")
-	drift.Add(float64(len(s.spec.drift.Missing)), "differs", "missing")
-	drift.Add(float64(len(s.spec.drift.Other)), "differs", "other")
 	for _, d := range s.Devices {
 		healthy.SetBool(d.Offered(), "lpu", d.Name, "device", d.ID)
 		cordoned.SetBool(d.Cordoned != nil, "lpu", d.Name, "device", d.ID)
@@ -125,6 +117,16 @@ func (n *Node) Metrics(build ...string) []*Metric {
 			reason.SetBool(true, "lpu", d.Name, "device", d.ID, "reason", string(r.ID), "severity", string(r.Severity))
 		}
 	}
+	return []*Metric{healthy, cordoned, reason}
+}
+
+// cardMetrics are what the cards show.
+func (s *Snapshot) cardMetrics() []*Metric {
+	celsius := NewMetric("gauge", "lpuctl_lpu_temperature_celsius", "What a temperature sensor of the LPU shows.")
+	watts := NewMetric("gauge", "lpuctl_lpu_power_watts", "The power that the LPU takes.")
+	width := NewMetric("gauge", "lpuctl_lpu_link_width_lanes", "Lanes of the LPU's PCI Express link.")
+	speed := NewMetric("gauge", "lpuctl_lpu_link_speed_gigatransfers", "Gigatransfers per second of each lane of the LPU's PCI Express link.")
+	errors := NewMetric("counter", "lpuctl_lpu_aer_errors_total", "PCI Express errors of the LPU that the kernel has counted, by severity.")
 	for id, card := range s.Cards {
 		l := &s.Inventory.LPUs[card]
 		labels := []string{"lpu", l.Name, "device", id}
@@ -138,20 +140,56 @@ func (n *Node) Metrics(build ...string) []*Metric {
 			width.Add(float64(l.Link.Width), labels...)
 			speed.Add(l.Link.SpeedGTs, labels...)
 		}
-	}
-	if s.Inventory != nil {
-		for _, f := range s.Inventory.Problems {
-			problem.SetBool(true, "problem", string(f.ID), "severity", string(f.Severity))
+		for severity, count := range map[string]*uint64{
+			"correctable": l.Reading.AERCorrectable, "nonfatal": l.Reading.AERNonFatal, "fatal": l.Reading.AERFatal,
+		} {
+			if count != nil {
+				errors.Add(float64(*count), append(slices.Clip(labels), "severity", severity)...)
+			}
 		}
-		if counts := s.Inventory.Uevents; counts != nil {
-			uevents.Add(float64(counts.Received), "what", "received")
-			uevents.Add(float64(counts.Forged), "what", "forged")
-			uevents.Add(float64(counts.Overflows), "what", "lost")
-		}
-		lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
 	}
-	return []*Metric{
-		uevents, buildInfo, healthy, cordoned, reason, celsius, watts, width, speed, problem, drift, lastScan,
-		n.scans, n.scanFailures, n.specWrites,
+	return []*Metric{celsius, watts, width, speed, errors}
+}
+
+// machineMetrics are about the machine as a whole: the ring table, what is wrong. They have no samples before the first scan.
+func (s *Snapshot) machineMetrics() []*Metric {
+	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")
+	problem := NewMetric("gauge", "lpuctl_problem", "A problem of the machine, such as a ring table that cannot be used; always 1.")
+	uevents := NewMetric("counter", "lpuctl_uevents_total",
+		"Events of the kernel, by what became of them: received, forged (and dropped), lost. Without one received, changes are polled.")
+	table := NewMetric("gauge", "lpuctl_ring_table_valid", "Whether the ring table in place can be used; absent if there is none.")
+	links := NewMetric("gauge", "lpuctl_ring_links", "Cables between LPUs, by whether the LPUs at both ends pass data on.")
+	all := []*Metric{lastScan, problem, uevents, table, links}
+	if s.Inventory == nil {
+		return all
 	}
+	lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
+	for _, f := range s.Inventory.Problems {
+		problem.SetBool(true, "problem", string(f.ID), "severity", string(f.Severity))
+	}
+	if counts := s.Inventory.Uevents; counts != nil {
+		uevents.Add(float64(counts.Received), "what", "received")
+		uevents.Add(float64(counts.Forged), "what", "forged")
+		uevents.Add(float64(counts.Overflows), "what", "lost")
+	}
+	if valid, known := s.Inventory.RingTableValid(); known {
+		table.SetBool(valid)
+	}
+	for _, r := range s.Inventory.Rings {
+		up, down := r.Links()
+		links.Add(float64(up), "state", "up")
+		links.Add(float64(down), "state", "down")
+	}
+	return all
+}
+
+// specMetrics are about the CDI spec in place.
+func (s *Snapshot) specMetrics() []*Metric {
+	drift := NewMetric("gauge", "lpuctl_spec_drift",
+		"Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
+	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
+	drift.Add(float64(len(s.spec.drift.Dangling)), "differs", "gone")
+	drift.Add(float64(len(s.spec.drift.Missing)), "differs", "missing")
+	drift.Add(float64(len(s.spec.drift.Other)), "differs", "other")
+	return []*Metric{drift}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -12,7 +13,7 @@ import (
 )
 
 // metrics are counted from the start.
-type metrics struct{ registrations, calls, preferences, allocated *node.Metric }
+type metrics struct{ registrations, calls, preferences, allocated, configValid *node.Metric }
 
 func newMetrics() metrics {
 	m := metrics{
@@ -22,10 +23,13 @@ func newMetrics() metrics {
 			"LPUs picked for a container, by how many and whether they are connected."),
 		allocated: node.NewMetric("counter", "lpuctl_allocated_lpus_total",
 			"LPUs handed out to containers. When they are given back is not known."),
+		configValid: node.NewMetric("gauge", "lpuctl_config_valid",
+			"Whether the config file in place is the one by which LPUs are handed out; 0: it has faults, and the one before holds."),
 	}
 	m.registrations.Add(0, "result", "success")
 	m.registrations.Add(0, "result", "failure")
 	m.allocated.Add(0)
+	m.configValid.SetBool(true)
 	return m
 }
 
@@ -36,12 +40,27 @@ func (p *Plugin) countCalls(ctx context.Context, request any, info *grpc.UnarySe
 	return answer, err
 }
 
+// SetConfigValid says whether the config file in place could be used when it was read last.
+func (p *Plugin) SetConfigValid(valid bool) { p.metrics.configValid.SetBool(valid) }
+
 // WriteMetrics writes the metrics of the node and of the plugin as [node.WriteMetrics] does; build are labels that identify the
 // build.
 func (s *Server) WriteMetrics(w io.Writer, build ...string) error {
-	registered := node.NewMetric("gauge", "lpuctl_registered", "Whether the kubelet has the list of LPUs from this instance.")
-	registered.SetBool(s.phase.Load() == phaseRegistered)
 	m := s.Plugin.metrics
-	all := append(s.Plugin.Node.Metrics(build...), registered, m.registrations, m.calls, m.preferences, m.allocated)
-	return node.WriteMetrics(w, all...)
+	return node.WriteMetrics(w, slices.Concat(s.Plugin.Node.Metrics(build...), s.phaseMetrics(),
+		[]*node.Metric{m.configValid, m.registrations, m.calls, m.preferences, m.allocated}, s.podMetrics())...)
+}
+
+// phaseMetrics say what the server does now.
+func (s *Server) phaseMetrics() []*node.Metric {
+	registered := node.NewMetric("gauge", "lpuctl_registered", "Whether the kubelet has the list of LPUs from this instance.")
+	standby := node.NewMetric("gauge", "lpuctl_standby", "Whether this instance waits for the end of another one.")
+	opened := node.NewMetric("gauge", "lpuctl_stream_opened_timestamp_seconds", "When the kubelet began to follow the list, in Unix time.")
+	phase := s.phase.Load()
+	registered.SetBool(phase == phaseRegistered)
+	standby.SetBool(phase == phaseStandby)
+	if phase == phaseRegistered {
+		opened.Add(float64(s.openedAt.Load()) / 1000)
+	}
+	return []*node.Metric{registered, standby, opened}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // families are the metrics as Prometheus reads them.
@@ -66,7 +68,9 @@ func TestMetrics(t *testing.T) {
 	if err := os.Remove(filepath.Join(r.root, "sys/bus/pci/devices/0000:45:00.1/driver")); err != nil {
 		t.Fatal(err)
 	}
+	plant.File(t, filepath.Join(r.root, "sys/bus/pci/devices/0000:44:00.1/aer_dev_correctable"), "RxErr 3\nTOTAL_ERR_COR 3\n")
 	r.scan()
+	lpu1 := []string{"lpu", "lpu1", "device", orionIDs[1]}
 	lpu2 := []string{"lpu", "lpu2", "device", orionIDs[2]}
 	for _, c := range []struct {
 		want   float64
@@ -77,7 +81,13 @@ func TestMetrics(t *testing.T) {
 		{1, "lpuctl_registered", nil},
 		{1, "lpuctl_registrations_total", []string{"result", "success"}},
 		{0, "lpuctl_registrations_total", []string{"result", "failure"}},
-		{1, "lpuctl_lpu_healthy", []string{"lpu", "lpu1", "device", orionIDs[1]}},
+		{0, "lpuctl_standby", nil},
+		{1, "lpuctl_config_valid", nil},
+		{1, "lpuctl_ring_table_valid", nil},
+		{6, "lpuctl_ring_links", []string{"state", "up"}},
+		{2, "lpuctl_ring_links", []string{"state", "down"}},
+		{3, "lpuctl_lpu_aer_errors_total", append(slices.Clone(lpu1), "severity", "correctable")},
+		{1, "lpuctl_lpu_healthy", lpu1},
 		{0, "lpuctl_lpu_healthy", lpu2},
 		{1, "lpuctl_lpu_reason", append(lpu2, "reason", "no-driver", "severity", "error")},
 		{1, "lpuctl_preferred_allocations_total", []string{"size", "4", "outcome", "connected"}},
@@ -99,8 +109,28 @@ func TestMetrics(t *testing.T) {
 	if age := float64(time.Now().Unix()) - i.value("lpuctl_last_scan_timestamp_seconds"); age < -1 || age > 60 {
 		t.Errorf("the last scan was %v seconds ago", age)
 	}
+	if age := float64(time.Now().Unix()) - i.value("lpuctl_stream_opened_timestamp_seconds"); age < -1 || age > 60 {
+		t.Errorf("the stream was opened %v seconds ago", age)
+	}
+	plant.File(t, filepath.Join(r.root, "opt/hyperdex/hrt/xclbin/table.json"), "{")
+	r.scan()
+	if got := i.value("lpuctl_ring_table_valid"); got != 0 {
+		t.Errorf("a broken ring table counts as valid: %v", got)
+	}
 	k.stop()
 	eventually(t, "it is not registered", func() bool { return i.value("lpuctl_registered") == 0 })
+	if got := i.value("lpuctl_stream_opened_timestamp_seconds"); got != -1 {
+		t.Errorf("there is no stream, but one was opened at %v", got)
+	}
+}
+
+// TestStandbyMetric: an instance that waits for another one says so, until that ends.
+func TestStandbyMetric(t *testing.T) {
+	r, k, i := served(t, rules137)
+	next := r.serve(k, false)
+	eventually(t, "it stands by", func() bool { return next.value("lpuctl_standby") == 1 && next.value("lpuctl_registered") == 0 })
+	i.end()
+	eventually(t, "it serves", func() bool { return next.value("lpuctl_standby") == 0 && next.value("lpuctl_registered") == 1 })
 }
 
 // TestMetricsBeforeTheFirstLook: nothing is known, and the format holds whatever stands in a label.

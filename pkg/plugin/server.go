@@ -49,7 +49,9 @@ type Server struct {
 	Overlap bool
 	Log     *slog.Logger
 
-	phase atomic.Value // what it does now, as a string; nil before Run
+	phase    atomic.Value // what it does now, as a string; nil before Run
+	openedAt atomic.Int64 // when the kubelet opened the stream, in milliseconds of Unix time
+	pods     podReader
 }
 
 // The phases of a server.
@@ -291,6 +293,7 @@ func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *soc
 			return ctx.Err()
 		case <-opened:
 			opened, noStream = nil, nil
+			s.openedAt.Store(time.Now().UnixMilli())
 			s.phase.Store(phaseRegistered)
 			s.Log.Info("registered", "resource", s.Resource, "socket", filepath.Base(sock.path))
 		case <-noStream:

@@ -1,0 +1,212 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// DefaultPodResources is the socket where the kubelet tells which containers have which devices (k8s.io/kubernetes
+// pkg/kubelet/apis/podresources). Only root may connect to it.
+const DefaultPodResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+// Times and sizes of asking the kubelet. What it said counts until it is older than [node.MaxAge].
+const (
+	podsInterval  = 10 * time.Second
+	podsTimeout   = 5 * time.Second
+	podsAnswerMax = 16 << 20 // bytes; of 10,000 pods it is 2 MiB
+)
+
+// pods is what the kubelet said of the LPUs of pods at one moment. It does not change.
+type pods struct {
+	readAt      time.Time
+	allocatable map[string]bool      // ids of devices that the kubelet would hand out, whether or not a container has them
+	holders     map[string]container // by device id
+}
+
+// container names a container of a pod.
+type container struct{ namespace, pod, name string }
+
+func compareContainers(a, b container) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod), cmp.Compare(a.name, b.name))
+}
+
+// podReader asks the kubelet for the pods that have LPUs, again and again.
+type podReader struct {
+	latest atomic.Pointer[pods] // nil before the first answer
+	logged string               // the error that was logged last; "" after an answer
+}
+
+// FollowPods keeps asking the kubelet behind a socket which containers have which LPUs, for the metrics, until ctx ends. Nothing else
+// depends on the answers. If socket is "" it does nothing.
+func (s *Server) FollowPods(ctx context.Context, socket string) {
+	if socket == "" {
+		return
+	}
+	defer s.pods.latest.Store(nil)
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, MaxDelay: podsInterval / 2}}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(podsAnswerMax)))
+	if err != nil {
+		s.Log.Error("the kubelet cannot be asked for pods", "error", err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	client := podresources.NewPodResourcesListerClient(conn)
+	for ctx.Err() == nil {
+		s.readPods(ctx, client)
+		select {
+		case <-ctx.Done():
+		case <-time.After(host.UntilBeat(podsInterval, host.SinceBoot())):
+		}
+	}
+}
+
+// readPods asks the kubelet once. It logs an error when it changes, and that it is over.
+func (s *Server) readPods(ctx context.Context, client podresources.PodResourcesListerClient) {
+	text := ""
+	read, err := askForPods(ctx, client, s.Resource)
+	if err == nil {
+		read.readAt = s.Plugin.Node.Now()
+		s.pods.latest.Store(read)
+	} else {
+		text = err.Error()
+	}
+	switch {
+	case ctx.Err() != nil || text == s.pods.logged:
+	case err != nil:
+		s.Log.Warn("the kubelet does not say which pods have LPUs; metrics of pods are left out", "error", err)
+	default:
+		s.Log.Info("the kubelet says which pods have LPUs")
+	}
+	s.pods.logged = text
+}
+
+// askForPods asks the kubelet once for the containers that have devices of a resource. If it names several for one device, which it does
+// for restartable init containers, the first by name counts.
+func askForPods(ctx context.Context, client podresources.PodResourcesListerClient, resource string) (*pods, error) {
+	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
+	defer cancel()
+	allocatable, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.List(ctx, &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	p := &pods{allocatable: map[string]bool{}, holders: map[string]container{}}
+	for _, d := range allocatable.GetDevices() {
+		if d.GetResourceName() != resource {
+			continue
+		}
+		for _, id := range d.GetDeviceIds() {
+			p.allocatable[id] = true
+		}
+	}
+	for _, pod := range list.GetPodResources() {
+		for _, c := range pod.GetContainers() {
+			for _, d := range c.GetDevices() {
+				if d.GetResourceName() == resource {
+					p.hold(container{pod.GetNamespace(), pod.GetName(), c.GetName()}, d.GetDeviceIds())
+				}
+			}
+		}
+	}
+	return p, nil
+}
+
+func (p *pods) hold(c container, ids []string) {
+	for _, id := range ids {
+		if other, held := p.holders[id]; !held || compareContainers(c, other) < 0 {
+			p.holders[id] = c
+		}
+	}
+}
+
+// podMetrics say which containers have which LPUs, and what is left for others. There are none while the kubelet does not answer.
+// Devices that the node does not have are left out, so that there are never more samples than LPUs.
+func (s *Server) podMetrics() []*node.Metric {
+	p, state := s.pods.latest.Load(), s.Plugin.state.Load()
+	if p == nil || s.Plugin.Node.Now().Sub(p.readAt) > node.MaxAge {
+		return nil
+	}
+	holder := node.NewMetric("gauge", "lpuctl_container_lpu", "Which container has the LPU, by the kubelet; always 1.")
+	unconnected := node.NewMetric("gauge", "lpuctl_container_unconnected_lpus",
+		"How many LPUs a container has that are not all connected to each other.")
+	free := node.NewMetric("gauge", "lpuctl_free_lpus", "LPUs that the kubelet can give to a container.")
+	readAt := node.NewMetric("gauge", "lpuctl_pod_resources_timestamp_seconds", "When the kubelet named the containers, in Unix time.")
+	readAt.Add(float64(p.readAt.UnixMilli()) / 1000)
+	cards := map[container][]int{}
+	var left []int
+	for _, d := range state.node.Devices {
+		c, held := p.holders[d.ID]
+		card, present := state.node.Cards[d.ID]
+		if held {
+			holder.SetBool(true, "lpu", d.Name, "device", d.ID, "namespace", c.namespace, "pod", c.pod, "container", c.name)
+		}
+		switch {
+		case !present:
+		case held:
+			cards[c] = append(cards[c], card)
+		case p.allocatable[d.ID] && d.Offered():
+			left = append(left, card)
+		}
+	}
+	fabric := state.node.Inventory.Cabled()
+	for c, has := range cards {
+		if _, pieces := fabric.Order(has); pieces > 1 && fabric.Cabled() {
+			unconnected.Add(float64(len(has)), "namespace", c.namespace, "pod", c.pod, "container", c.name)
+		}
+	}
+	free.Add(float64(len(left)))
+	return append([]*node.Metric{holder, unconnected, free, readAt}, state.placeable(left)...)
+}
+
+// placeable says what could be placed on LPUs that are free: the longest arc, and how many containers of each size would get connected
+// LPUs. Without a ring table nothing is known of that.
+func (s *state) placeable(free []int) []*node.Metric {
+	if !s.node.Fabric.Cabled() {
+		return nil
+	}
+	longest := node.NewMetric("gauge", "lpuctl_longest_free_arc_lpus", "How many LPUs a container can have at most that are connected.")
+	placeable := node.NewMetric("gauge", "lpuctl_placeable", "How many containers of this size could have connected LPUs at the same time.")
+	arcs := s.node.Fabric.FreeArcs(free)
+	most := 0
+	for _, arc := range arcs {
+		most = max(most, len(arc))
+	}
+	longest.Add(float64(most))
+	for _, size := range s.sizes() {
+		n := 0
+		for _, arc := range arcs {
+			n += len(arc) / size
+		}
+		placeable.Add(float64(n), "size", strconv.Itoa(size))
+	}
+	return []*node.Metric{longest, placeable}
+}
+
+// sizes are those that metrics tell of: the powers of two, and whole rings.
+func (s *state) sizes() (sizes []int) {
+	for size := 1; size <= len(s.node.Inventory.LPUs); size *= 2 {
+		sizes = append(sizes, size)
+	}
+	for _, r := range s.node.Inventory.Rings {
+		if !slices.Contains(sizes, len(r.Members)) {
+			sizes = append(sizes, len(r.Members))
+		}
+	}
+	return sizes
+}

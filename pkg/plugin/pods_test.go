@@ -1,0 +1,176 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// podLister answers as the kubelet does where it tells of the devices of pods.
+type podLister struct {
+	podresources.UnimplementedPodResourcesListerServer
+	pods  []*podresources.PodResources
+	ids   []string // that are allocatable
+	hangs bool
+}
+
+func (l *podLister) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	if l.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &podresources.ListPodResourcesResponse{PodResources: l.pods}, nil
+}
+
+func (l *podLister) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
+	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
+		{ResourceName: DefaultResource, DeviceIds: l.ids}, {ResourceName: "example.com/other", DeviceIds: []string{"x"}},
+	}}, nil
+}
+
+// run adds a pod with one container that has these devices, which the kubelet names one by one, as it does where they have NUMA nodes.
+func (l *podLister) run(namespace, pod string, ids ...string) {
+	c := &podresources.ContainerResources{Name: "main"}
+	for _, id := range ids {
+		c.Devices = append(c.Devices, &podresources.ContainerDevices{ResourceName: DefaultResource, DeviceIds: []string{id}})
+	}
+	l.pods = append(l.pods, &podresources.PodResources{Name: pod, Namespace: namespace, Containers: []*podresources.ContainerResources{c}})
+}
+
+// serve serves on a socket, and returns a client that asks it.
+func (l *podLister) serve(t *testing.T, dir string) podresources.PodResourcesListerClient {
+	t.Helper()
+	socket := filepath.Join(dir, "pods")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, l)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn, err := dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return podresources.NewPodResourcesListerClient(conn)
+}
+
+// TestPodMetrics: who has which LPU, who has LPUs that are not connected, and what is left.
+func TestPodMetrics(t *testing.T) {
+	r, k, i := served(t, rules137)
+	lister := &podLister{ids: slices.Clone(orionIDs)}
+	client := lister.serve(t, k.dir)
+	now := time.Now()
+	r.plugin.Node.Now = func() time.Time { return now }
+	want := func(value float64, family string, labels ...string) {
+		t.Helper()
+		if got := i.value(family, labels...); got != value {
+			t.Errorf("%s%v is %v, not %v", family, labels, got, value)
+		}
+	}
+	families := []string{
+		"lpuctl_container_lpu", "lpuctl_container_unconnected_lpus", "lpuctl_free_lpus", "lpuctl_longest_free_arc_lpus", "lpuctl_placeable",
+		"lpuctl_pod_resources_timestamp_seconds",
+	}
+	absent := func(when string) {
+		t.Helper()
+		all, err := i.server.families()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range families {
+			if all[name] != nil {
+				t.Errorf("%s: %v", when, all[name])
+			}
+		}
+	}
+	absent("nobody was asked")
+	r.scan()
+	i.server.readPods(t.Context(), client)
+	want(8, "lpuctl_free_lpus")
+	want(8, "lpuctl_longest_free_arc_lpus")
+	want(1, "lpuctl_placeable", "size", "8")
+
+	lister.run("ml", "pair", ids(0, 1)...)
+	lister.run("ml", "apart", ids(3, 6)...)
+	lister.run("other", "of another node's", "pci-0000-ff-00.0")
+	i.server.readPods(t.Context(), client)
+	want(1, "lpuctl_container_lpu", "lpu", "lpu0", "device", orionIDs[0], "namespace", "ml", "pod", "pair", "container", "main")
+	want(2, "lpuctl_container_unconnected_lpus", "namespace", "ml", "pod", "apart", "container", "main")
+	want(-1, "lpuctl_container_unconnected_lpus", "namespace", "ml", "pod", "pair", "container", "main")
+	want(4, "lpuctl_free_lpus") // 2, 4 and 5, 7
+	want(2, "lpuctl_longest_free_arc_lpus")
+	want(4, "lpuctl_placeable", "size", "1")
+	want(1, "lpuctl_placeable", "size", "2")
+	want(0, "lpuctl_placeable", "size", "4")
+
+	lister.pods = lister.pods[:1] // the pod has ended
+	lister.ids = slices.DeleteFunc(lister.ids, func(id string) bool { return id == orionIDs[7] })
+	i.server.readPods(t.Context(), client)
+	want(-1, "lpuctl_container_unconnected_lpus", "namespace", "ml", "pod", "apart", "container", "main")
+	want(5, "lpuctl_longest_free_arc_lpus") // 2 to 6
+
+	lister.pods = nil
+	for n := range 10000 {
+		lister.run("many", fmt.Sprintf("pod\"\n%05d", n), orionIDs[n%8])
+	}
+	i.server.readPods(t.Context(), client)
+	all, err := i.server.families()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all["lpuctl_container_lpu"].Metric); n != 8 {
+		t.Errorf("%d samples of 10,000 pods", n)
+	}
+	now = now.Add(node.MaxAge + time.Second)
+	absent("the answer is old")
+}
+
+// TestPodsOfAKubeletThatHangs: it is not waited for long, nothing is served from it, and the log says so once.
+func TestPodsOfAKubeletThatHangs(t *testing.T) {
+	t.Parallel()
+	r, k, i := served(t, rules137)
+	client := (&podLister{hangs: true}).serve(t, k.dir)
+	began := time.Now()
+	for range 2 {
+		i.server.readPods(t.Context(), client)
+	}
+	if took := time.Since(began); took > 3*podsTimeout {
+		t.Errorf("it took %v", took)
+	}
+	if i.value("lpuctl_free_lpus") != -1 || strings.Count(r.log.String(), "does not say which pods have LPUs") != 1 {
+		t.Errorf("log: %s", r.log)
+	}
+}
+
+// TestFollowPods: the socket may come later, and what was known is forgotten when nobody follows it any more.
+func TestFollowPods(t *testing.T) {
+	_, k, i := served(t, rules137)
+	ctx, cancel := context.WithCancel(t.Context())
+	(&podLister{ids: orionIDs}).serve(t, k.dir)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.server.FollowPods(ctx, filepath.Join(k.dir, "pods"))
+	}()
+	eventually(t, "it has asked", func() bool { return i.value("lpuctl_free_lpus") == 8 })
+	cancel()
+	<-ended
+	if i.value("lpuctl_free_lpus") != -1 {
+		t.Error("it says what it does not follow")
+	}
+}

@@ -1,0 +1,49 @@
+package kubelet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+)
+
+// TestMetricsOfPods: a pod whose LPUs are not connected shows by name, and goes when it goes; so does what is left for others.
+func TestMetricsOfPods(t *testing.T) {
+	b := newBed(t)
+	b.serve("--pod-resources")
+	holder := b.fill()
+	b.remove(holder[0], holder[2], holder[4], holder[6])
+	want := func(what string, metrics map[string]int) {
+		t.Helper()
+		const limit = 12 * time.Second
+		began := time.Now()
+		machine.Eventually(t, limit, what, func() error {
+			for name, value := range metrics {
+				if got := b.metric("http://127.0.0.1:9477/metrics", name); got != value {
+					return fmt.Errorf("%s is %d, not %d", name, got, value)
+				}
+			}
+			return nil
+		})
+		t.Logf("%s: after %v", what, time.Since(began).Round(100*time.Millisecond))
+	}
+	const unconnected = `lpuctl_container_unconnected_lpus{namespace="default",pod="four-node",container="main"}`
+	left := func(free, longest, singles, pairs int) map[string]int {
+		return map[string]int{
+			"lpuctl_free_lpus": free, "lpuctl_longest_free_arc_lpus": longest,
+			`lpuctl_placeable{size="1"}`: singles, `lpuctl_placeable{size="2"}`: pairs, unconnected: 4 - free,
+		}
+	}
+	want("four are free, and no two of them are connected", map[string]int{
+		"lpuctl_free_lpus": 4, "lpuctl_longest_free_arc_lpus": 1, `lpuctl_placeable{size="1"}`: 4, `lpuctl_placeable{size="2"}`: 0,
+	})
+	b.check(t, b.run("four", 4), 4, false)
+	want("a pod has these four", left(0, 0, 0, 0))
+	b.remove("four")
+	want("it has gone", left(4, 1, 4, 0))
+	b.remove(holder[1], holder[3])
+	want("a run of five is free", map[string]int{
+		"lpuctl_free_lpus": 6, "lpuctl_longest_free_arc_lpus": 5, `lpuctl_placeable{size="2"}`: 2, `lpuctl_placeable{size="4"}`: 1,
+	})
+}
