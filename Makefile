@@ -16,7 +16,8 @@ CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CAC
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
 NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
-IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
+GOARCH := $(shell go env GOARCH)
+IMAGE = $(CURDIR)/dist/lpuctl-image-$(GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
 SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
@@ -40,8 +41,8 @@ bin/lpuctl: $(GO_FILES)
 	$(BUILD) -o $@ ./cmd/lpuctl
 
 .PHONY: image
-image: build ## an OCI image in dist/, without a daemon
-	go run ./packaging/image -binary bin/lpuctl -arch $(shell go env GOARCH) -version $(VERSION) -o $(IMAGE)
+image: materials-$(GOARCH) ## an OCI image of this architecture in dist/, without a daemon
+	$(MAKE_IMAGE) -o $(IMAGE) dist/$(GOARCH)
 
 .PHONY: demo
 demo: build ## the main job on a simulated Orion server: no hardware, no root
