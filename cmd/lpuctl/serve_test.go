@@ -139,16 +139,12 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 
 // TestServeNamesAnotherPlugin: serve looks for others in the kubelet's directory below its root.
 func TestServeNamesAnotherPlugin(t *testing.T) {
-	root, err := os.MkdirTemp("", "s") // short: the path of a socket has at most 107 bytes
-	if err != nil {
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion", LPUs: 2}).Write(root); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(root) }()
-	if _, err := (simulate.Node{Profile: "orion", LPUs: 2}).Write(filepath.Join(root, "n")); err != nil {
-		t.Fatal(err)
-	}
-	plugins := filepath.Join(root, "n/var/lib/kubelet/device-plugins")
-	if err := os.MkdirAll(plugins, 0o755); err != nil {
+	plugins := filepath.Join(root, "p") // short: the path of a socket has at most 107 bytes
+	if err := os.Mkdir(plugins, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("unix", filepath.Join(plugins, "xilinx_u55c-0-fpga.sock"))
@@ -160,7 +156,7 @@ func TestServeNamesAnotherPlugin(t *testing.T) {
 	defer cancel()
 	log, write := io.Pipe()
 	go func() {
-		args := []string{"--root", filepath.Join(root, "n"), "serve", "--listen", "", "--device-list-strategy", "device-specs"}
+		args := []string{"--root", root, "serve", "--listen", "", "--plugin-dir", "/p", "--device-list-strategy", "device-specs"}
 		run(ctx, args, io.Discard, write, func(string) (string, bool) { return "", false })
 		_ = write.Close()
 	}()

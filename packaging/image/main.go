@@ -70,7 +70,7 @@ func (i *image) writeTo(output, digestFile, epoch string) error {
 	}
 	i.created = time.Unix(seconds, 0).UTC().Format(time.RFC3339)
 	if output == "" || len(i.directories) == 0 {
-		return errors.New("usage: image -o FILE [flags] DIRECTORY...")
+		return errors.New("usage: image -o FILE [flags] DIRECTORY [DIRECTORY]")
 	}
 	data, index, err := i.archive()
 	if err != nil {

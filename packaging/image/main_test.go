@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,7 +39,8 @@ func source(t *testing.T, arch string, size int) string {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
-		"lpuctl": append(header, noise...), "sbom.cdx.json": []byte(`{"bomFormat": "CycloneDX"}`), "third-party-licenses.txt": []byte("of " + arch),
+		"lpuctl": append(header, noise...), "sbom.cdx.json": []byte(`{"bomFormat": "CycloneDX"}`),
+		"third-party-licenses.txt": []byte("of " + arch),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -81,7 +83,7 @@ func files(t *testing.T, archive []byte) map[string][]byte {
 	r := tar.NewReader(bytes.NewReader(archive))
 	for {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {

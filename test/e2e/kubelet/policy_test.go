@@ -99,7 +99,8 @@ func TestTaintRecipe(t *testing.T) {
 		{"", ""}, {"False", ""}, {"True", want}, {"True", want}, {"Unknown", want}, {"False", ""}, {"Unknown", ""},
 	} {
 		if c.status != "" {
-			patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "LPUUnhealthy", "status": %q, "reason": "Test", "message": "test"}]}}`, c.status)
+			condition := map[string]any{"type": "LPUUnhealthy", "status": c.status, "reason": "Test", "message": "test"}
+			patch := toJSON(t, map[string]any{"status": map[string]any{"conditions": []any{condition}}})
 			if _, err := kubectl("", "patch", "node", nodeName, "--subresource=status", "--type=strategic", "-p", patch); err != nil {
 				t.Fatal(err)
 			}
