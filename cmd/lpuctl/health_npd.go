@@ -133,8 +133,11 @@ func isForNPD(cmd *cobra.Command, args []string, err error) bool {
 	if cmd.Name() != healthName {
 		return false
 	}
+	if chosen := cmd.Flags().Lookup("format").Value.String(); chosen == string(formatNPD) {
+		return true
+	}
 	asked := slices.ContainsFunc(args, func(word string) bool { return strings.HasSuffix(word, string(formatNPD)) })
-	return cmd.Flags().Lookup("format").Value.String() == string(formatNPD) || asked && codeOf(err) == exitUsage
+	return asked && codeOf(err) == exitUsage
 }
 
 // codeForNPD is the exit code of health -o npd. Of an error it prints the line, too.
