@@ -11,12 +11,15 @@ KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' test/
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)
 CONTAINERD := $(CACHE)/containerd-v2.4.2
 OLD_CONTAINERD := $(CACHE)/containerd-v1.7.35
+NPD_VERSION := $(shell awk '$$1 == "k8s.io/node-problem-detector" {print $$2}' test/e2e/kubelet/tools/node-problem-detector/go.mod)
+NPD := $(CACHE)/node-problem-detector-$(NPD_VERSION)/node-problem-detector
 CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
 CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
 NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
-IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
+GOARCH := $(shell go env GOARCH)
+IMAGE = $(CURDIR)/dist/lpuctl-image-$(GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
 SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
@@ -40,8 +43,8 @@ bin/lpuctl: $(GO_FILES)
 	$(BUILD) -o $@ ./cmd/lpuctl
 
 .PHONY: image
-image: build ## an OCI image in dist/, without a daemon
-	go run ./packaging/image -binary bin/lpuctl -arch $(shell go env GOARCH) -version $(VERSION) -o $(IMAGE)
+image: materials-$(GOARCH) ## an OCI image of this architecture in dist/, without a daemon
+	$(MAKE_IMAGE) -o $(IMAGE) dist/$(GOARCH)
 
 .PHONY: demo
 demo: build ## the main job on a simulated Orion server: no hardware, no root
@@ -114,12 +117,15 @@ e2e: build $(CDI_LIBRARIES) $(DEBIAN) ## tests on real consumers (needs root; na
 
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) \
-	  go test -C test/e2e -json -count=1 -timeout 20m ./kubelet | go run ./test/report
+	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) NPD=$(NPD) \
+	  go test -C test/e2e -json -count=1 -timeout 20m $(if $(LPUCTL_LONG),,-skip '^TestNodeProblemDetector$$') ./kubelet | go run ./test/report
 
 .PHONY: e2e-kubelet-tools
 e2e-kubelet-tools: ## build what test/e2e/kubelet runs: kubelet, API server, containerd (once, 15 minutes)
 e2e-kubelet-tools: $(addprefix $(KUBERNETES)/,kubelet kube-apiserver kube-scheduler kubectl etcd) $(CONTAINERDS)
+
+.PHONY: e2e-kubelet-tools-long
+e2e-kubelet-tools-long: e2e-kubelet-tools $(NPD) ## what it runs besides with LPUCTL_LONG: node-problem-detector (once, 2 minutes)
 
 TOOL_BUILD = CGO_ENABLED=0 go build -p 2 -trimpath -buildvcs=false -o $@
 
@@ -128,6 +134,9 @@ $(KUBERNETES)/etcd:
 
 $(KUBERNETES)/%:
 	cd test/e2e/kubelet/tools/kubernetes && $(TOOL_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' k8s.io/kubernetes/cmd/$*
+
+$(NPD):
+	cd test/e2e/kubelet/tools/node-problem-detector && $(TOOL_BUILD) -ldflags '-s -w' k8s.io/node-problem-detector/cmd/nodeproblemdetector
 
 # containerd is built in its own module, with its own go.sum.
 $(CONTAINERDS) $(CONTAINERD_MORE): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))

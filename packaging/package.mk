@@ -58,15 +58,25 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
 
 .PHONY: release
-release: package $(ARCHES:%=archive-%) ## the packages, and archives for machines without Go: program, manual, completions, install.sh
-	cd dist && sha256sum *.tar.gz *.deb *.rpm *.cdx.json > SHA256SUMS
+release: package $(ARCHES:%=archive-%) release-image ## the packages, archives for machines without Go (program, manual, completions, install.sh), the image
+	cd dist && sha256sum *.tar.gz *.deb *.rpm *.cdx.json lpuctl-image.tar image-digest > SHA256SUMS
 
-# The licences of what is linked in, and the bill of materials.
+# The image, of all architectures, and the digest by which it is signed and pulled. The chart has the same tag.
+IMAGE_TAG := $(or $(shell sed -n 's/^appVersion: *"*\([^"]*\)"* *$$/\1/p' packaging/helm/lpuctl/Chart.yaml 2>/dev/null),0.1.0)
+IMAGE_NAME := docker.io/hyperaccel/lpuctl:$(IMAGE_TAG)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+MAKE_IMAGE = go run ./packaging/image -name '$(IMAGE_NAME)' -version '$(VERSION)' -revision '$(REVISION)'
+.PHONY: release-image
+release-image: $(ARCHES:%=materials-%)
+	$(MAKE_IMAGE) -o dist/lpuctl-image.tar -digest dist/image-digest $(ARCHES:%=dist/%)
+
+# The licences of what is linked in, and the bill of materials: beside the program for the image, and in dist.
 .PHONY: $(ARCHES:%=materials-%)
 $(ARCHES:%=materials-%): materials-%: dist/%/lpuctl
 	rm -f dist/*_$*.cdx.json
 	go run ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
-	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
+	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > dist/$*/sbom.cdx.json
+	cp dist/$*/sbom.cdx.json 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
 
 # Sorted, of nobody, and with the date of the source: the same source makes the same archive.
 ARCHIVE = lpuctl_$(PACKAGE_VERSION)_linux_$*

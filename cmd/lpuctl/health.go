@@ -19,17 +19,21 @@ func newHealthCommand(a *app) *cobra.Command {
 	var f format
 	var watch bool
 	cmd := &cobra.Command{
-		Use:   "health [LPU...]",
+		Use:   healthName + " [LPU...]",
 		Short: "Show how the LPUs are, and why",
 		Long: `health shows of each LPU what one reading says now, and beside it what lpuctl serve says, which has watched the LPU for longer:
 SERVE and SINCE are "-" if serve does not run on this node. Only serve knows history: errors that were counted, a link that was
 better, a driver that was bound again. With --watch this command has a history of its own, and shows that as HEALTH.
 A state is healthy, unhealthy, or unknown while what is wrong may pass by itself, such as a reset.
 ` + lpuForms + `
-The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 if there is no LPU.`,
+The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 if there is no LPU.
+
+-o npd is for node-problem-detector (docs: node-conditions.md): one line of at most 80 characters that names the worst LPU, and exit code
+0 if no LPU is unhealthy, 1 if one is, 2 for anything else, no LPU included. LPUs that are cordoned are no fault then.`,
 		Example: `  lpuctl health
   lpuctl health --watch
-  lpuctl health lpu3 -o json | jq '.lpus[0].reasons'`,
+  lpuctl health lpu3 -o json | jq '.lpus[0].reasons'
+  lpuctl health -o npd         # as node-problem-detector runs it`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,11 +45,14 @@ The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 
 			if err != nil {
 				return err
 			}
+			if f == formatNPD {
+				return a.healthForNPD(inv, args)
+			}
 			return show(a, inv)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the health anew whenever it changes, until ^C")
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatNPD)
 	return cmd
 }
 

@@ -30,6 +30,7 @@ const (
 	formatYAML  format = "yaml"
 	formatName  format = "name"
 	formatArgs  format = "args" // options of podman, nerdctl and docker
+	formatNPD   format = "npd"  // a line and exit codes for node-problem-detector
 )
 
 // isDocument tells a format that programs read as a document.

@@ -216,6 +216,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.UnreadableClass:     looking,
 		finding.UnreadableFunction:  looking,
 		finding.OddPCIEntry:         looking,
+		finding.OtherPlugin:         "a DaemonSet of the cluster is to be kept off the node",
 		finding.MemlockLow:          "root has to raise the limit, and the user to log in again",
 		finding.MountStalled:        looking,
 		finding.FilesStalled:        looking,

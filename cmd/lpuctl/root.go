@@ -51,8 +51,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	if err != nil && err.Error() != "" {
 		a.complain(err)
 	}
-	if cmd.Name() == runName {
+	switch {
+	case cmd.Name() == runName:
 		return codeOfRun(err)
+	case isForNPD(cmd, args, err):
+		return a.codeForNPD(err)
 	}
 	return codeOf(err)
 }

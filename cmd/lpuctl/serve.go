@@ -17,6 +17,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
@@ -222,6 +223,8 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	server := d.server
 	if d.plugin.Node.Recall == nil { // it is called by the watch, which has not started yet
 		d.plugin.Node.Recall = server.Recall
+		var rivals plugin.Rivals
+		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return rivals.In(dir, inv) }
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
 	remembering, _, err := d.app.remembering(scan)

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,4 +137,39 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	d.registration.stop()
 	d.pods.stop()
 	d.http.stop()
+}
+
+// TestServeNamesAnotherPlugin: serve looks for others in the kubelet's directory below its root.
+func TestServeNamesAnotherPlugin(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion", LPUs: 2}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	plugins := filepath.Join(root, "p") // short: the path of a socket has at most 107 bytes
+	if err := os.Mkdir(plugins, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(plugins, "xilinx_u55c-0-fpga.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	log, write := io.Pipe()
+	go func() {
+		args := []string{"--root", root, "serve", "--listen", "", "--plugin-dir", "/p", "--device-list-strategy", "device-specs"}
+		run(ctx, args, io.Discard, write, func(string) (string, bool) { return "", false })
+		_ = write.Close()
+	}()
+	named := false
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), "id=other-plugin") && strings.Contains(lines.Text(), "amd.com/xilinx_u55c-0") {
+			named = true
+			cancel()
+		}
+	}
+	if !named {
+		t.Error("the log does not name it")
+	}
 }

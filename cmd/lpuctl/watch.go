@@ -20,8 +20,11 @@ type view func(a *app, inv *discovery.Inventory) error
 // watch prints a view whenever it changes, until ctx ends. An error ends it only at the first look, except that there is no LPU yet, or
 // that something is found.
 func (a *app) watch(ctx context.Context, f format, show view) (err error) {
-	if f == formatName {
+	switch f {
+	case formatName:
 		return usage("--watch does not go with -o name: use table, wide, json or yaml")
+	case formatNPD:
+		return usage("--watch does not go with -o npd: node-problem-detector runs the command again and again by itself")
 	}
 	options, err := a.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
 	if err != nil {

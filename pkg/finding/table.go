@@ -75,6 +75,7 @@ const (
 	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
+	OtherPlugin        ID = "other-plugin"
 	PortErrors         ID = "port-errors"
 	UeventsSilent      ID = "uevents-silent"
 	UnreadableClass    ID = "unreadable-class"
@@ -299,6 +300,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"check the file system on which the path lies, above all a network file system"},
 		{OddPCIEntry, Warning, "The list of PCI devices has an entry that the kernel does not make.",
 			"check what is mounted at sys/bus/pci/devices"},
+		{OtherPlugin, Warning, "Another device plugin hands out the same cards. The kubelet does not know that, and gives one card to two pods.",
+			"keep one of the two plugins off this node; docs/kubernetes-operations.md says how to move from one to the other"},
 		{PortErrors, Warning, "A PCI port above LPUs has counted errors: its own, or at the root those that anything below it reported.",
 			"see dmesg for what reported them; if they go on, reseat the cards below the port"},
 		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",

@@ -34,6 +34,9 @@ type Node struct {
 	// Recall returns which devices another program offers as healthy, by [Device.ID]. It is asked once, if the node has an LPU whose
 	// health is not known at the start, and Memory does not know it either. nil: there is nobody to ask.
 	Recall func(context.Context) map[string]bool
+	// Beside returns problems of the machine that no scan sees, such as another program that hands out the same LPUs. Update calls it with
+	// each scan. It may be nil.
+	Beside func(*discovery.Inventory) finding.List
 
 	// Early is called in Update, before the CDI spec is written, with a snapshot in which no LPU is healthier than before. It may be nil.
 	Early func(*Snapshot)
@@ -195,12 +198,15 @@ type reading struct {
 	problems        finding.List
 }
 
-// withCordons adds the cordons to an inventory. It returns the same as before if nothing has changed.
+// withCordons adds the cordons, and the problems of Beside, to an inventory. It returns the same as before if nothing has changed.
 func (n *Node) withCordons(inv *discovery.Inventory) *discovery.Inventory {
 	if n.cordons == nil {
 		n.cordons = n.Memory.Cordons()
 	}
 	cordons, problems := n.cordons.Read()
+	if n.Beside != nil {
+		problems = slices.Concat(problems, n.Beside(inv))
+	}
 	same := func(a, b health.Cordon) bool { return a.Reason == b.Reason && a.By == b.By && a.Since.Equal(b.Since) }
 	r := &n.read
 	if inv != r.scanned || !maps.EqualFunc(cordons, r.cordons, same) || !slices.Equal(problems, r.problems) {

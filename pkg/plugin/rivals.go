@@ -1,0 +1,72 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// rivalSuffix ends the names of the sockets of Xilinx' FPGA device plugin. Before it stands the name of a shell, which with amd.com/
+// before it is the resource that pods ask for. The plugin hands out every card that has the drivers of Alveo cards, so our LPUs too.
+const rivalSuffix = "-fpga.sock"
+
+// alveoVendor is the PCI vendor of the cards that Xilinx' plugin hands out.
+const alveoVendor = "10ee"
+
+// rivalPeriod is how long the answer of a socket holds: it is connected to no more often, so that its owner's log stays empty.
+const rivalPeriod = 30 * time.Second
+
+// Rivals finds other device plugins that hand out the same cards, by their sockets in the kubelet's directory. The zero value has seen
+// none. It is used by one caller at a time.
+type Rivals struct {
+	asked map[string]answer // by path
+}
+
+// answer tells whether somebody listened on a socket.
+type answer struct {
+	at    time.Duration // since boot
+	alive bool
+}
+
+// In returns a finding for each such plugin that serves in a directory, which is that of [Server.Dir]. The inventory tells whether there
+// are cards that it would hand out. The sockets of a plugin that has ended are left where they are.
+func (r *Rivals) In(dir string, inv *discovery.Inventory) (all finding.List) {
+	if !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Vendor == alveoVendor }) {
+		return nil
+	}
+	sockets, _ := filepath.Glob(filepath.Join(dir, "*"+rivalSuffix))
+	asked, now := map[string]answer{}, host.SinceBoot()
+	for _, path := range sockets {
+		a, known := r.asked[path]
+		if !known || now-a.at > rivalPeriod {
+			a = answer{now, listens(path)}
+		}
+		asked[path] = a
+		if a.alive {
+			shell := strings.TrimSuffix(filepath.Base(path), rivalSuffix)
+			all.Add(finding.OtherPlugin, filepath.Base(path), fmt.Sprintf(
+				"Xilinx' FPGA device plugin serves on this node, and gives the same cards to pods that ask for amd.com/%s", shell), "")
+		}
+	}
+	r.asked = asked
+	return all
+}
+
+// listens tells whether somebody listens on a socket, also if we may not connect to it.
+func listens(path string) bool {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT)
+}

@@ -1,0 +1,100 @@
+package plugin
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+const rivalSocket = "xilinx_u55c_gen3x16_xdma_base_3-0-fpga.sock"
+
+// TestAnotherPluginIsNamed: while Xilinx' plugin serves the same cards, that is a problem of the machine, in the metrics as elsewhere.
+func TestAnotherPluginIsNamed(t *testing.T) {
+	r, _, i := served(t, rules137)
+	labels := []string{"problem", string(finding.OtherPlugin), "severity", string(finding.Warning)}
+	var rivals Rivals
+	r.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return rivals.In(i.server.Dir, inv) }
+	r.scan()
+	if got := i.value("lpuctl_problem", labels...); got != -1 {
+		t.Errorf("there is no other plugin, and the metric is %v", got)
+	}
+	path := filepath.Join(i.server.Dir, rivalSocket)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if got := i.value("lpuctl_problem", labels...); got != 1 {
+		t.Errorf("there is another plugin, and the metric is %v", got)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.scan()
+	if got := i.value("lpuctl_problem", labels...); got != -1 {
+		t.Errorf("the other plugin has ended, and the metric is %v", got)
+	}
+}
+
+func TestRivals(t *testing.T) {
+	dir := t.TempDir()
+	orion := inventoryOf(t, "orion")
+	path := filepath.Join(dir, rivalSocket)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	var rivals Rivals
+	found := rivals.In(dir, orion)
+	if len(found) != 1 || found[0].Subject != rivalSocket {
+		t.Fatalf("%v", found)
+	}
+	if found := new(Rivals).In(dir, inventoryOf(t, "bertha")); len(found) != 0 {
+		t.Errorf("the other plugin hands out no such cards: %v", found)
+	}
+	connections := 0
+	_ = listener.(*net.UnixListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
+	for rivals.In(dir, orion); err == nil; connections++ {
+		var conn net.Conn
+		if conn, err = listener.Accept(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	if connections != 2 { // the one that was accepted, and the end of the wait
+		t.Errorf("it was connected to %d times", connections-1)
+	}
+	// It leaves its socket behind when it is killed.
+	_ = listener.Close()
+	if found := new(Rivals).In(dir, orion); len(found) != 0 {
+		t.Errorf("nobody listens: %v", found)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file-fpga.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := new(Rivals).In(dir, orion); len(found) != 0 {
+		t.Errorf("a file is no plugin: %v", found)
+	}
+}
+
+func inventoryOf(t *testing.T, profile string) *discovery.Inventory {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: profile, LPUs: 2}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
