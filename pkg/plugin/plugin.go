@@ -11,7 +11,9 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // Plugin answers the kubelet. It holds no record of what it handed out: the kubelet passes the whole truth with each
@@ -20,13 +22,18 @@ type Plugin struct {
 	api.UnsafeDevicePluginServer
 
 	Node *node.Node // whose LPUs it hands out
+	// Runtime is asked in each Update what is known of the container runtime that the kubelet uses, if containers get names of CDI devices;
+	// never by what answers the kubelet. nil: there is nobody to ask.
+	Runtime func() runtimes.Answer
 
 	log     *slog.Logger
 	metrics metrics
 
-	updating sync.Mutex // held by Update, Reload and resend, and never by what answers the kubelet
-	scan     node.Scan  // the one of the latest Update; nil before the first
-	state    atomic.Pointer[state]
+	updating    sync.Mutex      // held by Update, Reload and resend, and never by what answers the kubelet
+	scan        node.Scan       // the one of the latest Update; nil before the first
+	runtimeSaid string          // what was logged of the runtime last
+	runtime     runtimes.Answer // of the latest Update
+	state       atomic.Pointer[state]
 }
 
 // state is what calls are answered from: a snapshot of the node, and the options and devices that go with it. It does not
@@ -34,6 +41,7 @@ type Plugin struct {
 type state struct {
 	node    *node.Snapshot
 	options Options
+	runtime runtimes.Answer
 	devices []*api.Device
 	changed chan struct{} // closed when the list of devices changes
 }
@@ -43,7 +51,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 	p := &Plugin{Node: node.New(log), log: log, metrics: newMetrics()}
 	p.Node.Early = func(s *node.Snapshot) { p.answerFrom(s, p.state.Load().options) }
 	none := &discovery.Inventory{}
-	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, nil, make(chan struct{})})
+	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, runtimes.Answer{}, nil, make(chan struct{})})
 	return p
 }
 
@@ -78,18 +86,44 @@ func (p *Plugin) Renew() {
 
 // update answers calls from a new snapshot from now on. It returns false if there is none: the machine cannot be read, or ctx ended.
 func (p *Plugin) update(ctx context.Context, options Options) bool {
+	p.askRuntime(&options)
+	p.Node.Withhold(options.withheld(p.runtime))
 	s := p.Node.Update(ctx, options.spec(), p.scan)
 	if s == nil {
+		next := *p.state.Load()
+		next.runtime = p.runtime // whether names resolve does not depend on the machine's LPUs
+		p.state.Store(&next)
 		return false
 	}
 	p.answerFrom(s, options)
 	return true
 }
 
+// askRuntime asks what is known of the runtime, and logs it if it is something else than before.
+func (p *Plugin) askRuntime(options *Options) {
+	if options.Strategy != CDI || p.Runtime == nil {
+		p.runtime, p.runtimeSaid = runtimes.Answer{}, ""
+		return
+	}
+	p.runtime = p.Runtime()
+	message, why := options.cdiMessage(p.runtime.CDI), p.runtime.Reason
+	if why == nil {
+		why = &finding.Finding{Severity: finding.Note}
+	}
+	if said := message + why.Message; said != p.runtimeSaid {
+		p.runtimeSaid = said
+		level := slog.LevelWarn
+		if why.Severity == finding.Note {
+			level = slog.LevelInfo
+		}
+		p.log.Log(context.Background(), level, message, "id", why.ID, "reason", why.Message, "remedy", why.Remedy)
+	}
+}
+
 // answerFrom answers calls from a snapshot from now on, and sends the list if it is another one.
 func (p *Plugin) answerFrom(s *node.Snapshot, options Options) {
 	before := p.state.Load()
-	next := &state{s, options, options.devices(s), before.changed}
+	next := &state{s, options, p.runtime, options.devices(s), before.changed}
 	if !sameDevices(before.devices, next.devices) {
 		next.changed = make(chan struct{})
 		defer close(before.changed)

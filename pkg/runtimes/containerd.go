@@ -164,6 +164,7 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 	}
 	v := c.containerdVerdict(inst, cmp.Or(use.config, inst.flag), next)
 	v.wanted = c.kubelet().uses(c, inst.socket)
+	r.UsedByKubelet = v.wanted || inst.distribution == "k3s" && !c.kubelet().there // the kubelet of k3s is a part of its process
 	if d == nil && p.path == "" && v.missing && !c.Exists(inst.socket) && !explicit {
 		return false
 	}
