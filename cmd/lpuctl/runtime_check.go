@@ -73,7 +73,7 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 		},
 	}
 	cmd.Flags().BoolVar(&w.wanted, "write-result", false, "leave the result in "+runtimes.ResultPath+" under the root")
-	cmd.Flags().DurationVar(&w.period, "period", w.period, "with --write-result: how often (`TIME`) it is written; it counts for twice as long")
+	cmd.Flags().DurationVar(&w.period, "period", w.period, "with --write-result: how often (`TIME`) it is written; it counts twice as long")
 	a.specDirFlag(cmd)
 	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "",
 		"ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")

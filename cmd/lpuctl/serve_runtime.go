@@ -6,6 +6,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
@@ -13,13 +14,15 @@ import (
 const resultInterval = 10 * time.Second
 
 // askResult returns what the result of the self-check says, and looks at the file with each beat at most.
-func askResult(m node.Memory) func() runtimes.Answer {
+func askResult(m node.Memory) func() plugin.Runtime {
 	file := runtimes.ResultFile{Path: filepath.Join(m.Dir, filepath.Base(runtimes.ResultPath))}
-	var answer runtimes.Answer
+	var answer plugin.Runtime
 	var next time.Duration // since boot
-	return func() runtimes.Answer {
+	return func() plugin.Runtime {
 		if now := host.SinceBoot(); now >= next {
-			answer, next = file.Answer(host.Now()), now+host.UntilBeat(resultInterval, now)
+			says := file.Answer(host.Now())
+			answer = plugin.Runtime{CDI: plugin.CDIState(says.CDI), Reason: says.Reason}
+			next = now + host.UntilBeat(resultInterval, now)
 		}
 		return answer
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
@@ -45,7 +46,7 @@ func TestResultOfTheSelfCheck(t *testing.T) {
 // TestServeAsksTheResult: it has the answer of the file at the first look.
 func TestServeAsksTheResult(t *testing.T) {
 	memory := node.Memory{Dir: t.TempDir()}
-	if a := askResult(memory)(); a.CDI != runtimes.Unknown || a.Reason == nil {
+	if a := askResult(memory)(); a.CDI != plugin.CDIUnknown || a.Reason == nil {
 		t.Errorf("without a file: %+v", a)
 	}
 	used := runtimes.Runtime{Name: "containerd", CDI: runtimes.Off, AfterRestart: runtimes.Off, UsedByKubelet: true}
@@ -54,14 +55,14 @@ func TestServeAsksTheResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := askResult(memory)
-	if a := ask(); a.CDI != runtimes.Off {
+	if a := ask(); a.CDI != plugin.CDIOff {
 		t.Errorf("%+v", a)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	before := host.SinceBoot() / resultInterval
-	if a := ask(); a.CDI != runtimes.Off && before == host.SinceBoot()/resultInterval {
+	if a := ask(); a.CDI != plugin.CDIOff && before == host.SinceBoot()/resultInterval {
 		t.Errorf("it has looked again before the next beat: %+v", a)
 	}
 }

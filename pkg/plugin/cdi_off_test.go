@@ -16,22 +16,21 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // selfCheck is a self-check of the runtime whose answer a test sets.
 type selfCheck struct {
-	answer atomic.Pointer[runtimes.Answer]
+	answer atomic.Pointer[Runtime]
 }
 
-func (c *selfCheck) says(state runtimes.State) {
-	a := runtimes.Answer{CDI: state}
+func (c *selfCheck) says(state CDIState) {
+	a := Runtime{CDI: state}
 	switch state {
-	case runtimes.Off:
+	case CDIOff:
 		f := finding.New(finding.CDIOff, "", "containerd has CDI off", "turn it on")
 		a.Reason = &f
-	case runtimes.Unknown:
+	case CDIUnknown:
 		f := finding.New(finding.CDIUnknown, "", "nobody has checked", "check it")
 		a.Reason = &f
 	}
@@ -43,8 +42,8 @@ func checkedRig(t *testing.T, policy OnCDIOff) (*rig, *selfCheck) {
 	t.Helper()
 	r := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.OnCDIOff, o.PreStart = policy, true })
 	check := &selfCheck{}
-	check.says(runtimes.Unknown)
-	r.plugin.Runtime = func() runtimes.Answer { return *check.answer.Load() }
+	check.says(CDIUnknown)
+	r.plugin.Runtime = func() Runtime { return *check.answer.Load() }
 	return r, check
 }
 
@@ -79,10 +78,10 @@ func TestFailOnCDIOff(t *testing.T) {
 			_, err := client.PreStartContainer(t.Context(), &api.PreStartContainerRequest{DevicesIds: held})
 			return err
 		}
-		for _, state := range []runtimes.State{runtimes.Off, runtimes.On, runtimes.Off, runtimes.Unknown, runtimes.Off, runtimes.On} {
+		for _, state := range []CDIState{CDIOff, CDIOn, CDIOff, CDIUnknown, CDIOff, CDIOn} {
 			check.says(state)
 			r.scan()
-			if state != runtimes.Off {
+			if state != CDIOff {
 				k.wait(8)
 				if err := restart(); err != nil {
 					t.Errorf("%s: a container is not started again: %v", state, err)
@@ -100,7 +99,8 @@ func TestFailOnCDIOff(t *testing.T) {
 				t.Errorf("the metrics say that the kubelet has it as healthy: %v", got)
 			}
 			const why = "lpu4 (pci-0000-83-00.1) is not handed out: containerd has CDI off"
-			if _, err := client.Allocate(t.Context(), request(ids(4)...)); status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != why {
+			_, err := client.Allocate(t.Context(), request(ids(4)...))
+			if status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != why {
 				t.Errorf("Allocate: %v", err)
 			}
 			if _, err := r.prefer(2, nil, orionIDs...); err == nil {
@@ -123,11 +123,14 @@ func TestFailOnCDIOff(t *testing.T) {
 func TestCDIOffIsNotTheLPUs(t *testing.T) {
 	r, check := checkedRig(t, FailOnCDIOff)
 	r.plugin.Node.Memory.Dir = t.TempDir()
-	check.says(runtimes.Off)
-	r.scan()
-	for _, d := range r.devices() {
-		if d.Health != api.Unhealthy {
-			t.Errorf("%s is %s", d.ID, d.Health)
+	inv := r.scan()
+	check.says(CDIOff)
+	for range 2 { // the second time nothing at all has changed
+		r.plugin.Update(t.Context(), found(inv))
+		for _, d := range r.devices() {
+			if d.Health != api.Unhealthy {
+				t.Errorf("%s is %s", d.ID, d.Health)
+			}
 		}
 	}
 	if got := len(r.plugin.Node.Memory.Seen()); got != 8 {
@@ -136,8 +139,8 @@ func TestCDIOffIsNotTheLPUs(t *testing.T) {
 	if strings.Contains(r.log.String(), `"health":"Unhealthy"`) {
 		t.Errorf("the log calls LPUs unhealthy: %s", r.log)
 	}
-	check.says(runtimes.On)
-	r.scan()
+	check.says(CDIOn)
+	r.plugin.Update(t.Context(), found(inv))
 	for _, d := range r.devices() {
 		if d.Health != api.Healthy {
 			t.Errorf("%s is %s", d.ID, d.Health)
@@ -156,7 +159,7 @@ func TestWarnOnCDIOff(t *testing.T) {
 	k.mu.Lock()
 	lists := k.lists
 	k.mu.Unlock()
-	for _, state := range []runtimes.State{runtimes.Unknown, runtimes.Off, runtimes.Off, runtimes.On, runtimes.Off, runtimes.Unknown} {
+	for _, state := range []CDIState{CDIUnknown, CDIOff, CDIOff, CDIOn, CDIOff, CDIUnknown} {
 		check.says(state)
 		r.scan()
 		r.scan()
@@ -164,7 +167,7 @@ func TestWarnOnCDIOff(t *testing.T) {
 		if err != nil || told(t, a) != CDI {
 			t.Errorf("%s: %v, %v", state, a, err)
 		}
-		for _, answer := range []runtimes.State{runtimes.On, runtimes.Off, runtimes.Unknown} {
+		for _, answer := range []CDIState{CDIOn, CDIOff, CDIUnknown} {
 			want := map[bool]float64{true: 1}[answer == state]
 			if got := i.value("lpuctl_runtime_cdi", "answer", string(answer)); got != want {
 				t.Errorf("%s: %s is %v", state, answer, got)
@@ -201,13 +204,13 @@ func TestSpecsOnCDIOff(t *testing.T) {
 	always := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.Strategy = DeviceSpecs })
 	always.scan()
 	both := &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids(0, 1)}, {DevicesIds: ids(2)}}}
-	for _, state := range []runtimes.State{
-		runtimes.Unknown, runtimes.Off, runtimes.On, runtimes.Off, runtimes.Unknown, runtimes.Off, runtimes.Off, runtimes.On,
+	for _, state := range []CDIState{
+		CDIUnknown, CDIOff, CDIOn, CDIOff, CDIUnknown, CDIOff, CDIOff, CDIOn,
 	} {
 		check.says(state)
 		r.scan()
 		want := CDI
-		if state == runtimes.Off {
+		if state == CDIOff {
 			want = DeviceSpecs
 		}
 		a, err := k.primary().client.Allocate(t.Context(), both)
@@ -230,7 +233,8 @@ func TestSpecsOnCDIOff(t *testing.T) {
 				}
 				return paths
 			}
-			if got := a.ContainerResponses[0]; !slices.Equal(nodes(got), nodes(c)) || len(got.Mounts) != len(c.Mounts) || !maps.Equal(got.Envs, c.Envs) {
+			got := a.ContainerResponses[0]
+			if !slices.Equal(nodes(got), nodes(c)) || len(got.Mounts) != len(c.Mounts) || !maps.Equal(got.Envs, c.Envs) {
 				t.Errorf("a container gets %v, not %v", got, c)
 			}
 		}
@@ -246,7 +250,7 @@ func TestSpecsOnCDIOff(t *testing.T) {
 func TestCDIOffWhileTheMachineCannotBeRead(t *testing.T) {
 	r, check := checkedRig(t, SpecsOnCDIOff)
 	r.scan()
-	check.says(runtimes.Off)
+	check.says(CDIOff)
 	broken := func(context.Context) (*discovery.Inventory, error) { return nil, io.ErrUnexpectedEOF }
 	if r.plugin.Update(t.Context(), broken) {
 		t.Fatal("updated though the machine could not be read")
@@ -259,7 +263,7 @@ func TestCDIOffWhileTheMachineCannotBeRead(t *testing.T) {
 // TestNodesAloneNeedNoSelfCheck: with the strategy device-specs nobody asks, and there is no metric.
 func TestNodesAloneNeedNoSelfCheck(t *testing.T) {
 	r, check := checkedRig(t, FailOnCDIOff)
-	check.says(runtimes.Off)
+	check.says(CDIOff)
 	r.scan()
 	options := r.plugin.state.Load().options
 	options.Strategy = DeviceSpecs

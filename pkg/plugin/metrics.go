@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // metrics are counted from the start.
@@ -45,17 +44,7 @@ func (s *Server) WriteMetrics(w io.Writer, build ...string) error {
 	m := s.Plugin.metrics
 	all := append(s.Plugin.Node.Metrics(build...), registered, m.registrations, m.calls, m.preferences, m.allocated)
 	if runtime := s.Plugin.state.Load().runtime; runtime.CDI != "" {
-		all = append(all, runtimeMetric(runtime.CDI))
+		all = append(all, runtime.CDI.metric())
 	}
 	return node.WriteMetrics(w, all...)
-}
-
-// runtimeMetric has a sample for each answer, so that none comes or goes.
-func runtimeMetric(answer runtimes.State) *node.Metric {
-	m := node.NewMetric("gauge", "lpuctl_runtime_cdi",
-		"Whether the container runtime of the kubelet has CDI on, by the latest self-check of the node: 1 for the answer that holds.")
-	for _, a := range []runtimes.State{runtimes.On, runtimes.Off, runtimes.Unknown} {
-		m.SetBool(a == answer, "answer", string(a))
-	}
-	return m
 }

@@ -5,9 +5,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // DefaultResource is the extended resource that pods ask for.
@@ -44,56 +42,6 @@ const (
 	CDI         Strategy = "cdi-cri"      // names of CDI devices, for the runtime to resolve
 	DeviceSpecs Strategy = "device-specs" // nodes, mounts and variables, for runtimes without CDI
 )
-
-// OnCDIOff is what is done while the container runtime has CDI off: it starts containers without the devices that are named.
-type OnCDIOff string
-
-// The settings.
-const (
-	FailOnCDIOff  OnCDIOff = "fail"         // no LPU is offered, so that pods wait
-	WarnOnCDIOff  OnCDIOff = "warn"         // the log and the metrics say so
-	SpecsOnCDIOff OnCDIOff = "device-specs" // containers get nodes, mounts and variables instead of names
-)
-
-// Validate returns an error for an unknown setting.
-func (o OnCDIOff) Validate() error {
-	if o != FailOnCDIOff && o != WarnOnCDIOff && o != SpecsOnCDIOff {
-		return fmt.Errorf("onCdiOff %q: expected %s, %s or %s", o, FailOnCDIOff, WarnOnCDIOff, SpecsOnCDIOff)
-	}
-	return nil
-}
-
-// withheld are the reasons why no LPU is offered, by what is known of the runtime.
-func (o *Options) withheld(runtime runtimes.Answer) finding.List {
-	if o.Strategy == CDI && o.OnCDIOff == FailOnCDIOff && runtime.CDI == runtimes.Off {
-		return finding.List{*runtime.Reason}
-	}
-	return nil
-}
-
-// strategy is how a container gets its LPUs, by what is known of the runtime. It is one or the other: a runtime with CDI on that got both
-// would put each node into the container twice.
-func (o *Options) strategy(runtime runtimes.Answer) Strategy {
-	if o.OnCDIOff == SpecsOnCDIOff && runtime.CDI == runtimes.Off {
-		return DeviceSpecs
-	}
-	return o.Strategy
-}
-
-// cdiMessage says what the state of CDI in the runtime means for those who get LPUs.
-func (o *Options) cdiMessage(s runtimes.State) string {
-	switch {
-	case s == runtimes.On:
-		return "the container runtime has CDI on"
-	case s != runtimes.Off:
-		return "it is not known whether the container runtime has CDI on; LPUs are handed out as if it had"
-	case o.OnCDIOff == FailOnCDIOff:
-		return "the container runtime has CDI off; no LPU is offered until it is on"
-	case o.OnCDIOff == SpecsOnCDIOff:
-		return "the container runtime has CDI off; new containers get nodes, mounts and variables instead of names"
-	}
-	return "the container runtime has CDI off; containers start without their LPUs"
-}
 
 // NUMA says whether the kubelet gets the NUMA node of each LPU. If it does, and its Topology Manager has a policy, it
 // narrows down the free LPUs by NUMA node before it asks for a preferred allocation, or does not ask at all.

@@ -11,9 +11,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // Plugin answers the kubelet. It holds no record of what it handed out: the kubelet passes the whole truth with each
@@ -24,15 +22,15 @@ type Plugin struct {
 	Node *node.Node // whose LPUs it hands out
 	// Runtime is asked in each Update what is known of the container runtime that the kubelet uses, if containers get names of CDI devices;
 	// never by what answers the kubelet. nil: there is nobody to ask.
-	Runtime func() runtimes.Answer
+	Runtime func() Runtime
 
 	log     *slog.Logger
 	metrics metrics
 
-	updating    sync.Mutex      // held by Update, Reload and resend, and never by what answers the kubelet
-	scan        node.Scan       // the one of the latest Update; nil before the first
-	runtimeSaid string          // what was logged of the runtime last
-	runtime     runtimes.Answer // of the latest Update
+	updating    sync.Mutex // held by Update, Reload and resend, and never by what answers the kubelet
+	scan        node.Scan  // the one of the latest Update; nil before the first
+	runtimeSaid string     // what was logged of the runtime last
+	runtime     Runtime    // of the latest Update
 	state       atomic.Pointer[state]
 }
 
@@ -41,7 +39,7 @@ type Plugin struct {
 type state struct {
 	node    *node.Snapshot
 	options Options
-	runtime runtimes.Answer
+	runtime Runtime
 	devices []*api.Device
 	changed chan struct{} // closed when the list of devices changes
 }
@@ -51,7 +49,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 	p := &Plugin{Node: node.New(log), log: log, metrics: newMetrics()}
 	p.Node.Early = func(s *node.Snapshot) { p.answerFrom(s, p.state.Load().options) }
 	none := &discovery.Inventory{}
-	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, runtimes.Answer{}, nil, make(chan struct{})})
+	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, Runtime{}, nil, make(chan struct{})})
 	return p
 }
 
@@ -97,27 +95,6 @@ func (p *Plugin) update(ctx context.Context, options Options) bool {
 	}
 	p.answerFrom(s, options)
 	return true
-}
-
-// askRuntime asks what is known of the runtime, and logs it if it is something else than before.
-func (p *Plugin) askRuntime(options *Options) {
-	if options.Strategy != CDI || p.Runtime == nil {
-		p.runtime, p.runtimeSaid = runtimes.Answer{}, ""
-		return
-	}
-	p.runtime = p.Runtime()
-	message, why := options.cdiMessage(p.runtime.CDI), p.runtime.Reason
-	if why == nil {
-		why = &finding.Finding{Severity: finding.Note}
-	}
-	if said := message + why.Message; said != p.runtimeSaid {
-		p.runtimeSaid = said
-		level := slog.LevelWarn
-		if why.Severity == finding.Note {
-			level = slog.LevelInfo
-		}
-		p.log.Log(context.Background(), level, message, "id", why.ID, "reason", why.Message, "remedy", why.Remedy)
-	}
 }
 
 // answerFrom answers calls from a snapshot from now on, and sends the list if it is another one.

@@ -163,8 +163,7 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 		inst.config = cmp.Or(inst.config, containerdConfig)
 	}
 	v := c.containerdVerdict(inst, cmp.Or(use.config, inst.flag), next)
-	v.wanted = c.kubelet().uses(c, inst.socket)
-	r.UsedByKubelet = v.wanted || inst.distribution == "k3s" && !c.kubelet().there // the kubelet of k3s is a part of its process
+	v.wanted, r.UsedByKubelet = c.kubelet().uses(c, inst.socket), c.usedByKubelet(inst)
 	if d == nil && p.path == "" && v.missing && !c.Exists(inst.socket) && !explicit {
 		return false
 	}

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func FuzzParseResult(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s is written as %s: %v", data, text, err)
 		}
-		if second, err := json.Marshal(again); err != nil || string(second) != string(text) {
+		if second, err := json.Marshal(again); err != nil || !bytes.Equal(second, text) {
 			t.Errorf("%s is written as %s, %v", text, second, err)
 		}
 	})

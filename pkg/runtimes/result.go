@@ -170,9 +170,9 @@ func (r *Result) Answer(now host.Moment) Answer {
 	}
 	c := r.Runtime
 	if c == nil {
-		return Answer{Unknown, unknown("the self-check has found no runtime that the kubelet is known to use", "see on the node: lpuctl runtime check")}
+		return Answer{Unknown, unknown("the self-check has found no runtime that the kubelet is known to use", "")}
 	}
-	why, remedy := "CDI is "+string(c.CDI), "see on the node: lpuctl runtime check"
+	why, remedy := "CDI is "+string(c.CDI), finding.RuleOf(finding.CDIUnknown).Remedy
 	if c.Finding != nil && c.Finding.Message != "" {
 		why = c.Finding.Message
 	}

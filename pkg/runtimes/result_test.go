@@ -38,23 +38,24 @@ func checked(state State) *Result {
 // TestWhichRuntimeIsTheKubelets: the result is about that one, and about none where that is not known.
 func TestWhichRuntimeIsTheKubelets(t *testing.T) {
 	const config, crioConfig = "var/lib/kubelet/config.yaml", "etc/crio/crio.conf"
-	const own = "/run/own/containerd.sock"
+	const own, endpoint = "/run/own/containerd.sock", "containerRuntimeEndpoint: unix://"
+	kubelet := map[string]string{config: "kind: KubeletConfiguration\n"}
 	for name, test := range map[string]struct {
 		files   map[string]string
 		sockets []string // of containerds that have CDI off
 		want    string   // name and state; "": none
 	}{
-		"no kubelet":          {nil, []string{containerdSocket}, ""},
-		"a kubelet":           {map[string]string{config: "kind: KubeletConfiguration\n"}, []string{containerdSocket}, "containerd off"},
-		"a socket of its own": {map[string]string{config: "containerRuntimeEndpoint: unix://" + own + "\n"}, []string{containerdSocket, own}, "containerd off"},
+		"no kubelet": {nil, []string{containerdSocket}, ""},
+		"a kubelet":  {kubelet, []string{containerdSocket}, "containerd off"},
+		"own":        {map[string]string{config: endpoint + own + "\n"}, []string{containerdSocket, own}, "containerd off"},
 		"CRI-O": {map[string]string{
 			config: "containerRuntimeEndpoint: unix:///var/run/crio/crio.sock\n", crioConfig: "[crio]\n", "usr/bin/crio": "",
 			"var/lib/dpkg/status": "Package: cri-o\nStatus: install ok installed\nVersion: 1.30.0-1\n",
 		}, []string{containerdSocket}, "cri-o on"},
-		"Docker":               {map[string]string{config: "containerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n"}, []string{containerdSocket}, ""},
+		"Docker":               {map[string]string{config: endpoint + "/run/cri-dockerd.sock\n"}, []string{containerdSocket}, ""},
 		"k3s":                  {nil, []string{containerdSocket, k3s().socket}, "k3s off"},
-		"a kubelet beside k3s": {map[string]string{config: "kind: KubeletConfiguration\n"}, []string{containerdSocket, k3s().socket}, "containerd off"},
-		"does not run":         {map[string]string{config: "kind: KubeletConfiguration\n"}, nil, "containerd unknown"},
+		"a kubelet beside k3s": {kubelet, []string{containerdSocket, k3s().socket}, "containerd off"},
+		"does not run":         {kubelet, nil, "containerd unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +158,7 @@ func TestResultsThatDoNotCount(t *testing.T) {
 		"more than one":      {write(whole + whole), noon, "after top-level value"},
 		"a list":             {write("[]"), noon, "cannot unmarshal"},
 		"null":               {write("null"), noon, `of kind "", not RuntimeResult`},
-		"newer":              {write(edited(t, "apiVersion", "lpuctl.hyperaccel.ai/v2")), noon, `another version than this lpuctl reads ("lpuctl.hyperaccel.ai/v2"`},
+		"newer":              {write(edited(t, "apiVersion", "lpuctl.hyperaccel.ai/v2")), noon, `another version than this lpuctl reads`},
 		"another document":   {write(edited(t, "kind", "Health")), noon, `of kind "Health"`},
 		"no period":          {write(edited(t, "periodSeconds", nil)), noon, "periodSeconds is 0"},
 		"a negative period":  {write(edited(t, "periodSeconds", -5)), noon, "periodSeconds is -5"},
@@ -166,7 +167,7 @@ func TestResultsThatDoNotCount(t *testing.T) {
 		"before the boot":    {write(edited(t, "sinceBoot", -1)), noon, "sinceBoot is -1"},
 		"no runtime":         {write(edited(t, "runtime", nil)), noon, "no runtime that the kubelet is known to use"},
 		"a runtime of none":  {write(edited(t, "runtime", map[string]any{})), noon, `runtime is "" with cdi ""`},
-		"a word":             {write(edited(t, "runtime", map[string]any{"name": "x", "cdi": "maybe", "afterRestart": "on"})), noon, `cdi "maybe"`},
+		"a word":             {write(edited(t, "runtime", map[string]any{"name": "x", "cdi": "maybe"})), noon, `cdi "maybe"`},
 		"a number":           {write(edited(t, "runtime", map[string]any{"name": "x", "cdi": 1})), noon, "cannot unmarshal"},
 		"large":              {write(strings.Repeat(" ", resultMax) + whole), noon, "larger than a result can be"},
 		"a link": {func(path string) error {
