@@ -55,7 +55,7 @@ esac
 while [ "$prefix" != "${prefix%/}" ]; do prefix=${prefix%/}; done
 case $prefix in '' | /usr) fail "--prefix: / and /usr are for the .deb and the .rpm" ;; esac
 record=$prefix/share/lpuctl/installed
-watched='lpuctl-cdi-refresh.path lpuctl-cdi-refresh.service'
+watched='lpuctl-cdi-refresh.path lpuctl-cdi-refresh.service lpuctl-runtime-check.timer'
 leases=lpuctl-lease.socket
 
 # installed_units prints the units of lpuctl that the record names.

@@ -37,7 +37,7 @@ dist/completion: bin/lpuctl
 install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
 install-files:
 	install -D -m 0755 $(LPUCTL) $(DESTDIR)$(PREFIX)/bin/lpuctl
-	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.path systemd/*.socket
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.path systemd/*.socket systemd/*.timer
 	for unit in $(ENGINES); do \
 	  install -D -m 0644 systemd/after-lpuctl.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service.d/10-lpuctl.conf; done
 	install -D -m 0644 systemd/lpuctl.preset $(DESTDIR)$(PREFIX)/lib/systemd/system-preset/50-lpuctl.preset

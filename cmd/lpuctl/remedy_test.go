@@ -225,6 +225,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.DeviceUnknown:       "what was asked for is to be corrected, not the node",
 		finding.ForeignSpec:         "the maker of the file has to correct it",
 		finding.CDISource:           nothing,
+		finding.CDIUnknown:          "needs systemd and the package; TestResultFileIsFollowed has what a new result changes",
 		finding.KubeletSocket:       nothing,
 		finding.CRIFailed:           looking,
 		finding.CRISilent:           looking,

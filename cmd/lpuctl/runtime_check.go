@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
@@ -14,6 +18,7 @@ import (
 func newRuntimeCheckCommand(a *app) *cobra.Command {
 	var f format
 	var o runtimes.Options
+	w := resultWish{period: 5 * time.Minute}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether CDI is on in each container runtime, and how to turn it on",
@@ -31,13 +36,21 @@ its own name. A containerd whose CRI is disabled needs none, if no kubelet uses 
 "on" means that containerd's CRI starts with these files and has CDI on. Where files cannot tell, such as
 of a snapshotter that is another program, the answer is unknown, and cri-not-judged says why.
 
+--write-result leaves what it found of the runtime that the kubelet uses in ` + runtimes.ResultPath + `, for
+the device plugin (lpuctl serve --on-cdi-off), which cannot ask the runtime. lpuctl-runtime-check.timer has that done. A result counts
+for two periods, and in the same boot only.
+
 The exit code is 3 if a runtime that is installed does not hand out LPUs, now or after a restart.`,
 		Example: `  sudo lpuctl runtime check
   lpuctl runtime check --containerd-address /run/docker/containerd/containerd.sock
   lpuctl runtime check --containerd-config ./config.toml      # before it is put in place
+  sudo lpuctl runtime check --write-result                    # as the timer does every five minutes
   lpuctl runtime check -o json | jq '.runtimes[] | {name, cdi}'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.loadConfig(); err != nil {
+				return err
+			}
+			if err := w.validate(o); err != nil {
 				return err
 			}
 			if o.ContainerdConfig != "" {
@@ -46,13 +59,21 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 				}
 			}
 			o.SpecDir = a.config.CDI.SpecDir
+			began := host.Now()
 			found := runtimes.Check(cmd.Context(), string(a.root), o)
+			if w.wanted {
+				if err := a.writeResult(cmd.Context(), runtimes.NewResult(found, began, w.period)); err != nil {
+					return err
+				}
+			}
 			if err := a.writeRuntimes(found, f); err != nil {
 				return err
 			}
 			return judgeRuntimes(found)
 		},
 	}
+	cmd.Flags().BoolVar(&w.wanted, "write-result", false, "leave the result in "+runtimes.ResultPath+" under the root")
+	cmd.Flags().DurationVar(&w.period, "period", w.period, "with --write-result: how often (`TIME`) it is written; it counts twice as long")
 	a.specDirFlag(cmd)
 	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "",
 		"ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
@@ -60,6 +81,39 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 		"read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
 	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
 	return cmd
+}
+
+// resultWish says whether a result is wanted, and how often it is renewed.
+type resultWish struct {
+	wanted bool
+	period time.Duration
+}
+
+func (w resultWish) validate(o runtimes.Options) error {
+	switch {
+	case w.period < runtimes.MinPeriod || w.period > runtimes.MaxPeriod:
+		return usage("--period: %v is not a time between %v and %v", w.period, runtimes.MinPeriod, runtimes.MaxPeriod)
+	case w.wanted && (o.ContainerdAddress != "" || o.ContainerdConfig != ""):
+		return usage("--write-result is about the runtime that the kubelet uses, not about a socket or a file that is given")
+	}
+	return nil
+}
+
+// writeResult writes the result of a check that was not interrupted.
+func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	path, err := a.root.Resolve(filepath.Dir(runtimes.ResultPath))
+	if err != nil {
+		return err
+	}
+	path = filepath.Join(path, filepath.Base(runtimes.ResultPath))
+	if err := r.Write(path); err != nil {
+		return err
+	}
+	a.say("wrote %s", path)
+	return nil
 }
 
 // judgeRuntimes makes the exit code of what was found.

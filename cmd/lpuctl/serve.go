@@ -20,6 +20,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newServeCommand(a *app) *cobra.Command {
@@ -35,6 +36,10 @@ to be started again, when a directory that it writes to was made anew outside.
 The config file is read again when it changes, within 10 seconds, and at SIGHUP; a bad file changes nothing. /healthz, /readyz and, for
 Prometheus, /metrics are served on --listen. With --pod-resources the metrics say too which containers have which LPUs, and what is left.
 
+A container runtime that has CDI off starts containers without the devices that are named to it. The self-check on the node
+(lpuctl-runtime-check.timer, of the package) leaves in ` + runtimes.ResultPath + ` whether it has. While the latest result is off,
+--on-cdi-off fail offers no LPU, so that pods wait; device-specs gives nodes and mounts to containers instead; warn only says so.
+
 --numa tells the kubelet the NUMA node of each LPU. With a Topology Manager policy it then takes LPUs of one node without
 asking which are connected, so it is off by default; auto does it only where the ring table says that no ring crosses NUMA nodes.
 --overlap lets a new instance register while the old one still serves (DaemonSet with maxSurge). It needs a kubelet of
@@ -42,6 +47,7 @@ asking which are connected, so it is off by default; auto does it only where the
 		Example: `  lpuctl serve
   lpuctl serve --require-connected --log-format json
   lpuctl serve --device-list-strategy device-specs    # for a runtime without CDI
+  lpuctl serve --on-cdi-off fail                      # rather no pod than one that does not find its LPUs
   lpuctl serve --root /host                           # in a container that has the host's directories there`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
 	}
@@ -70,6 +76,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if d.plugin.Node.Memory, err = node.RememberIn(a.root); err != nil {
 		return err
 	}
+	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
 	inPlace := a.configState()
 	d.run(ctx, c, options)

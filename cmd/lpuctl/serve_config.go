@@ -18,6 +18,7 @@ type ServeConfig struct {
 	Resource           string `json:"resource"`
 	PluginDir          string `json:"pluginDir"` // path under the root
 	DeviceListStrategy string `json:"deviceListStrategy"`
+	OnCDIOff           string `json:"onCdiOff"`
 	RequireConnected   bool   `json:"requireConnected"`
 	NUMA               string `json:"numa"`
 	PreStartCheck      bool   `json:"preStartCheck"`
@@ -30,7 +31,7 @@ type ServeConfig struct {
 func defaultServe() ServeConfig {
 	return ServeConfig{
 		Resource: plugin.DefaultResource, PluginDir: "/var/lib/kubelet/device-plugins", DeviceListStrategy: string(plugin.CDI),
-		NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
+		OnCDIOff: string(plugin.WarnOnCDIOff), NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
 	}
 }
 
@@ -41,6 +42,7 @@ func (c *ServeConfig) flags() *pflag.FlagSet {
 	f.StringVar(&c.PluginDir, "plugin-dir", c.PluginDir, "`DIR` under the root with the sockets of the kubelet and its plugins")
 	f.StringVar(&c.DeviceListStrategy, "device-list-strategy", c.DeviceListStrategy,
 		"`STRATEGY` by which containers get LPUs: cdi-cri or device-specs")
+	f.StringVar(&c.OnCDIOff, "on-cdi-off", c.OnCDIOff, "what to do (`POLICY`) while the runtime has CDI off: fail, warn or device-specs")
 	f.BoolVar(&c.RequireConnected, "require-connected", c.RequireConnected, "refuse a pod rather than give it LPUs that are not connected")
 	f.StringVar(&c.NUMA, "numa", c.NUMA, "whether (`WHEN`) to tell the kubelet NUMA nodes: off, on or auto")
 	f.BoolVar(&c.PreStartCheck, "pre-start-check", c.PreStartCheck, "check the LPUs again before each start of a container")
@@ -61,6 +63,7 @@ func serveFlags(cmd *cobra.Command) {
 		cmd.Flags().AddFlag(f)
 	})
 	complete(cmd, "device-list-strategy", string(plugin.CDI), string(plugin.DeviceSpecs))
+	complete(cmd, "on-cdi-off", string(plugin.FailOnCDIOff), string(plugin.WarnOnCDIOff), string(plugin.SpecsOnCDIOff))
 	complete(cmd, "numa", string(plugin.NUMAOff), string(plugin.NUMAOn), string(plugin.NUMAAuto))
 	_ = cmd.MarkFlagDirname("plugin-dir")
 }
@@ -84,6 +87,7 @@ func (a *app) serveConfig(cmd *cobra.Command) (c ServeConfig, options plugin.Opt
 	return c, plugin.Options{
 		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.config.CDI.Kind, Annotations: a.config.CDI.Annotations, Spec: file,
 		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
+		OnCDIOff: plugin.OnCDIOff(c.OnCDIOff),
 	}, err
 }
 
@@ -96,6 +100,7 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 		}
 	}
 	fault("deviceListStrategy", plugin.Strategy(c.DeviceListStrategy).Validate(), "write one of these")
+	fault("onCdiOff", plugin.OnCDIOff(c.OnCDIOff).Validate(), "write one of these")
 	fault("numa", plugin.NUMA(c.NUMA).Validate(), "write one of these")
 	fault("resource", plugin.ValidateResource(c.Resource), "write "+plugin.DefaultResource)
 	if d, err := time.ParseDuration(c.Interval); err != nil || d < 100*time.Millisecond || d > 10*time.Second {

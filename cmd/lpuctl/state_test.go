@@ -5,20 +5,64 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // TestSandboxesMayWriteTheState: the units and the DaemonSet see everything else read-only.
 func TestSandboxesMayWriteTheState(t *testing.T) {
 	for file, line := range map[string]string{
-		"systemd/lpuctl-cdi-refresh.service": "\nStateDirectory=" + filepath.Base(node.StateDir) + "\n",
-		"systemd/lpuctl-serve.service":       "\nStateDirectory=" + filepath.Base(node.StateDir) + "\n",
-		"packaging/kubernetes/lpuctl.yaml":   "mountPath: /host" + node.StateDir + "}\n",
+		"systemd/lpuctl-cdi-refresh.service":   "\nStateDirectory=" + filepath.Base(node.StateDir) + "\n",
+		"systemd/lpuctl-runtime-check.service": "\nStateDirectory=" + filepath.Base(node.StateDir) + "\n",
+		"systemd/lpuctl-serve.service":         "\nStateDirectory=" + filepath.Base(node.StateDir) + "\n",
+		"packaging/kubernetes/lpuctl.yaml":     "mountPath: /host" + node.StateDir + "}\n",
 	} {
 		text, err := os.ReadFile(filepath.Join("../..", file))
 		if err != nil || !strings.Contains(string(text), line) {
 			t.Errorf("%s: no %q (%v)", file, line, err)
 		}
+	}
+}
+
+// TestResultOfTheSelfCheck: serve looks for it where it is written, and the unit writes it as often as the timer starts the unit.
+func TestResultOfTheSelfCheck(t *testing.T) {
+	if filepath.Dir(runtimes.ResultPath) != node.StateDir {
+		t.Errorf("%s is not in %s", runtimes.ResultPath, node.StateDir)
+	}
+	for file, line := range map[string]string{
+		"systemd/lpuctl-runtime-check.service": "\nExecStart=/usr/bin/lpuctl --quiet runtime check --write-result --period 5m\n",
+		"systemd/lpuctl-runtime-check.timer":   "\nOnUnitActiveSec=5m\n",
+	} {
+		if text := readText(t, filepath.Join("../..", file)); !strings.Contains(text, line) {
+			t.Errorf("%s: no %q", file, line)
+		}
+	}
+}
+
+// TestServeAsksTheResult: it has the answer of the file at the first look.
+func TestServeAsksTheResult(t *testing.T) {
+	memory := node.Memory{Dir: t.TempDir()}
+	if a := askResult(memory)(); a.CDI != plugin.CDIUnknown || a.Reason == nil {
+		t.Errorf("without a file: %+v", a)
+	}
+	used := runtimes.Runtime{Name: "containerd", CDI: runtimes.Off, AfterRestart: runtimes.Off, UsedByKubelet: true}
+	path := filepath.Join(memory.Dir, filepath.Base(runtimes.ResultPath))
+	if err := runtimes.NewResult([]runtimes.Runtime{used}, host.Now(), time.Minute).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	ask := askResult(memory)
+	if a := ask(); a.CDI != plugin.CDIOff {
+		t.Errorf("%+v", a)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	before := host.SinceBoot() / resultInterval
+	if a := ask(); a.CDI != plugin.CDIOff && before == host.SinceBoot()/resultInterval {
+		t.Errorf("it has looked again before the next beat: %+v", a)
 	}
 }

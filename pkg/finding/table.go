@@ -161,6 +161,7 @@ const (
 const (
 	CDIOff           ID = "cdi-off"
 	CDISource        ID = "cdi-source" // the one finding of each runtime that says who answered, and where that is written
+	CDIUnknown       ID = "cdi-unknown"
 	CDIUnsupported   ID = "cdi-unsupported"
 	ConfigRefused    ID = "config-refused"
 	ConfigUnknown    ID = "config-unknown"
@@ -427,6 +428,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Runtime, []Rule{
 		{CDIOff, Error, "CDI is off: containers start without the device, or not at all.", "turn it on as the finding says"},
 		{CDISource, Note, "Says who answered, and in which file it is written.", "none is needed"},
+		{CDIUnknown, Warning, "It is not known whether the runtime that the kubelet uses has CDI on: there is no result of the self-check, " +
+			"or it cannot be used.", "see on the node: lpuctl runtime check"},
 		{CDIUnsupported, Error, "The release is too old to know CDI.", "install a newer release"},
 		{ConfigRefused, Error, "The runtime does not start with its config file.", "correct it"},
 		{ConfigUnknown, Warning, "It is not known which config file the runtime would read.",

@@ -47,6 +47,7 @@ type Node struct {
 
 	started     time.Time          // of the first snapshot
 	cordons     *health.CordonFile // of Memory; nil before the first scan
+	withheld    finding.List       // see Withhold
 	read        reading            // of the latest scan
 	recalled    map[string]bool    // the health of devices as it was known before that
 	kept        string             // what was written of the health last
@@ -66,7 +67,8 @@ type Snapshot struct {
 	// Settled tells whether the health of each LPU is known, or was waited for long enough.
 	Settled bool
 
-	spec specCheck
+	spec     specCheck
+	withheld finding.List // why no LPU is offered, see [Node.Withhold]
 }
 
 // Device is an LPU as pods are offered it.
@@ -78,10 +80,12 @@ type Device struct {
 	Reasons  finding.List // why it is not healthy, warnings, and that it is cordoned
 	// Cordoned: nobody new gets it. Who has it keeps it, and it may be healthy.
 	Cordoned *health.Cordon
+	// Withheld: nobody gets it, not even who has it already and starts again. It may be healthy; Reasons say why.
+	Withheld bool
 }
 
 // Offered tells whether somebody new may get the device.
-func (d *Device) Offered() bool { return d.Healthy && d.Cordoned == nil }
+func (d *Device) Offered() bool { return d.Healthy && d.Cordoned == nil && !d.Withheld }
 
 // New makes a node of which nothing is known yet.
 func New(log *slog.Logger) *Node {
@@ -136,7 +140,7 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	n.upkeep.renew = n.upkeep.renew && (check.err != nil || check.drift.Any())
 	n.logSpec(check, before.spec)
 	n.logProblems(inv, before.Inventory)
-	s := &Snapshot{ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, spec: check}
+	s := &Snapshot{ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, spec: check, withheld: n.withheld}
 	was := n.healthBefore(ctx, inv, before)
 	s.addPresent(was)
 	s.addGone(before)
@@ -156,6 +160,7 @@ func (n *Node) tellWorse(inv *discovery.Inventory, before *Snapshot) {
 	}
 	s := &Snapshot{
 		ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, Settled: before.Settled, spec: before.spec,
+		withheld: n.withheld,
 	}
 	was := before.healthy()
 	s.addPresent(was)
@@ -169,8 +174,13 @@ func (n *Node) tellWorse(inv *discovery.Inventory, before *Snapshot) {
 
 // rests tells whether nothing has changed since a snapshot, and nothing is left to be done.
 func (n *Node) rests(inv *discovery.Inventory, check *specCheck, before *Snapshot) bool {
-	return inv == before.Inventory && before.Settled && check.right() && before.spec.right() && !n.upkeep.renew && n.memoryError == ""
+	return inv == before.Inventory && before.Settled && check.right() && before.spec.right() && !n.upkeep.renew && n.memoryError == "" &&
+		slices.Equal(n.withheld, before.withheld)
 }
+
+// Withhold keeps all LPUs from containers from the next Update on, for reasons that are not theirs; none: it does not any more. Their own
+// health is what it was. It is called by the caller of Update.
+func (n *Node) Withhold(reasons finding.List) { n.withheld = reasons }
 
 // Renew makes the next Update correct what is otherwise only reported: mounts and variables of the CDI spec.
 func (n *Node) Renew() { n.upkeep.renew = true }
@@ -230,6 +240,9 @@ func (s *Snapshot) addPresent(was map[string]bool) {
 		if slices.Contains(s.spec.unresolved, d.ID) {
 			d.Healthy = false
 			d.Reasons.Add(finding.NotInSpec, "", "the CDI spec does not define it", "")
+		}
+		if len(s.withheld) > 0 {
+			d.Withheld, d.Reasons = true, append(slices.Clip(d.Reasons), s.withheld...)
 		}
 		s.Cards[d.ID] = i
 		s.Devices = append(s.Devices, d)

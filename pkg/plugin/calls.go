@@ -210,7 +210,7 @@ func (p *Plugin) fresh(s *state) error {
 func (s *state) refuse(card int, anew bool) error {
 	l := &s.node.Inventory.LPUs[card]
 	for _, d := range s.node.Devices {
-		if d.Name == l.Name && (!d.Healthy || !l.Usable || anew && d.Cordoned != nil) {
+		if d.Name == l.Name && (!d.Healthy || d.Withheld || !l.Usable || anew && d.Cordoned != nil) {
 			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
 		}
 	}
@@ -234,7 +234,7 @@ func edits(s *state, cards []int) *api.ContainerAllocateResponse {
 	lpus, variables := cdi.Container(s.node.Inventory, s.node.Fabric, cards)
 	response := &api.ContainerAllocateResponse{Envs: map[string]string{}}
 	var e cdi.Edits
-	if s.options.Strategy == CDI {
+	if s.options.strategy(s.runtime) == CDI {
 		for _, l := range lpus {
 			response.CdiDevices = append(response.CdiDevices, &api.CDIDevice{Name: s.options.Kind + "=" + cdi.AddressName(l.Address)})
 		}

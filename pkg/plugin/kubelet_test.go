@@ -235,7 +235,9 @@ func (k *kubelet) wait(want int) {
 		if time.Now().After(deadline) {
 			got := k.allocatable()
 			k.mu.Lock()
-			k.t.Fatalf("%d devices are allocatable and not %d (registered %d times, refused: %v)", got, want, k.registers, k.refused)
+			text := fmt.Sprintf("%d devices are allocatable and not %d (registered %d times, refused: %v)", got, want, k.registers, k.refused)
+			k.mu.Unlock() // what ends the kubelet needs it
+			k.t.Fatal(text)
 		}
 		time.Sleep(time.Millisecond)
 	}

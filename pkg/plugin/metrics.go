@@ -47,8 +47,12 @@ func (p *Plugin) SetConfigValid(valid bool) { p.metrics.configValid.SetBool(vali
 // build.
 func (s *Server) WriteMetrics(w io.Writer, build ...string) error {
 	m := s.Plugin.metrics
-	return node.WriteMetrics(w, slices.Concat(s.Plugin.Node.Metrics(build...), s.phaseMetrics(),
-		[]*node.Metric{m.configValid, m.registrations, m.calls, m.preferences, m.allocated}, s.podMetrics())...)
+	all := slices.Concat(s.Plugin.Node.Metrics(build...), s.phaseMetrics(),
+		[]*node.Metric{m.configValid, m.registrations, m.calls, m.preferences, m.allocated}, s.podMetrics())
+	if runtime := s.Plugin.state.Load().runtime; runtime.CDI != "" {
+		all = append(all, runtime.CDI.metric())
+	}
+	return node.WriteMetrics(w, all...)
 }
 
 // phaseMetrics say what the server does now.

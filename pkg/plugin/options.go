@@ -23,6 +23,7 @@ type Options struct {
 	// PreStart makes the kubelet ask before each start of a container, restarts included, whether its LPUs are still
 	// usable.
 	PreStart bool
+	OnCDIOff OnCDIOff // with the strategy CDI
 }
 
 // spec is the CDI spec that must define an LPU before it is handed out.

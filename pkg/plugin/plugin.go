@@ -20,13 +20,18 @@ type Plugin struct {
 	api.UnsafeDevicePluginServer
 
 	Node *node.Node // whose LPUs it hands out
+	// Runtime is asked in each Update what is known of the container runtime that the kubelet uses, if containers get names of CDI devices;
+	// never by what answers the kubelet. nil: there is nobody to ask.
+	Runtime func() Runtime
 
 	log     *slog.Logger
 	metrics metrics
 
-	updating sync.Mutex // held by Update, Reload and resend, and never by what answers the kubelet
-	scan     node.Scan  // the one of the latest Update; nil before the first
-	state    atomic.Pointer[state]
+	updating    sync.Mutex // held by Update, Reload and resend, and never by what answers the kubelet
+	scan        node.Scan  // the one of the latest Update; nil before the first
+	runtimeSaid string     // what was logged of the runtime last
+	runtime     Runtime    // of the latest Update
+	state       atomic.Pointer[state]
 }
 
 // state is what calls are answered from: a snapshot of the node, and the options and devices that go with it. It does not
@@ -34,6 +39,7 @@ type Plugin struct {
 type state struct {
 	node    *node.Snapshot
 	options Options
+	runtime Runtime
 	devices []*api.Device
 	changed chan struct{} // closed when the list of devices changes
 }
@@ -43,7 +49,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 	p := &Plugin{Node: node.New(log), log: log, metrics: newMetrics()}
 	p.Node.Early = func(s *node.Snapshot) { p.answerFrom(s, p.state.Load().options) }
 	none := &discovery.Inventory{}
-	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, nil, make(chan struct{})})
+	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, Runtime{}, nil, make(chan struct{})})
 	return p
 }
 
@@ -78,8 +84,13 @@ func (p *Plugin) Renew() {
 
 // update answers calls from a new snapshot from now on. It returns false if there is none: the machine cannot be read, or ctx ended.
 func (p *Plugin) update(ctx context.Context, options Options) bool {
+	p.askRuntime(&options)
+	p.Node.Withhold(options.withheld(p.runtime))
 	s := p.Node.Update(ctx, options.spec(), p.scan)
 	if s == nil {
+		next := *p.state.Load()
+		next.runtime = p.runtime // whether names resolve does not depend on the machine's LPUs
+		p.state.Store(&next)
 		return false
 	}
 	p.answerFrom(s, options)
@@ -89,7 +100,7 @@ func (p *Plugin) update(ctx context.Context, options Options) bool {
 // answerFrom answers calls from a snapshot from now on, and sends the list if it is another one.
 func (p *Plugin) answerFrom(s *node.Snapshot, options Options) {
 	before := p.state.Load()
-	next := &state{s, options, options.devices(s), before.changed}
+	next := &state{s, options, p.runtime, options.devices(s), before.changed}
 	if !sameDevices(before.devices, next.devices) {
 		next.changed = make(chan struct{})
 		defer close(before.changed)

@@ -163,7 +163,7 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 		inst.config = cmp.Or(inst.config, containerdConfig)
 	}
 	v := c.containerdVerdict(inst, cmp.Or(use.config, inst.flag), next)
-	v.wanted = c.kubelet().uses(c, inst.socket)
+	v.wanted, r.UsedByKubelet = c.kubelet().uses(c, inst.socket), c.usedByKubelet(inst)
 	if d == nil && p.path == "" && v.missing && !c.Exists(inst.socket) && !explicit {
 		return false
 	}

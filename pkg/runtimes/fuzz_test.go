@@ -1,10 +1,13 @@
 package runtimes
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -72,6 +75,44 @@ func FuzzContainerdConfig(f *testing.F) {
 			if (runtime.CDI == Off || runtime.CDI == Unsupported) && len(findings(runtime)) == 0 {
 				t.Errorf("containerd %s: CDI is %s and nothing says why", r.text, runtime.CDI)
 			}
+		}
+	})
+}
+
+// Whatever a result holds, it is refused or gives an answer, which has a reason and a remedy unless it is on; and it is written as it was
+// read.
+func FuzzParseResult(f *testing.F) {
+	for _, state := range []State{On, Off, Unknown} {
+		text, err := json.Marshal(checked(state))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, int64(noon.SinceBoot))
+		f.Add(text[:len(text)/2], int64(0))
+	}
+	f.Add([]byte(`{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","kind":"RuntimeResult","boot":"b00t","periodSeconds":86400}`), int64(1)<<62)
+	f.Fuzz(func(t *testing.T, data []byte, sinceBoot int64) {
+		r, err := ParseResult(data)
+		if err != nil {
+			return
+		}
+		a := r.Answer(host.Moment{Boot: noon.Boot, SinceBoot: time.Duration(sinceBoot)})
+		if (a.CDI == On) != (a.Reason == nil) || a.Reason != nil && (a.Reason.Message == "" || a.Reason.Remedy == "") {
+			t.Errorf("the answer is %+v", a)
+		}
+		if a.CDI != Unknown && (r.Runtime == nil || r.Boot != noon.Boot || int64(r.SinceBoot) > sinceBoot) {
+			t.Errorf("%s is answered by %s", a.CDI, data)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Skip() // a year that JSON has no form for
+		}
+		again, err := ParseResult(text)
+		if err != nil {
+			t.Fatalf("%s is written as %s: %v", data, text, err)
+		}
+		if second, err := json.Marshal(again); err != nil || !bytes.Equal(second, text) {
+			t.Errorf("%s is written as %s, %v", text, second, err)
 		}
 	})
 }

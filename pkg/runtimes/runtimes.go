@@ -48,6 +48,8 @@ type Runtime struct {
 	Source        Source       `json:"source"`
 	AfterRestart  State        `json:"afterRestart"` // by its files, which a restart makes effective
 	Findings      finding.List `json:"findings"`
+	// UsedByKubelet: it is the one behind the socket that the kubelet of the machine uses.
+	UsedByKubelet bool `json:"usedByKubelet,omitempty"`
 }
 
 // Options say where to look, and what for.

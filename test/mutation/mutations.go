@@ -57,6 +57,14 @@ func mutations() []mutation {
 			"upkeep: upkeep{renew: true},", "upkeep: upkeep{},", world, program,
 		},
 		{
+			"a result of the self-check never gets old", "pkg/runtimes/result.go",
+			"now.SinceBoot-r.SinceBoot > limit", "false", "TestResultFileIsFollowed", "./pkg/runtimes",
+		},
+		{
+			"that the runtime lost CDI is not told while the LPUs stay as they are", "pkg/node/snapshot.go",
+			"slices.Equal(n.withheld, before.withheld)", "true", "TestCDIOffIsNotTheLPUs", "./pkg/plugin",
+		},
+		{
 			"what cannot be handed out is preferred", "pkg/plugin/calls.go",
 			"		return err != nil\n", "		return false\n", world, program,
 		},

@@ -30,11 +30,12 @@ const (
 
 // bed is a node: a simulated server that containerd and the kubelet take for the machine they run on.
 type bed struct {
-	t       *testing.T
-	kubelet *machine.Daemon
-	flags   []string // of the kubelet, beyond those in start
-	api     podresources.PodResourcesListerClient
-	node    *simulate.Machine
+	t          *testing.T
+	containerd *machine.Daemon
+	kubelet    *machine.Daemon
+	flags      []string // of the kubelet, beyond those in start
+	api        podresources.PodResourcesListerClient
+	node       *simulate.Machine
 }
 
 // containerd2 and containerd1 are a configuration for each of the two releases of containerd. Some machines forbid to lower the OOM score;
@@ -99,7 +100,7 @@ func (b *bed) startContainerd(binaries, config string) {
 	machine.Write(b.t, "/run/containerd.toml", config)
 	machine.WriteImage(b.t, "/run/image.tar", machine.Image)
 	b.t.Setenv("PATH", binaries+":"+os.Getenv("PATH")) // a shim must be of its daemon's release
-	machine.Start(b.t, "containerd", "-c", "/run/containerd.toml", "-l", "warn")
+	b.containerd = machine.Start(b.t, "containerd", "-c", "/run/containerd.toml", "-l", "warn")
 	machine.Eventually(b.t, 20*time.Second, "containerd takes the image", func() error {
 		out, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", "/run/image.tar").CombinedOutput()
 		if err != nil {
@@ -107,7 +108,11 @@ func (b *bed) startContainerd(binaries, config string) {
 		}
 		return nil
 	})
-	b.t.Cleanup(func() { removePods(b.t) })
+	b.t.Cleanup(func() {
+		if b.containerd.Running() { // after a second start those of the first are gone by now, and so is the daemon
+			removePods(b.t)
+		}
+	})
 }
 
 // removePods removes all pods: containers are no children of ours.
