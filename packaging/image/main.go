@@ -1,7 +1,7 @@
 // Image writes an OCI image (opencontainers/image-spec v1.1, image-layout.md) of lpuctl as a tar archive, without a daemon:
 // one layer with the binary and the licence. Equal files give equal bytes.
 //
-//	go run ./packaging/image -binary bin/lpuctl -arch amd64 -name docker.io/hyperaccel/lpuctl:latest -o dist/lpuctl-image-amd64.tar
+//	go run ./packaging/image -binary bin/lpuctl -arch amd64 -name docker.io/hyperaccel/lpuctl:0.1.0 -o dist/lpuctl-image-amd64.tar
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	binary := flag.String("binary", "bin/lpuctl", "the static binary")
 	license := flag.String("license", "LICENSE", "the licence")
 	arch := flag.String("arch", "amd64", "architecture of the binary, as Go calls it")
-	name := flag.String("name", "docker.io/hyperaccel/lpuctl:latest", "whole name of the image, with registry and tag")
+	name := flag.String("name", "docker.io/hyperaccel/lpuctl:0.1.0", "whole name of the image, with registry and tag")
 	version := flag.String("version", "devel", "version of lpuctl")
 	output := flag.String("o", "", "the archive to write")
 	flag.Parse()
