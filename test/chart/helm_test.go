@@ -30,8 +30,7 @@ func output(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(program, args...).Output()
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, failed.Stderr)
 		}
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(program), strings.Join(args, " "), err, out)
@@ -98,7 +97,7 @@ func TestManifest(t *testing.T) {
 		if objects := documents(t, output(t, helm, template(Dir)...)); len(objects) != 1 {
 			t.Errorf("without createNamespace there are %d objects", len(objects))
 		}
-		sameObjects(t, output(t, helm, "template", "lpuctl", tool(t, "PACKAGED"), "-n", "other"), output(t, helm, "template", "x", tool(t, "PACKAGED"), "-n", "other"))
+		sameObjects(t, output(t, helm, "template", "of-another-name", Dir, "--namespace", "lpuctl-system"), output(t, helm, template(Dir)...))
 	})
 }
 
@@ -199,19 +198,25 @@ func TestEverything(t *testing.T) {
 		seen := map[string]bool{}
 		for _, o := range render(t, helm, everything, "") {
 			metadata, _ := o["metadata"].(map[string]any)
-			key := fmt.Sprint(o["kind"], "/", metadata["name"])
+			key := fmt.Sprint(o["apiVersion"], " ", o["kind"], "/", metadata["name"])
 			if seen[key] {
 				t.Errorf("%s is there twice", key)
 			}
 			seen[key] = true
-			clusterWide := strings.HasPrefix(key, "Namespace") || strings.HasPrefix(key, "ValidatingAdmissionPolicy")
+			labels, _ := metadata["labels"].(map[string]any)
+			if labels["app.kubernetes.io/name"] != "lpuctl" && o["kind"] != "Namespace" {
+				t.Errorf("%s has the labels %v", key, labels)
+			}
+			clusterWide := strings.Contains(key, " Namespace/") || strings.Contains(key, " ValidatingAdmissionPolicy")
 			if in := metadata["namespace"]; clusterWide != (in == nil) || !clusterWide && in != "lpuctl-system" {
 				t.Errorf("%s is in namespace %v", key, in)
 			}
 		}
 		for _, key := range []string{
-			"Namespace/lpuctl-system", "ConfigMap/lpuctl", "ConfigMap/lpuctl-dashboard", "DaemonSet/lpuctl", "PodMonitor/lpuctl",
-			"PrometheusRule/lpuctl", "ValidatingAdmissionPolicy/lpuctl-sizes", "ValidatingAdmissionPolicyBinding/lpuctl-sizes",
+			"v1 Namespace/lpuctl-system", "v1 ConfigMap/lpuctl", "v1 ConfigMap/lpuctl-dashboard", "apps/v1 DaemonSet/lpuctl",
+			"monitoring.coreos.com/v1 PodMonitor/lpuctl", "monitoring.coreos.com/v1 PrometheusRule/lpuctl",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpuctl-sizes",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpuctl-sizes",
 		} {
 			if !seen[key] {
 				t.Errorf("there is no %s", key)
