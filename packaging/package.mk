@@ -58,7 +58,8 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
 
 .PHONY: release
-release: package $(ARCHES:%=archive-%) dist/lpuctl-chart-$(CHART_VERSION).tgz ## the packages, the chart, and archives for machines without Go: program, manual, completions, install.sh
+release: package $(ARCHES:%=archive-%) ## the packages, the chart, and archives for machines without Go: program, manual, completions, install.sh
+	$(MAKE) --no-print-directory dist/lpuctl-chart-$(CHART_VERSION).tgz # last: the digest of the image is in it
 	cd dist && sha256sum *.tar.gz *.tgz *.deb *.rpm *.cdx.json > SHA256SUMS
 
 # The licences of what is linked in, and the bill of materials.
@@ -84,7 +85,7 @@ $(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
 # The chart for `helm install FILE`, without its tests. If there is an image index, the chart takes that by its digest. A tag of another
 # version would make a chart that pulls an image of this one.
 dist/lpuctl-chart-$(CHART_VERSION).tgz: FORCE
-	case '$(VERSION)' in v[0-9]*-*-g* | *-dirty) ;; v[0-9]*) [ '$(VERSION)' = v$(CHART_VERSION) ] || \
+	@case '$(VERSION)' in v[0-9]*-*-g* | *-dirty) ;; v[0-9]*) [ '$(VERSION)' = v$(CHART_VERSION) ] || \
 	  { echo "packaging/helm/lpuctl/Chart.yaml says $(CHART_VERSION), and the tag $(VERSION)" >&2; exit 1; } ;; esac
 	rm -rf dist/chart dist/lpuctl-chart-*.tgz && mkdir -p dist/chart
 	cp -r packaging/helm/lpuctl dist/chart && rm -r dist/chart/lpuctl/tests dist/chart/lpuctl/.helmignore && cp LICENSE dist/chart/lpuctl

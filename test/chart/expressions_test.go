@@ -13,7 +13,7 @@ import (
 
 // awaited are metrics that alerts and dashboard use and that docs/kubernetes.md does not have yet. The list ends when it has them.
 var awaited = []string{
-	"lpuctl_container_lpu", "lpuctl_container_unconnected_lpus", "lpuctl_free_lpus", "lpuctl_longest_free_arc_lpus",
+	"lpuctl_config_valid", "lpuctl_container_lpu", "lpuctl_container_unconnected_lpus", "lpuctl_free_lpus", "lpuctl_longest_free_arc_lpus",
 	"lpuctl_lpu_aer_errors_total", "lpuctl_placeable", "lpuctl_pod_resources_timestamp_seconds", "lpuctl_ring_links",
 	"lpuctl_ring_table_valid", "lpuctl_runtime_cdi", "lpuctl_standby", "lpuctl_stream_opened_timestamp_seconds",
 }
@@ -171,7 +171,7 @@ func TestVersion(t *testing.T) {
 	if chart.Version == "" || chart.AppVersion != chart.Version {
 		t.Errorf("version %q, appVersion %q", chart.Version, chart.AppVersion)
 	}
-	image := regexp.MustCompile(`hyperaccel/lpuctl:[\w.]+`)
+	image := regexp.MustCompile(`hyperaccel/lpuctl:(latest|[0-9][\w.]*)`)
 	for _, name := range []string{"packaging/kubernetes/lpuctl.yaml", "packaging/image/main.go", "README.md", "docs/kubernetes.md"} {
 		found := image.FindAllString(read(name), -1)
 		if len(found) == 0 {

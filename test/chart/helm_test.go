@@ -101,6 +101,18 @@ func TestManifest(t *testing.T) {
 	})
 }
 
+// TestPolicy: the policy is the sample of the source.
+func TestPolicy(t *testing.T) {
+	sample, err := os.ReadFile(Top + "/packaging/kubernetes/admission-policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachHelm(t, func(t *testing.T, helm string) {
+		sameObjects(t, output(t, helm, template(Dir, "--set", "validatingAdmissionPolicy.enabled=true",
+			"--show-only", "templates/validatingadmissionpolicy.yaml")...), string(sample))
+	})
+}
+
 // TestPackaged: the packaged chart has neither its tests nor anything that is not its own, and the digest of the image index, if
 // there is one.
 func TestPackaged(t *testing.T) {
@@ -141,6 +153,8 @@ func TestRefused(t *testing.T) {
 		{"two ports", "{hostNetwork: true, metrics: {hostPort: 9478}}", "metrics.hostPort must be metrics.port"},
 		{"overlap in config", "config: {serve: {overlap: true}}", "half of an upgrade without a gap"},
 		{"listen in config", "config: {serve: {listen: ':1'}}", "set metrics.port"},
+		{"nfd in config", "config: {serve: {nfd: /x}}", "set nfd.enabled and nfd.directory"},
+		{"pods in config", "config: {serve: {podResources: /x}}", "set podResources.enabled"},
 		{"two ring tables", "{ringTable: x, config: {ring: {table: /x}}}", "ringTable and config.ring.table exclude each other"},
 		{"topology without a file", "config: {topology: {}}", ""}, // empty, which is none
 		{"labels without a file", "config: {topology: {a: b}}", "config.topology needs nfd.enabled"},
@@ -204,7 +218,7 @@ func TestEverything(t *testing.T) {
 			}
 			seen[key] = true
 			labels, _ := metadata["labels"].(map[string]any)
-			if labels["app.kubernetes.io/name"] != "lpuctl" && o["kind"] != "Namespace" {
+			if labels["app.kubernetes.io/name"] != "lpuctl" && metadata["namespace"] != nil {
 				t.Errorf("%s has the labels %v", key, labels)
 			}
 			clusterWide := strings.Contains(key, " Namespace/") || strings.Contains(key, " ValidatingAdmissionPolicy")
@@ -215,8 +229,8 @@ func TestEverything(t *testing.T) {
 		for _, key := range []string{
 			"v1 Namespace/lpuctl-system", "v1 ConfigMap/lpuctl", "v1 ConfigMap/lpuctl-dashboard", "apps/v1 DaemonSet/lpuctl",
 			"monitoring.coreos.com/v1 PodMonitor/lpuctl", "monitoring.coreos.com/v1 PrometheusRule/lpuctl",
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpuctl-sizes",
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpuctl-sizes",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpu-sizes.hyperaccel.ai",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpu-sizes.hyperaccel.ai",
 		} {
 			if !seen[key] {
 				t.Errorf("there is no %s", key)

@@ -40,7 +40,7 @@ var emptyHere = []string{
 }
 
 // quietAlerts are those that do not fire on the simulated node, and whose expressions therefore are empty.
-var quietAlerts = []string{"LPUScanStale", "LPUSpecDrift", "LPUStandbyTooLong"}
+var quietAlerts = []string{"LPUConfigInvalid", "LPUScanStale", "LPUSpecDrift", "LPUStandbyTooLong"}
 
 // TestPrometheus lets a Prometheus read a serve whose node has faults, and asks it what alerts and dashboard ask.
 func TestPrometheus(t *testing.T) {

@@ -39,6 +39,12 @@ app.kubernetes.io/name: lpuctl
 {{- if dig "serve" "listen" "" $v.config -}}
 {{- fail "config.serve.listen would leave the probes at another port: take it out of config, and set metrics.port" -}}
 {{- end -}}
+{{- if dig "serve" "nfd" "" $v.config -}}
+{{- fail "config.serve.nfd names a file in a directory that is not mounted: take it out of config, and set nfd.enabled and nfd.directory" -}}
+{{- end -}}
+{{- if dig "serve" "podResources" "" $v.config -}}
+{{- fail "config.serve.podResources names a socket that is not mounted: take it out of config, and set podResources.enabled" -}}
+{{- end -}}
 {{- if and $v.ringTable (dig "ring" "table" "" $v.config) -}}
 {{- fail "ringTable and config.ring.table exclude each other: only one ring table can count. Leave one of them out" -}}
 {{- end -}}
