@@ -16,6 +16,10 @@ CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CAC
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
 NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
+IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
+GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
+FUZZTIME ?= 20s
 HELM_VERSION := v4.3.1
 # The releases of Helm that the chart is tried with; .ci/long takes the one before too, which some still have.
 HELMS := $(addprefix $(CACHE)/helm-,$(addsuffix /helm,$(HELM_VERSION) $(if $(LPUCTL_LONG),v3.22.0)))
@@ -24,10 +28,6 @@ HELM_UNITTEST := $(CACHE)/helm-unittest-$(HELM_UNITTEST_VERSION)/untt
 PROMETHEUS := $(CACHE)/prometheus-debian
 # The chart's version is that of the image that `make image` makes by default.
 CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuctl/Chart.yaml)
-IMAGE = $(CURDIR)/dist/lpuctl-image-$(shell go env GOARCH).tar
-GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
-SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
-FUZZTIME ?= 20s
 # grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
