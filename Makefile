@@ -23,6 +23,14 @@ IMAGE = $(CURDIR)/dist/lpuctl-image-$(GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
 SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
+HELM_VERSION := v4.3.1
+# The releases of Helm that the chart is tried with; .ci/long takes the one before too, which some still have.
+HELMS := $(addprefix $(CACHE)/helm-,$(addsuffix /helm,$(HELM_VERSION) $(if $(LPUCTL_LONG),v3.22.0)))
+HELM_UNITTEST_VERSION := v1.1.2
+HELM_UNITTEST := $(CACHE)/helm-unittest-$(HELM_UNITTEST_VERSION)/untt
+PROMETHEUS := $(CACHE)/prometheus-debian
+# The chart's version is that of the image that `make image` makes by default.
+CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuctl/Chart.yaml)
 # grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
@@ -160,6 +168,32 @@ $(NERDCTL):
 	mkdir -p $(@D) && rm -rf $(@D)/source && cp -r "$$(go env GOMODCACHE)/$(MODULE)" $(@D)/source && chmod -R u+w $(@D)/source
 	cd $(@D)/source && rm -rf pkg/testutil mod cmd/nerdctl/helpers/testing*.go && find . -name '*_test.go' -delete && sed -i /tigron/d go.mod
 	cd $(@D)/source && $(TOOL_BUILD) -mod=mod -ldflags '-s -w' ./cmd/nerdctl && rm -rf $(@D)/source
+
+.PHONY: test-chart
+test-chart: build dist/lpuctl-chart-$(CHART_VERSION).tgz ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
+	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS)/usr/bin \
+	  PACKAGED=$(CURDIR)/dist/lpuctl-chart-$(CHART_VERSION).tgz \
+	  go test -tags chart -json -count=1 -timeout 10m ./test/chart | go run ./test/report
+
+.PHONY: test-chart-tools
+test-chart-tools: $(HELMS) $(HELM_UNITTEST) $(PROMETHEUS)/usr/bin/prometheus ## build what test/chart runs: Helm, helm-unittest; fetch Prometheus (once, 4 minutes)
+
+# Helm and helm-unittest are built in their own modules, with their own go.sum.
+$(CACHE)/helm-v%/helm: MODULE = helm.sh/helm/v$(firstword $(subst ., ,$*))
+$(CACHE)/helm-v%/helm:
+	@go mod download $(MODULE)@v$*
+	cd "$$(go env GOMODCACHE)/$(MODULE)@v$*" && $(TOOL_BUILD) -mod=readonly -ldflags '-s -w' ./cmd/helm
+
+$(HELM_UNITTEST): MODULE = github.com/helm-unittest/helm-unittest@$(HELM_UNITTEST_VERSION)
+$(HELM_UNITTEST):
+	@go mod download $(MODULE)
+	cd "$$(go env GOMODCACHE)/$(MODULE)" && $(TOOL_BUILD) -mod=readonly -ldflags '-s -w' ./cmd/helm-unittest
+
+# Debian's, unpacked and not installed: promtool, and the server without its service.
+$(PROMETHEUS)/usr/bin/prometheus:
+	rm -rf $(PROMETHEUS) $(PROMETHEUS).new && mkdir -p $(PROMETHEUS).new
+	cd $(PROMETHEUS).new && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+	mv $(PROMETHEUS).new $(PROMETHEUS)
 
 .PHONY: vm
 vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)

@@ -58,12 +58,12 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
 
 .PHONY: release
-release: package $(ARCHES:%=archive-%) release-image ## the packages, archives for machines without Go (program, manual, completions, install.sh), the image
-	cd dist && sha256sum *.tar.gz *.deb *.rpm *.cdx.json lpuctl-image.tar image-digest > SHA256SUMS
+release: package $(ARCHES:%=archive-%) release-image ## the packages, the image, the chart, and archives for machines without Go
+	$(MAKE) --no-print-directory dist/lpuctl-chart-$(CHART_VERSION).tgz # last: the digest of the image is in it
+	cd dist && sha256sum *.tar.gz *.tgz *.deb *.rpm *.cdx.json lpuctl-image.tar image-digest > SHA256SUMS
 
 # The image, of all architectures, and the digest by which it is signed and pulled. The chart has the same tag.
-IMAGE_TAG := $(or $(shell sed -n 's/^appVersion: *"*\([^"]*\)"* *$$/\1/p' packaging/helm/lpuctl/Chart.yaml 2>/dev/null),0.1.0)
-IMAGE_NAME := docker.io/hyperaccel/lpuctl:$(IMAGE_TAG)
+IMAGE_NAME := docker.io/hyperaccel/lpuctl:$(CHART_VERSION)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 MAKE_IMAGE = go run ./packaging/image -name '$(IMAGE_NAME)' -version '$(VERSION)' -revision '$(REVISION)'
 .PHONY: release-image
@@ -90,6 +90,17 @@ $(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
 	chmod -R go=u,go-w dist/$*/archive
 	tar -c -C dist/$*/archive --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner '$(ARCHIVE)' | \
 	  gzip -9n > 'dist/$(ARCHIVE).tar.gz'
+
+# The chart for `helm install FILE`, without its tests. If there is an image index, the chart takes that by its digest. A tag of another
+# version would make a chart that pulls an image of this one.
+dist/lpuctl-chart-$(CHART_VERSION).tgz: FORCE
+	@case '$(VERSION)' in v[0-9]*-*-g* | *-dirty) ;; v[0-9]*) [ '$(VERSION)' = v$(CHART_VERSION) ] || \
+	  { echo "packaging/helm/lpuctl/Chart.yaml says $(CHART_VERSION), and the tag $(VERSION)" >&2; exit 1; } ;; esac
+	rm -rf dist/chart dist/lpuctl-chart-*.tgz && mkdir -p dist/chart
+	cp -r packaging/helm/lpuctl dist/chart && rm -r dist/chart/lpuctl/tests dist/chart/lpuctl/.helmignore && cp LICENSE dist/chart/lpuctl
+	if [ -s dist/image-digest ]; then sed -i "s/^  digest: \"\"/  digest: $$(cat dist/image-digest)/" dist/chart/lpuctl/values.yaml; fi
+	chmod -R u=rwX,go=rX dist/chart
+	tar -c -C dist/chart --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner lpuctl | gzip -9n > $@
 
 .PHONY: $(ARCHES:%=package-%)
 $(ARCHES:%=package-%): package-%: materials-% dist/nfpm.yaml dist/completion $(NFPM)

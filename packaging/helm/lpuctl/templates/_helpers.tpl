@@ -1,0 +1,68 @@
+{{- define "lpuctl.labels" -}}
+app.kubernetes.io/name: lpuctl
+{{- end }}
+
+{{/* The digest counts more than the tag: it cannot be moved. */}}
+{{- define "lpuctl.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "lpuctl.hasConfigMap" -}}
+{{- if or .Values.config .Values.ringTable }}true{{ end -}}
+{{- end }}
+
+{{/* The resource that pods ask for. */}}
+{{- define "lpuctl.resource" -}}
+{{- dig "serve" "resource" "hyperaccel.ai/lpu" .Values.config -}}
+{{- end }}
+
+{{/* What the schema cannot say: values that do not go together. Each would render, and then hang or quietly do something else. */}}
+{{- define "lpuctl.refuse" -}}
+{{- $v := .Values -}}
+{{- if and $v.overlap $v.hostNetwork -}}
+{{- fail "overlap and hostNetwork exclude each other: the new pod waits for the port of the old one for ever. Set overlap to false, or hostNetwork to false" -}}
+{{- end -}}
+{{- if and $v.overlap $v.metrics.hostPort -}}
+{{- fail "overlap and metrics.hostPort exclude each other: the new pod waits for the port of the old one for ever. Set overlap to false, or metrics.hostPort to null" -}}
+{{- end -}}
+{{- if and $v.hostNetwork $v.metrics.hostPort (ne (int $v.metrics.hostPort) (int $v.metrics.port)) -}}
+{{- fail "metrics.hostPort must be metrics.port, or null, with hostNetwork: the pod has no ports other than those of the node" -}}
+{{- end -}}
+{{- if and (not $v.overlap) (dig "serve" "overlap" false $v.config) -}}
+{{- fail "config.serve.overlap alone is half of an upgrade without a gap: take it out of config, and set overlap to true, which changes the rollout too" -}}
+{{- end -}}
+{{- if dig "serve" "listen" "" $v.config -}}
+{{- fail "config.serve.listen would leave the probes at another port: take it out of config, and set metrics.port" -}}
+{{- end -}}
+{{- if dig "serve" "nfd" "" $v.config -}}
+{{- fail "config.serve.nfd names a file in a directory that is not mounted: take it out of config, and set nfd.enabled and nfd.directory" -}}
+{{- end -}}
+{{- if dig "serve" "podResources" "" $v.config -}}
+{{- fail "config.serve.podResources names a socket that is not mounted: take it out of config, and set podResources.enabled" -}}
+{{- end -}}
+{{- if and $v.ringTable (dig "ring" "table" "" $v.config) -}}
+{{- fail "ringTable and config.ring.table exclude each other: only one ring table can count. Leave one of them out" -}}
+{{- end -}}
+{{- if and $v.config.topology (not $v.nfd.enabled) -}}
+{{- fail "config.topology needs nfd.enabled: the labels of the node go into the feature file. Set nfd.enabled to true, or take config.topology out" -}}
+{{- end -}}
+{{- if hasKey $v.podLabels "app.kubernetes.io/name" -}}
+{{- fail "podLabels cannot set app.kubernetes.io/name: the DaemonSet knows its pods by it. Take it out of podLabels" -}}
+{{- end -}}
+{{- $values := dict
+    "--root" "" "--overlap" "overlap" "--listen" "metrics.port" "--config" "config" "--ring-table" "ringTable"
+    "--nfd" "nfd" "--node-name" "nfd" "--pod-resources" "podResources.enabled" -}}
+{{- range $v.extraArgs -}}
+{{- $flag := splitList "=" . | first -}}
+{{- if eq $flag "--root" -}}
+{{- fail "extraArgs cannot have --root: the host's directories are mounted at /host. Take it out of extraArgs" -}}
+{{- else if hasKey $values $flag -}}
+{{- fail (printf "extraArgs cannot have %s: set the value %s, which changes what belongs to it too" $flag (get $values $flag)) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

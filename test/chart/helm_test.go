@@ -1,0 +1,314 @@
+//go:build chart
+
+package chart
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// tool is what an environment variable names, which `make test-chart` sets.
+func tool(t *testing.T, variable string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Fatalf("%s is not set: run make test-chart", variable)
+	}
+	return path
+}
+
+// output runs a program that has to end well.
+func output(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(program, args...).Output()
+	if err != nil {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w: %s", err, failed.Stderr)
+		}
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(program), strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// eachHelm runs a test with every release of Helm that HELM names, on its own.
+func eachHelm(t *testing.T, test func(t *testing.T, helm string)) {
+	t.Helper()
+	for helm := range strings.FieldsSeq(tool(t, "HELM")) {
+		t.Run(filepath.Base(filepath.Dir(helm)), func(t *testing.T) { test(t, helm) })
+	}
+}
+
+// template renders a chart as the release lpuctl in lpuctl-system, with the arguments besides.
+func template(chart string, more ...string) []string {
+	return append([]string{"template", "lpuctl", chart, "--namespace", "lpuctl-system"}, more...)
+}
+
+// documents parses the objects of a manifest.
+func documents(t *testing.T, manifest string) (objects []map[string]any) {
+	t.Helper()
+	for text := range strings.SplitSeq("\n"+manifest, "\n---\n") {
+		var object map[string]any
+		if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// sameObjects compares two manifests after parsing.
+func sameObjects(t *testing.T, got, want string) {
+	t.Helper()
+	g, w := documents(t, got), documents(t, want)
+	if len(w) == 0 || !reflect.DeepEqual(g, w) {
+		t.Errorf("not the same objects:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestLint: neither the chart nor the packaged chart gives a warning.
+func TestLint(t *testing.T) {
+	eachHelm(t, func(t *testing.T, helm string) {
+		for _, chart := range []string{Dir, tool(t, "PACKAGED")} {
+			output(t, helm, "lint", "--strict", chart)
+		}
+	})
+}
+
+// TestManifest: without values the chart is the manifest of the source, and so is the packaged chart, but for a digest.
+func TestManifest(t *testing.T) {
+	manifest, err := os.ReadFile(Top + "/packaging/kubernetes/lpuctl.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachHelm(t, func(t *testing.T, helm string) {
+		for _, chart := range []string{Dir, tool(t, "PACKAGED")} {
+			sameObjects(t, output(t, helm, template(chart, "--set", "createNamespace=true,image.digest=")...), string(manifest))
+		}
+		if objects := documents(t, output(t, helm, template(Dir)...)); len(objects) != 1 {
+			t.Errorf("without createNamespace there are %d objects", len(objects))
+		}
+		sameObjects(t, output(t, helm, "template", "of-another-name", Dir, "--namespace", "lpuctl-system"), output(t, helm, template(Dir)...))
+	})
+}
+
+// TestPolicy: the policy is the sample of the source.
+func TestPolicy(t *testing.T) {
+	sample, err := os.ReadFile(Top + "/packaging/kubernetes/admission-policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachHelm(t, func(t *testing.T, helm string) {
+		sameObjects(t, output(t, helm, template(Dir, "--set", "validatingAdmissionPolicy.enabled=true",
+			"--show-only", "templates/validatingadmissionpolicy.yaml")...), string(sample))
+	})
+}
+
+// TestPackaged: the packaged chart has neither its tests nor anything that is not its own, and the digest of the image index, if
+// there is one.
+func TestPackaged(t *testing.T) {
+	for name := range strings.FieldsSeq(output(t, "tar", "tzf", tool(t, "PACKAGED"))) {
+		if !strings.HasPrefix(name, "lpuctl/") || strings.HasPrefix(name, "lpuctl/tests") {
+			t.Errorf("%s is in the package", name)
+		}
+	}
+	digest, err := os.ReadFile(filepath.Join(filepath.Dir(tool(t, "PACKAGED")), "image-digest"))
+	if err != nil {
+		return // no index was made
+	}
+	values := output(t, "tar", "xzOf", tool(t, "PACKAGED"), "lpuctl/values.yaml")
+	if want := "digest: " + strings.TrimSpace(string(digest)); !strings.Contains(values, want) {
+		t.Errorf("no %q in values.yaml", want)
+	}
+}
+
+// TestUnit runs the suites of helm-unittest in the chart: each value alone.
+func TestUnit(t *testing.T) { output(t, tool(t, "HELM_UNITTEST"), "--strict", Dir) }
+
+// TestRefused: what cannot work does not render, and the message says why.
+func TestRefused(t *testing.T) {
+	cases := []struct{ name, values, says string }{
+		{"unknown key", "overlapp: true", "additional properties 'overlapp' not allowed"},
+		{"unknown key of metrics", "metrics: {hostport: 1}", "'hostport' not allowed"},
+		{"unknown key of a toleration", "tolerations: [{operater: Exists}]", "'operater' not allowed"},
+		{"unknown key of seLinuxOptions", "seLinuxOptions: {typ: x}", "'typ' not allowed"},
+		{"latest", "image: {tag: latest}", "/image/tag"},
+		{"digest", "image: {digest: sha256:12}", "/image/digest"},
+		{"port", "metrics: {port: 0}", "/metrics/port"},
+		{"directory", "hostConfig: etc", "/hostConfig"},
+		{"feature directory", "nfd: {directory: features.d}", "/nfd/directory"},
+		{"number", "podAnnotations: {a: 1}", "/podAnnotations/a"},
+		{"no size", "validatingAdmissionPolicy: {sizes: []}", "/validatingAdmissionPolicy/sizes"},
+		{"overlap and hostNetwork", "{overlap: true, hostNetwork: true}", "overlap and hostNetwork exclude each other"},
+		{"overlap and hostPort", "{overlap: true, metrics: {hostPort: 9477}}", "overlap and metrics.hostPort exclude each other"},
+		{"two ports", "{hostNetwork: true, metrics: {hostPort: 9478}}", "metrics.hostPort must be metrics.port"},
+		{"overlap in config", "config: {serve: {overlap: true}}", "half of an upgrade without a gap"},
+		{"listen in config", "config: {serve: {listen: ':1'}}", "set metrics.port"},
+		{"nfd in config", "config: {serve: {nfd: /x}}", "set nfd.enabled and nfd.directory"},
+		{"pods in config", "config: {serve: {podResources: /x}}", "set podResources.enabled"},
+		{"two ring tables", "{ringTable: x, config: {ring: {table: /x}}}", "ringTable and config.ring.table exclude each other"},
+		{"topology without a file", "config: {topology: {}}", ""}, // empty, which is none
+		{"labels without a file", "config: {topology: {a: b}}", "config.topology needs nfd.enabled"},
+		{"label of the selector", "podLabels: {app.kubernetes.io/name: x}", "podLabels cannot set app.kubernetes.io/name"},
+		{"root", "extraArgs: [--root, /]", "extraArgs cannot have --root"},
+		{"overlap in extraArgs", "extraArgs: [--overlap=true]", "extraArgs cannot have --overlap: set the value overlap"},
+		{"listen in extraArgs", "extraArgs: ['--listen=:1']", "set the value metrics.port"},
+		{"nfd in extraArgs", "extraArgs: [--nfd, /x]", "set the value nfd"},
+		{"pods in extraArgs", "extraArgs: [--pod-resources]", "set the value podResources.enabled"},
+	}
+	eachHelm(t, func(t *testing.T, helm string) {
+		for _, c := range cases {
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(file, []byte(c.values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(helm, template(Dir, "--values", file)...).CombinedOutput()
+			if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) {
+				t.Errorf("%s: %s: %v, want %q in %s", c.name, c.values, err, c.says, out)
+			}
+		}
+	})
+}
+
+// everything switches on what can be on together.
+const everything = `
+createNamespace: true
+overlap: true
+metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
+config: {serve: {numa: auto}}
+nfd: {enabled: true}
+podResources: {enabled: true}
+validatingAdmissionPolicy: {enabled: true}
+seLinuxOptions: {type: container_device_plugin_t}
+tolerations: [{operator: Exists}]
+`
+
+// render renders the chart with values, and the ring table of a file if one is given.
+func render(t *testing.T, helm, values, ringTable string) []map[string]any {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	more := []string{"--values", file}
+	if ringTable != "" {
+		more = append(more, "--set-file", "ringTable="+ringTable)
+	}
+	return documents(t, output(t, helm, template(Dir, more...)...))
+}
+
+// TestEverything: with all of it on each object has its kind and the namespace, and no two are the same.
+func TestEverything(t *testing.T) {
+	eachHelm(t, func(t *testing.T, helm string) {
+		seen := map[string]bool{}
+		for _, o := range render(t, helm, everything, "") {
+			metadata, _ := o["metadata"].(map[string]any)
+			key := fmt.Sprint(o["apiVersion"], " ", o["kind"], "/", metadata["name"])
+			if seen[key] {
+				t.Errorf("%s is there twice", key)
+			}
+			seen[key] = true
+			labels, _ := metadata["labels"].(map[string]any)
+			if labels["app.kubernetes.io/name"] != "lpuctl" && metadata["namespace"] != nil {
+				t.Errorf("%s has the labels %v", key, labels)
+			}
+			clusterWide := strings.Contains(key, " Namespace/") || strings.Contains(key, " ValidatingAdmissionPolicy")
+			if in := metadata["namespace"]; clusterWide != (in == nil) || !clusterWide && in != "lpuctl-system" {
+				t.Errorf("%s is in namespace %v", key, in)
+			}
+		}
+		for _, key := range []string{
+			"v1 Namespace/lpuctl-system", "v1 ConfigMap/lpuctl", "v1 ConfigMap/lpuctl-dashboard", "apps/v1 DaemonSet/lpuctl",
+			"monitoring.coreos.com/v1 PodMonitor/lpuctl", "monitoring.coreos.com/v1 PrometheusRule/lpuctl",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpu-sizes.hyperaccel.ai",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpu-sizes.hyperaccel.ai",
+		} {
+			if !seen[key] {
+				t.Errorf("there is no %s", key)
+			}
+			delete(seen, key)
+		}
+		if len(seen) > 0 {
+			t.Errorf("%v besides", seen)
+		}
+	})
+}
+
+// TestConfiguration: lpuctl takes what is in the ConfigMap, laid out as the kubelet does it, by links that it swaps.
+func TestConfiguration(t *testing.T) {
+	lpuctl, node := tool(t, "LPUCTL"), filepath.Join(t.TempDir(), "node")
+	output(t, lpuctl, "simulate", node)
+	table := filepath.Join(node, "opt/hyperdex/hrt/xclbin/table.json")
+	eachHelm(t, func(t *testing.T, helm string) {
+		dir := t.TempDir()
+		data := filepath.Join(dir, "..2026")
+		if err := os.Mkdir(data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("..2026", filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range render(t, helm, "config: {serve: {requireConnected: true}}", table) {
+			files, _ := o["data"].(map[string]any)
+			for name, text := range files {
+				if err := os.WriteFile(filepath.Join(data, name), []byte(fmt.Sprint(text)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink("..data/"+name, filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		config := filepath.Join(dir, "config.yaml")
+		shown := output(t, lpuctl, "--root", node, "--config", config, "config", "show")
+		if !strings.Contains(shown, "requireConnected: true") {
+			t.Errorf("the configuration is not as the values say:\n%s", shown)
+		}
+		ring := output(t, lpuctl, "--root", node, "--config", config, "list", "-o", "json", "--ring-table", filepath.Join(dir, "ring.yaml"))
+		if !strings.Contains(ring, filepath.Join(dir, "ring.yaml")) {
+			t.Errorf("the ring table is not the one of the values:\n%s", ring)
+		}
+	})
+}
+
+// TestCommands: every command of lpuctl in an alert or in the notes is one.
+func TestCommands(t *testing.T) {
+	alerts, err := Alerts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alerts {
+		for i, text := range strings.Split(a.Annotations["description"], "`") {
+			if i%2 == 0 || strings.HasPrefix(text, "--") {
+				continue
+			}
+			_, command, found := strings.Cut(text, "lpuctl ")
+			if strings.HasPrefix(text, "kubectl") {
+				_, command, found = strings.Cut(text, "-- lpuctl --root /host ")
+			}
+			if !found {
+				if !strings.HasPrefix(text, "kubectl ") && !strings.HasPrefix(text, "systemctl ") {
+					t.Errorf("%s: %q is no command", a.Alert, text)
+				}
+				continue
+			}
+			var words []string
+			for word := range strings.FieldsSeq(command) {
+				if strings.ContainsAny(word[:1], "-{L") { // a flag, a label, or a name that people put in
+					break
+				}
+				words = append(words, word)
+			}
+			output(t, tool(t, "LPUCTL"), append(words, "--help")...)
+		}
+	}
+}
