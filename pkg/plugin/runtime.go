@@ -43,9 +43,9 @@ func (o OnCDIOff) Validate() error {
 	return nil
 }
 
-// withheld are the reasons why no LPU is offered, by what is known of the runtime.
+// withheld are the reasons why no LPU is offered, by what is known of the runtime; nobody asks where names are not used.
 func (o *Options) withheld(r Runtime) finding.List {
-	if o.Strategy == CDI && o.OnCDIOff == FailOnCDIOff && r.CDI == CDIOff {
+	if o.OnCDIOff == FailOnCDIOff && r.CDI == CDIOff {
 		return finding.List{*r.Reason}
 	}
 	return nil

@@ -45,11 +45,6 @@ func (c *checker) usedByKubelet(inst installation) bool {
 	return c.kubelet().uses(c, inst.socket) || inst.distribution == k3s().distribution && !c.kubelet().there
 }
 
-// states tells whether the kubelet is configured to use the runtime behind a socket; "" is none.
-func (k kubelet) states(c *checker, socket string) bool {
-	return socket != "" && k.socket != "" && k.uses(c, socket)
-}
-
 // kubeletArgs are the arguments of a running kubelet, or else those that kubeadm has it started with, and the file that
 // they are from.
 func (c *checker) kubeletArgs() (args []string, by string, runs bool) {

@@ -74,7 +74,7 @@ func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 			return false
 		}
 		r.Version, r.MaxCDIVersion = p.release.text, cmp.Or(p.maxCDI, p.release.maxCDI(r.Name))
-		r.UsedByKubelet = c.kubelet().states(c, k.socket)
+		r.UsedByKubelet = c.kubelet().uses(c, k.socket)
 		edit, stated := at, at.line > 0 && err == nil && !p.release.before(k.dirsSince)
 		if !stated {
 			dirs, edit = usual, location{file: c.Shown(k.files[min(1, len(k.files)-1)])}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +36,8 @@ func checked(state State) *Result {
 	return NewResult([]Runtime{{Name: "docker", CDI: On}, r}, noon, period)
 }
 
-// TestWhichRuntimeIsTheKubelets: the result is about that one, and about none where that is not known.
-func TestWhichRuntimeIsTheKubelets(t *testing.T) {
+// TestUsedByKubelet: the result is about that one, and about none where that is not known.
+func TestUsedByKubelet(t *testing.T) {
 	const config, crioConfig = "var/lib/kubelet/config.yaml", "etc/crio/crio.conf"
 	const own, endpoint = "/run/own/containerd.sock", "containerRuntimeEndpoint: unix://"
 	kubelet := map[string]string{config: "kind: KubeletConfiguration\n"}
@@ -66,8 +67,12 @@ func TestWhichRuntimeIsTheKubelets(t *testing.T) {
 			for _, socket := range test.sockets {
 				(&fakeContainerd{version: "v1.7.35", config: `{"enableCDI":false}`, socket: socket}).serve(t, root)
 			}
-			r := NewResult(Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"}), noon, period)
-			got := ""
+			all := Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"})
+			used := slices.DeleteFunc(slices.Clone(all), func(r Runtime) bool { return !r.UsedByKubelet })
+			if len(used) > 1 {
+				t.Errorf("the kubelet uses %+v", used)
+			}
+			r, got := NewResult(all, noon, period), ""
 			if r.Runtime != nil {
 				got = fmt.Sprint(r.Runtime.Name, " ", r.Runtime.CDI)
 			}
