@@ -23,13 +23,15 @@ type ServeConfig struct {
 	PreStartCheck      bool   `json:"preStartCheck"`
 	Overlap            bool   `json:"overlap"`
 	Interval           string `json:"interval"`
-	Listen             string `json:"listen"` // TCP address of /healthz, /readyz and /metrics; "": none
+	Listen             string `json:"listen"`    // TCP address of /healthz, /readyz and /metrics; "": none
+	NFD                string `json:"nfd"`       // path under the root of the feature file; "": none
+	NFDExpiry          string `json:"nfdExpiry"` // for how long what stands in it counts
 }
 
 func defaultServe() ServeConfig {
 	return ServeConfig{
 		Resource: plugin.DefaultResource, PluginDir: "/var/lib/kubelet/device-plugins", DeviceListStrategy: string(plugin.CDI),
-		NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
+		NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477", NFDExpiry: "1h",
 	}
 }
 
@@ -46,6 +48,8 @@ func (c *ServeConfig) flags() *pflag.FlagSet {
 	f.BoolVar(&c.Overlap, "overlap", c.Overlap, "register while another instance still serves (kubelet 1.37 or later)")
 	f.StringVar(&c.Interval, "interval", c.Interval, "`TIME` between two looks at the LPUs")
 	f.StringVar(&c.Listen, "listen", c.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
+	f.StringVar(&c.NFD, "nfd", c.NFD, "feature `FILE` under the root to write for node-feature-discovery; empty: none")
+	f.StringVar(&c.NFDExpiry, "nfd-expiry", c.NFDExpiry, "`TIME` for which the feature file counts if it is not written again")
 	return f
 }
 
@@ -59,6 +63,7 @@ func serveFlags(cmd *cobra.Command) {
 	complete(cmd, "device-list-strategy", string(plugin.CDI), string(plugin.DeviceSpecs))
 	complete(cmd, "numa", string(plugin.NUMAOff), string(plugin.NUMAOn), string(plugin.NUMAAuto))
 	_ = cmd.MarkFlagDirname("plugin-dir")
+	_ = cmd.MarkFlagFilename("nfd")
 }
 
 // serveConfig is the configuration of the file, overridden by the flags that were given, and what the plugin needs of it.
@@ -106,6 +111,10 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 			_, err = net.LookupPort("tcp", port)
 		}
 		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
+	}
+	fault("nfd", checkFeatureFile(c.NFD), "write "+defaultFeatureFile)
+	if d, err := time.ParseDuration(c.NFDExpiry); err != nil || d < time.Minute || d > 7*24*time.Hour {
+		fault("nfdExpiry", fmt.Errorf("%q is not a time between 1m and 168h", c.NFDExpiry), "write "+defaultServe().NFDExpiry)
 	}
 	return faults
 }
