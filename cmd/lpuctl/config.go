@@ -156,18 +156,16 @@ func (c *Config) check() []strictyaml.Fault {
 	if c.Ring.Table != "" && !path.IsAbs(c.Ring.Table) {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
 	}
-	for _, f := range c.Health.check() {
-		fault("health."+f.Path, f.Message, f.Remedy)
-	}
-	for _, f := range c.Serve.check() {
-		fault("serve."+f.Path, f.Message, f.Remedy)
-	}
-	for _, f := range c.Leases.check() {
-		fault("leases."+f.Path, f.Message, f.Remedy)
-	}
 	line := func(entry int) string { return fmt.Sprint("line ", c.doc.Line(fmt.Sprint("topology.", entry))) }
-	for _, f := range c.Topology.Validate(line) {
-		fault("topology."+f.Path, f.Message, f.Remedy)
+	for _, section := range []struct {
+		name   string
+		faults []strictyaml.Fault
+	}{
+		{"health", c.Health.check()}, {"serve", c.Serve.check()}, {"leases", c.Leases.check()}, {"topology", c.Topology.Validate(line)},
+	} {
+		for _, f := range section.faults {
+			fault(section.name+"."+f.Path, f.Message, f.Remedy)
+		}
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {

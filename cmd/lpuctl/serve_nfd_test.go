@@ -35,8 +35,8 @@ type featureBed struct {
 	log  bytes.Buffer
 }
 
-// newFeatureBed makes one that writes DIR/features.d/lpuctl, of a machine with as many LPUs.
-func newFeatureBed(t *testing.T, dir string, lpus int) *featureBed {
+// newFeatureBed makes one that writes DIR/features.d/lpuctl, of a machine with 8 LPUs.
+func newFeatureBed(t *testing.T, dir string) *featureBed {
 	t.Helper()
 	b := &featureBed{
 		t: t, file: filepath.Join(dir, "features.d/lpuctl"),
@@ -48,7 +48,7 @@ func newFeatureBed(t *testing.T, dir string, lpus int) *featureBed {
 	b.featureFile = newFeatureFile(host.Root(dir), slog.New(slog.NewTextHandler(&b.log, nil)))
 	b.now, b.sinceBoot = func() time.Time { return b.wall }, func() time.Duration { return b.boot }
 	b.take(featurePlan{path: "/features.d/lpuctl", lifetime: time.Hour, network: map[string]string{"topology.hyperaccel.ai/rack": "r1"}})
-	b.lpus(lpus)
+	b.lpus(8)
 	return b
 }
 
@@ -95,7 +95,7 @@ func (b *featureBed) want(text string, expiry time.Time) os.FileInfo {
 // TestFeatureFileInTime: the file is written when there is something to say and at half of its time, and never with an expiry in the past
 // or too far away, whatever the clock does.
 func TestFeatureFileInTime(t *testing.T) {
-	b := newFeatureBed(t, t.TempDir(), 8)
+	b := newFeatureBed(t, t.TempDir())
 	first := b.want("hyperaccel.ai/lpu.count=8\n", b.wall.Add(time.Hour))
 	written := b.wall
 	b.want("topology.hyperaccel.ai/rack=r1\n", written.Add(time.Hour))
@@ -137,7 +137,7 @@ func TestFeatureFileInTime(t *testing.T) {
 // other one does not write before half of the time is over.
 func TestFeatureFileOfTwo(t *testing.T) {
 	dir := t.TempDir()
-	a, b := newFeatureBed(t, dir, 8), newFeatureBed(t, dir, 8)
+	a, b := newFeatureBed(t, dir), newFeatureBed(t, dir)
 	first := a.want("count=8\n", a.wall.Add(time.Hour))
 	a.pass(31 * time.Minute)
 	b.pass(31 * time.Minute)
@@ -234,7 +234,7 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 				}
 				defer func() { must(unix.Unmount(dir, unix.MNT_DETACH)) }()
 			}
-			b := newFeatureBed(t, dir, 8)
+			b := newFeatureBed(t, dir)
 			must(os.Remove(b.file))
 			c.harm(b.file)
 			b.keep() // as once in a minute
@@ -256,7 +256,7 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 
 // TestFeatureFileHangs: while the directory hangs nothing else waits: not the look at the machine, not a reload, not the metrics.
 func TestFeatureFileHangs(t *testing.T) {
-	b := newFeatureBed(t, t.TempDir(), 8)
+	b := newFeatureBed(t, t.TempDir())
 	var hangs atomic.Bool
 	hanging, released, done := make(chan bool), make(chan bool), make(chan bool)
 	b.now = func() time.Time { // it is asked between the reads and the writes of the file
@@ -296,7 +296,7 @@ func TestFeatureFileHangs(t *testing.T) {
 // TestFeatureFileRefused: what was not written for this purpose, or is damaged, is replaced.
 func TestFeatureFileRefused(t *testing.T) {
 	for _, other := range []string{"", "a=1\n", "# +expiry-time=2020-01-01T00:00:00Z\n", strings.Repeat("x", features.MaxSize+1)} {
-		b := newFeatureBed(t, t.TempDir(), 8)
+		b := newFeatureBed(t, t.TempDir())
 		if err := os.WriteFile(b.file, []byte(other), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func TestFeatureFileRefused(t *testing.T) {
 // TestFeatureFileLeavesNothingBehind: what a killed process has left is removed, and what another one is writing is not.
 func TestFeatureFileLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
-	b := newFeatureBed(t, dir, 8)
+	b := newFeatureBed(t, dir)
 	old, young := filepath.Join(dir, "features.d/.lpuctl123"), filepath.Join(dir, "features.d/.lpuctl456")
 	for _, file := range []string{old, young} {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -318,7 +318,7 @@ func TestFeatureFileLeavesNothingBehind(t *testing.T) {
 	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	newFeatureBed(t, dir, 8)
+	newFeatureBed(t, dir)
 	left, err := filepath.Glob(filepath.Join(dir, "features.d/.*"))
 	if err != nil || len(left) != 1 || left[0] != young {
 		t.Errorf("%v %v", left, err)
@@ -330,7 +330,7 @@ func TestFeatureFileLeavesNothingBehind(t *testing.T) {
 // machine neither.
 func TestFeatureFilePlans(t *testing.T) {
 	dir := t.TempDir()
-	b := newFeatureBed(t, dir, 8)
+	b := newFeatureBed(t, dir)
 	show := func() string {
 		var text strings.Builder
 		for _, m := range b.metrics() {
@@ -482,8 +482,11 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return address
 }
 
 func get(t *testing.T, url string) string {
@@ -492,7 +495,7 @@ func get(t *testing.T, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func TestOfDifferentLPUs(t *testing.T) {
 
 func TestValue(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "2.18.179": "2.18.179", "5.15.0+": "5.15.0", "a+b": "a_b", "+_.": "", "käse": "k_se", " x ": "x", "a\nb=c": "a_b_c", "@x": "x",
+		"": "", "2.18.179": "2.18.179", "5.15.0+": "5.15.0", "a+b": "a_b", "+_.": "", "käse": "k_se", "(x)": "x", "a\nb=c": "a_b_c", "@x": "x",
 		strings.Repeat("x", 70):         strings.Repeat("x", 63),
 		strings.Repeat("x", 62) + "+y":  strings.Repeat("x", 62),
 		"+++" + strings.Repeat("x", 63): strings.Repeat("x", 63),
