@@ -119,6 +119,7 @@ func (p *featurePlan) fresh(expiry, now time.Time) bool {
 const (
 	featureLook  = time.Minute      // after which it is looked whether the file is still in place
 	featureRetry = 10 * time.Second // after which it is tried again to write it
+	featureHang  = 10 * time.Second // after which it is said that its directory does not answer
 )
 
 // featureFile keeps the feature file of this node in place. Everything that touches the file is done by one goroutine, which may hang with
@@ -143,6 +144,7 @@ type featureFile struct {
 	placed    placement
 	retry     time.Duration // since boot: not before, because it has failed; 0: it has not
 	failure   string        // that was logged; "" if the latest try did not fail
+	began     time.Duration // since boot: the try that goes on; 0: none does
 }
 
 // placement is what this instance knows of the file in place.
@@ -178,6 +180,9 @@ func (f *featureFile) look(inv *discovery.Inventory) {
 	if inv != f.inventory {
 		f.inventory = inv
 		f.render()
+	}
+	if f.began > 0 && f.sinceBoot()-f.began > featureHang {
+		f.fail(fmt.Errorf("%s: no answer for %v", f.root.Shown(f.plan.path), featureHang))
 	}
 	due := f.due()
 	f.mu.Unlock()
@@ -229,6 +234,9 @@ func (f *featureFile) keep() {
 	f.mu.Lock()
 	plan, body, before, outdated := f.plan, f.body, f.placed, f.outdated()
 	wanted := plan.path != "" && f.inventory != nil && f.sinceBoot() >= f.retry
+	if wanted {
+		f.began = f.sinceBoot()
+	}
 	f.mu.Unlock()
 	if !wanted {
 		return
@@ -236,20 +244,25 @@ func (f *featureFile) keep() {
 	placed, err := f.place(&plan, body, before, outdated)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	shown := f.root.Shown(plan.path)
+	f.began = 0
 	if err != nil {
+		f.fail(err)
 		f.retry = f.sinceBoot() + featureRetry
-		if text := err.Error(); text != f.failure {
-			f.failure = text
-			f.log.Warn("the feature file cannot be written; LPUs are served, and it is tried again", "file", shown, "error", err)
-		}
 		return
 	}
 	f.placed, f.retry = placed, 0
 	if f.failure != "" || before.path != placed.path || before.body != placed.body {
-		f.log.Info("the feature file is in place", "file", shown, "until", placed.expiry, "labels", labelsOf(placed.body))
+		f.log.Info("the feature file is in place", "file", f.root.Shown(plan.path), "until", placed.expiry, "labels", labelsOf(placed.body))
 	}
 	f.failure = ""
+}
+
+// fail logs why the file is not in place, if it is another reason than before.
+func (f *featureFile) fail(err error) {
+	if text := err.Error(); text != f.failure {
+		f.failure = text
+		f.log.Warn("the feature file cannot be written; LPUs are served, and it is tried again", "error", err)
+	}
 }
 
 // labelsOf are the labels of a text, for the log.

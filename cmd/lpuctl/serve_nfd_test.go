@@ -191,11 +191,22 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 			}, "not a directory",
 		},
 		"a link": {
-			func(file string) { must(os.Symlink("elsewhere", file)) },
+			func(file string) {
+				must(os.Remove(file))
+				must(os.Symlink("elsewhere", file))
+			},
 			func(file string) { must(os.Remove(file)) }, "a symbolic link, not a regular file",
 		},
-		"a link to a file": {
+		"a link to the file": {
 			func(file string) {
+				must(os.Rename(file, filepath.Dir(file)+"/other"))
+				must(os.Symlink("other", file))
+			},
+			func(file string) { must(os.Remove(file)) }, "a symbolic link, not a regular file",
+		},
+		"a link to another file": {
+			func(file string) {
+				must(os.Remove(file))
 				must(os.WriteFile(filepath.Dir(file)+"/other", []byte("not ours"), 0o600))
 				must(os.Symlink("other", file))
 			},
@@ -207,15 +218,22 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 			}, "a symbolic link, not a regular file",
 		},
 		"a FIFO": {
-			func(file string) { must(unix.Mkfifo(file, 0o600)) },
+			func(file string) {
+				must(os.Remove(file))
+				must(unix.Mkfifo(file, 0o600))
+			},
 			func(file string) { must(os.Remove(file)) }, "not a regular file",
 		},
 		"read-only": {
-			func(file string) { must(os.Chmod(filepath.Dir(file), 0o555)) },
+			func(file string) {
+				must(os.Remove(file))
+				must(os.Chmod(filepath.Dir(file), 0o555))
+			},
 			func(file string) { must(os.Chmod(filepath.Dir(file), 0o755)) }, "permission denied",
 		},
 		"a full disk": {
 			func(file string) { // as much as there is room for
+				must(os.Remove(file))
 				if err := os.WriteFile(filepath.Dir(file)+"/other", make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 					t.Fatal(err)
 				}
@@ -235,7 +253,6 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 				defer func() { must(unix.Unmount(dir, unix.MNT_DETACH)) }()
 			}
 			b := newFeatureBed(t, dir)
-			must(os.Remove(b.file))
 			c.harm(b.file)
 			b.keep() // as once in a minute
 			for range 60 {
@@ -267,6 +284,7 @@ func TestFeatureFileHangs(t *testing.T) {
 		return b.wall
 	}
 	b.inventory, b.body = &discovery.Inventory{LPUs: make([]discovery.LPU, 7)}, "another text"
+	b.boot += time.Minute
 	hangs.Store(true)
 	go func() {
 		defer close(done)
@@ -274,6 +292,7 @@ func TestFeatureFileHangs(t *testing.T) {
 	}()
 	<-hanging
 	unblocked := make(chan bool)
+	b.boot += time.Minute
 	go func() {
 		defer close(unblocked)
 		for n := range 5 {
@@ -286,6 +305,9 @@ func TestFeatureFileHangs(t *testing.T) {
 	case <-unblocked:
 	case <-time.After(10 * time.Second):
 		t.Fatal("it waits for the directory")
+	}
+	if log := b.log.String(); strings.Count(log, "features.d/lpuctl: no answer for 10s") != 1 {
+		t.Errorf("log:\n%s", log)
 	}
 	close(released)
 	<-done
@@ -443,6 +465,7 @@ func TestServeKeepsTheFeatureFile(t *testing.T) {
 	wait(30*time.Second, "at the start", file, "topology.hyperaccel.ai/switch=leaf-1\n")
 	wait(0, "at the start", file, "\nhyperaccel.ai/lpu.count=8\n")
 	wait(0, "at the start", file, "\nhyperaccel.ai/lpu.ring.sizes=8\n")
+	wait(5*time.Second, "the log", logFile, "the feature file is in place") // it is synced before it is written down
 	if metrics := get(t, "http://"+listen+"/metrics"); !strings.Contains(metrics, "\nlpuctl_nfd_file_written_timestamp_seconds 1") {
 		t.Error(metrics)
 	}

@@ -23,7 +23,7 @@ const (
 	RingSizes     = "hyperaccel.ai/lpu.ring.sizes"     // how many LPUs are cabled to each other, for each such group, largest first: "4_4"
 	RingLargest   = "hyperaccel.ai/lpu.ring.largest"   // the first of these
 	Driver        = "hyperaccel.ai/lpu.driver"         // kernel driver
-	DriverVersion = "hyperaccel.ai/lpu.driver.version" // version of its module
+	DriverVersion = "hyperaccel.ai/lpu.driver.version" // version of its module, without the commit that xocl adds after a comma
 	Shell         = "hyperaccel.ai/lpu.shell"          // name of the flashed shell
 	NUMANodes     = "hyperaccel.ai/lpu.numa.nodes"     // how many NUMA nodes have LPUs
 	NUMALargest   = "hyperaccel.ai/lpu.numa.largest"   // LPUs on the NUMA node with the most
@@ -41,7 +41,8 @@ func Of(inv *discovery.Inventory) map[string]string {
 			continue
 		}
 		present = append(present, i)
-		for key, text := range map[string]string{Model: l.Model, Driver: l.Driver, DriverVersion: l.DriverVersion, Shell: l.Shell} {
+		version, _, _ := strings.Cut(l.DriverVersion, ",")
+		for key, text := range map[string]string{Model: l.Model, Driver: l.Driver, DriverVersion: version, Shell: l.Shell} {
 			if text != "" {
 				texts[key] = append(texts[key], text)
 			}
