@@ -13,6 +13,8 @@ CONTAINERD := $(CACHE)/containerd-v2.4.2
 OLD_CONTAINERD := $(CACHE)/containerd-v1.7.35
 NPD_VERSION := $(shell awk '$$1 == "k8s.io/node-problem-detector" {print $$2}' test/e2e/kubelet/tools/node-problem-detector/go.mod)
 NPD := $(CACHE)/node-problem-detector-$(NPD_VERSION)/node-problem-detector
+NFD_VERSION := $(shell awk '$$1 == "sigs.k8s.io/node-feature-discovery" {print $$2}' test/e2e/kubelet/tools/nfd/go.mod)
+NFD := $(CACHE)/node-feature-discovery-$(NFD_VERSION)
 CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
 CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
@@ -126,11 +128,12 @@ e2e: build $(CDI_LIBRARIES) $(DEBIAN) ## tests on real consumers (needs root; na
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
 	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) NPD=$(NPD) \
-	  go test -C test/e2e -json -count=1 -timeout 20m $(if $(LPUCTL_LONG),,-skip '^TestNodeProblemDetector$$') ./kubelet | go run ./test/report
+	  NFD=$(NFD) go test -C test/e2e -json -count=1 -timeout 20m $(if $(LPUCTL_LONG),,-skip '^TestNodeProblemDetector$$') ./kubelet | go run ./test/report
 
 .PHONY: e2e-kubelet-tools
 e2e-kubelet-tools: ## build what test/e2e/kubelet runs: kubelet, API server, containerd (once, 15 minutes)
 e2e-kubelet-tools: $(addprefix $(KUBERNETES)/,kubelet kube-apiserver kube-scheduler kubectl etcd) $(CONTAINERDS)
+e2e-kubelet-tools: $(addprefix $(NFD)/,crds.yaml nfd-worker nfd-master)
 
 .PHONY: e2e-kubelet-tools-long
 e2e-kubelet-tools-long: e2e-kubelet-tools $(NPD) ## what it runs besides with LPUCTL_LONG: node-problem-detector (once, 2 minutes)
@@ -145,6 +148,13 @@ $(KUBERNETES)/%:
 
 $(NPD):
 	cd test/e2e/kubelet/tools/node-problem-detector && $(TOOL_BUILD) -ldflags '-s -w' k8s.io/node-problem-detector/cmd/nodeproblemdetector
+
+$(NFD)/crds.yaml:
+	mkdir -p $(@D)
+	cd test/e2e/kubelet/tools/nfd && install -m 644 "$$(go list -m -f '{{.Dir}}' sigs.k8s.io/node-feature-discovery)/deployment/base/nfd-crds/nfd-api-crds.yaml" $@
+
+$(NFD)/%:
+	cd test/e2e/kubelet/tools/nfd && $(TOOL_BUILD) -ldflags '-s -w' sigs.k8s.io/node-feature-discovery/cmd/$*
 
 # containerd is built in its own module, with its own go.sum.
 $(CONTAINERDS) $(CONTAINERD_MORE): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))

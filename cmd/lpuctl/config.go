@@ -12,6 +12,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/features"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	Health     HealthConfig      `json:"health"`
 	Serve      ServeConfig       `json:"serve"`
 	Leases     LeasesConfig      `json:"leases"`
+	Topology   features.Topology `json:"topology"`
 
 	file string // that was read; "" if there was none
 	doc  *strictyaml.Document
@@ -128,6 +130,7 @@ func parseConfig(file string, data []byte) (*Config, finding.List) {
 		enabled := c.Models[i].IsEnabled()
 		c.Models[i].Enabled = &enabled
 	}
+	c.Topology = append(features.Topology{}, c.Topology...) // an empty list is [], not null
 	return c, findings
 }
 
@@ -153,14 +156,16 @@ func (c *Config) check() []strictyaml.Fault {
 	if c.Ring.Table != "" && !path.IsAbs(c.Ring.Table) {
 		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
 	}
-	for _, f := range c.Health.check() {
-		fault("health."+f.Path, f.Message, f.Remedy)
-	}
-	for _, f := range c.Serve.check() {
-		fault("serve."+f.Path, f.Message, f.Remedy)
-	}
-	for _, f := range c.Leases.check() {
-		fault("leases."+f.Path, f.Message, f.Remedy)
+	line := func(entry int) string { return fmt.Sprint("line ", c.doc.Line(fmt.Sprint("topology.", entry))) }
+	for _, section := range []struct {
+		name   string
+		faults []strictyaml.Fault
+	}{
+		{"health", c.Health.check()}, {"serve", c.Serve.check()}, {"leases", c.Leases.check()}, {"topology", c.Topology.Validate(line)},
+	} {
+		for _, f := range section.faults {
+			fault(section.name+"."+f.Path, f.Message, f.Remedy)
+		}
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {

@@ -21,6 +21,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("models: [{name: bertha, enabled: no, management: {function: 9}}]"))
 	f.Add([]byte("kind: Config\n---\nkind: Config\n"))
 	f.Add([]byte("health: {badReadings: -1, goodFor: 1x, degradedLink: \"\", maxCelsius: 1e9}"))
+	f.Add([]byte("topology:\n- {nodes: [a, \"b*\"], labels: {switch: s, a.b/c: d}}\n- {nodes: [b], labels: {rack: \"\"}}\n"))
 	f.Add([]byte("models:\n- &a {name: x}\n- *a\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, findings := parseConfig("file", data)

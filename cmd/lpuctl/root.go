@@ -35,6 +35,7 @@ type app struct {
 	config    *Config
 	specDir   string // --spec-dir of the cdi commands
 	ringTable string // --ring-table of the commands that scan
+	nodeName  string // --node-name of serve
 }
 
 // envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.

@@ -40,6 +40,9 @@ A container runtime that has CDI off starts containers without the devices that 
 (lpuctl-runtime-check.timer, of the package) leaves in ` + runtimes.ResultPath + ` whether it has. While the latest result is off,
 --on-cdi-off fail offers no LPU, so that pods wait; device-specs gives nodes and mounts to containers instead; warn only says so.
 
+--nfd writes a file from which node-feature-discovery makes labels of the node: what LPUs it has and, from topology in the config file,
+where it is in the network. The file stays when serve ends, and expires.
+
 --numa tells the kubelet the NUMA node of each LPU. With a Topology Manager policy it then takes LPUs of one node without
 asking which are connected, so it is off by default; auto does it only where the ring table says that no ring crosses NUMA nodes.
 --overlap lets a new instance register while the old one still serves (DaemonSet with maxSurge). It needs a kubelet of
@@ -48,10 +51,12 @@ asking which are connected, so it is off by default; auto does it only where the
   lpuctl serve --require-connected --log-format json
   lpuctl serve --device-list-strategy device-specs    # for a runtime without CDI
   lpuctl serve --on-cdi-off fail                      # rather no pod than one that does not find its LPUs
+  lpuctl serve --nfd /etc/kubernetes/node-feature-discovery/features.d/lpuctl
   lpuctl serve --root /host                           # in a container that has the host's directories there`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
 	}
 	serveFlags(cmd)
+	a.nodeNameFlag(cmd)
 	a.specDirFlag(cmd)
 	a.ringTableFlag(cmd)
 	return cmd
@@ -65,6 +70,9 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return err
 	}
 	c, options, err := a.serveConfig(cmd)
+	if err == nil {
+		err = a.checkNodeName()
+	}
 	if err != nil {
 		return err
 	}
@@ -125,6 +133,9 @@ func (a *app) reload(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
 	old := a.config
 	a.config = nil
 	c, options, err := a.serveConfig(cmd)
+	if err == nil && c.NFD != "" {
+		_, _, err = a.network()
+	}
 	if err != nil {
 		a.config = old
 		a.log.Error("the config file has faults; everything stays as it is", "error", err)
@@ -141,6 +152,8 @@ type serveDaemon struct {
 	plugin *plugin.Plugin
 	server *plugin.Server
 	fail   context.CancelCauseFunc // ends serve with an error
+
+	features *featureFile
 
 	watch        component[watchConfig]
 	guard        component[guardConfig]
@@ -218,6 +231,10 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 			return
 		}
 	}
+	if d.features == nil {
+		d.features = newFeatureFile(d.app.root, d.app.log)
+	}
+	d.features.follow(ctx, d.app.featurePlan(c))
 	guard := guardConfig{pluginDir: dir}
 	if options.Strategy == plugin.CDI {
 		guard.specDir = filepath.Dir(options.Spec.Path)
@@ -242,7 +259,9 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.watch.start(ctx, watchConfig{scan, interval}, func(ctx context.Context, c watchConfig) { d.watchLPUs(ctx, remembering, c.interval) })
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
-	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) { d.app.listen(ctx, c.address, server) })
+	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
+		d.app.listen(ctx, c.address, server, d.features.metrics)
+	})
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
@@ -259,7 +278,9 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
-		if !d.plugin.Update(ctx, watcher.Scan) {
+		updated := d.plugin.Update(ctx, watcher.Scan)
+		d.features.look(d.plugin.Node.Latest().Inventory)
+		if !updated {
 			return
 		}
 		if !ready { // without waiting for the kubelet, which may be away for long: that is no failure to start

@@ -26,12 +26,15 @@ type ServeConfig struct {
 	Interval           string `json:"interval"`
 	Listen             string `json:"listen"`       // TCP address of /healthz, /readyz and /metrics; "": none
 	PodResources       string `json:"podResources"` // socket under the root where the kubelet tells which pods have LPUs; "": it is not asked
+	NFD                string `json:"nfd"`          // path under the root of the feature file; "": none
+	NFDExpiry          string `json:"nfdExpiry"`    // for how long what stands in it counts
 }
 
 func defaultServe() ServeConfig {
 	return ServeConfig{
 		Resource: plugin.DefaultResource, PluginDir: "/var/lib/kubelet/device-plugins", DeviceListStrategy: string(plugin.CDI),
 		OnCDIOff: string(plugin.WarnOnCDIOff), NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
+		NFDExpiry: "1h",
 	}
 }
 
@@ -52,6 +55,8 @@ func (c *ServeConfig) flags() *pflag.FlagSet {
 		"ask the kubelet behind `SOCKET` which pods have LPUs, for the metrics (without =SOCKET: "+plugin.DefaultPodResources+")")
 	f.Lookup("pod-resources").NoOptDefVal = plugin.DefaultPodResources
 	f.StringVar(&c.Listen, "listen", c.Listen, "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
+	f.StringVar(&c.NFD, "nfd", c.NFD, "feature `FILE` under the root to write for node-feature-discovery; empty: none")
+	f.StringVar(&c.NFDExpiry, "nfd-expiry", c.NFDExpiry, "`TIME` for which the feature file counts if it is not written again")
 	return f
 }
 
@@ -66,6 +71,7 @@ func serveFlags(cmd *cobra.Command) {
 	complete(cmd, "on-cdi-off", string(plugin.FailOnCDIOff), string(plugin.WarnOnCDIOff), string(plugin.SpecsOnCDIOff))
 	complete(cmd, "numa", string(plugin.NUMAOff), string(plugin.NUMAOn), string(plugin.NUMAAuto))
 	_ = cmd.MarkFlagDirname("plugin-dir")
+	_ = cmd.MarkFlagFilename("nfd")
 }
 
 // serveConfig is the configuration of the file, overridden by the flags that were given, and what the plugin needs of it.
@@ -118,6 +124,10 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 			_, err = net.LookupPort("tcp", port)
 		}
 		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
+	}
+	fault("nfd", checkFeatureFile(c.NFD), "write "+defaultFeatureFile)
+	if d, err := time.ParseDuration(c.NFDExpiry); err != nil || d < time.Minute || d > 7*24*time.Hour {
+		fault("nfdExpiry", fmt.Errorf("%q is not a time between 1m and 168h", c.NFDExpiry), "write "+defaultServe().NFDExpiry)
 	}
 	return faults
 }

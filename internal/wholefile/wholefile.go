@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -60,11 +61,25 @@ func replace(path string, data []byte, dir string) error {
 
 // ClearLeftovers removes the temporary files that a killed Replace has left beside path. The caller knows that none is under way.
 func ClearLeftovers(path string) {
+	eachLeftover(path, func(file string) { _ = os.Remove(file) })
+}
+
+// ClearOldLeftovers is ClearLeftovers where another process may be replacing the file: it leaves what was changed within an age.
+func ClearOldLeftovers(path string, age time.Duration) {
+	eachLeftover(path, func(file string) {
+		if info, err := os.Lstat(file); err == nil && time.Since(info.ModTime()) > age {
+			_ = os.Remove(file)
+		}
+	})
+}
+
+// eachLeftover calls a function with each temporary file beside path. Its name has a dot in front, and a number at the end.
+func eachLeftover(path string, do func(file string)) {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), "."+base) {
-			_ = os.Remove(dir + e.Name())
+			do(dir + e.Name())
 		}
 	}
 }

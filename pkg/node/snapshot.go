@@ -348,6 +348,9 @@ func (s *Snapshot) Fresh(now time.Time, limit time.Duration) error {
 	return nil
 }
 
+// Latest returns the latest snapshot. Its Inventory is nil as long as the machine has not been read.
+func (n *Node) Latest() *Snapshot { return n.latest.Load() }
+
 // Ready returns nil if LPUs can be handed out by the latest snapshot, or else why not.
 func (n *Node) Ready() error {
 	s := n.latest.Load()

@@ -22,12 +22,26 @@ import (
 
 const kubeconfig = "/run/kubeconfig"
 
-// newCluster starts a node with an API server and a scheduler. There is no controller manager, so no admission
-// plugin may wait for its work.
+// newCluster starts a node with an API server and a scheduler.
 func newCluster(t *testing.T) *bed {
 	t.Helper()
-	need(t, kubernetes("etcd"), kubernetes("kube-apiserver"), kubernetes("kube-scheduler"), kubernetes("kubectl"))
+	needControlPlane(t)
 	b := prepare(t, os.Getenv("CONTAINERD"), containerd2)
+	startControlPlane(t, nil, nil)
+	b.flags = []string{"--kubeconfig", kubeconfig}
+	b.startKubelet()
+	return b
+}
+
+func needControlPlane(t *testing.T) {
+	t.Helper()
+	need(t, kubernetes("etcd"), kubernetes("kube-apiserver"), kubernetes("kube-scheduler"), kubernetes("kubectl"))
+}
+
+// startControlPlane starts an API server and a scheduler, each with some flags of its own. There is no controller manager, so no
+// admission plugin may wait for its work.
+func startControlPlane(t *testing.T, ofServer, ofScheduler []string) {
+	t.Helper()
 	machine.Start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
 	writeKey(t, "/run/sa.key")
 	machine.Write(t, "/run/tokens.csv", "e2e,e2e,e2e,system:masters\n")
@@ -38,7 +52,7 @@ func newCluster(t *testing.T) *bed {
 		"users":    []any{map[string]any{"name": "e2e", "user": map[string]any{"token": "e2e"}}},
 		"contexts": []any{map[string]any{"name": "e2e", "context": map[string]any{"cluster": "e2e", "user": "e2e"}}},
 	}))
-	machine.Start(t, kubernetes("kube-apiserver"),
+	machine.Start(t, append([]string{kubernetes("kube-apiserver"),
 		"--etcd-servers", "http://127.0.0.1:2379",
 		"--bind-address", machine.Address,
 		"--cert-dir", "/run/certs",
@@ -48,15 +62,12 @@ func newCluster(t *testing.T) *bed {
 		"--service-cluster-ip-range", "198.51.100.0/24",
 		"--token-auth-file", "/run/tokens.csv",
 		"--authorization-mode", "AlwaysAllow",
-		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
+		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"}, ofServer...)...)
 	machine.Eventually(t, time.Minute, "the API server is ready", func() error {
 		_, err := kubectl("", "get", "--raw", "/readyz")
 		return err
 	})
-	machine.Start(t, kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false")
-	b.flags = []string{"--kubeconfig", kubeconfig}
-	b.startKubelet()
-	return b
+	machine.Start(t, append([]string{kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false"}, ofScheduler...)...)
 }
 
 // writeKey writes a key for service accounts, as the API server wants one.

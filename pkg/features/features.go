@@ -1,0 +1,141 @@
+// Package features says what is known of a node's LPUs, and of its place in the network, as labels of Kubernetes, and writes them
+// in the form that node-feature-discovery reads from its directory features.d (source "local").
+//
+// The labels are facts that stay the same while pods come and go and health changes. The package touches no files.
+package features
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// The labels of the LPUs. A label is left out where nothing is known.
+const (
+	Count         = "hyperaccel.ai/lpu.count"          // LPUs in the machine, usable or not
+	Model         = "hyperaccel.ai/lpu.model"          // row of the model table
+	RingSizes     = "hyperaccel.ai/lpu.ring.sizes"     // how many LPUs are cabled to each other, for each such group, largest first: "4_4"
+	RingLargest   = "hyperaccel.ai/lpu.ring.largest"   // the first of these
+	Driver        = "hyperaccel.ai/lpu.driver"         // kernel driver
+	DriverVersion = "hyperaccel.ai/lpu.driver.version" // version of its module, without the commit that xocl adds after a comma
+	Shell         = "hyperaccel.ai/lpu.shell"          // name of the flashed shell
+	NUMANodes     = "hyperaccel.ai/lpu.numa.nodes"     // how many NUMA nodes have LPUs
+	NUMALargest   = "hyperaccel.ai/lpu.numa.largest"   // LPUs on the NUMA node with the most
+)
+
+// Of returns the labels of an inventory. They depend on the LPUs in the machine and on their cables, not on health, cordons or holders.
+// Where LPUs differ, a label has all values, sorted and joined by underscores.
+func Of(inv *discovery.Inventory) map[string]string {
+	var present []int
+	texts := map[string][]string{}
+	perNUMANode := map[int]int{}
+	for i := range inv.LPUs {
+		l := &inv.LPUs[i]
+		if l.Absent {
+			continue
+		}
+		present = append(present, i)
+		version, _, _ := strings.Cut(l.DriverVersion, ",")
+		for key, text := range map[string]string{Model: l.Model, Driver: l.Driver, DriverVersion: version, Shell: l.Shell} {
+			if text != "" {
+				texts[key] = append(texts[key], text)
+			}
+		}
+		if l.NUMANode != nil {
+			perNUMANode[*l.NUMANode]++
+		}
+	}
+	labels := map[string]string{Count: strconv.Itoa(len(present))}
+	for key, list := range texts {
+		slices.Sort(list)
+		if value := Value(strings.Join(slices.Compact(list), "_")); value != "" {
+			labels[key] = value
+		}
+	}
+	if len(perNUMANode) > 0 {
+		labels[NUMANodes] = strconv.Itoa(len(perNUMANode))
+		labels[NUMALargest] = strconv.Itoa(slices.Max(slices.Collect(maps.Values(perNUMANode))))
+	}
+	if fabric := inv.Cabled(); fabric.Cabled() && len(present) > 0 {
+		labels[RingSizes], labels[RingLargest] = sizes(fabric.FreeArcs(present))
+	}
+	return labels
+}
+
+// sizes are the lengths of arcs as the two labels say them.
+func sizes(arcs [][]int) (all, largest string) {
+	var list []int
+	for _, arc := range arcs {
+		list = append(list, len(arc))
+	}
+	slices.Sort(list)
+	slices.Reverse(list)
+	var texts []string
+	for _, n := range list {
+		texts = append(texts, strconv.Itoa(n))
+	}
+	return Value(strings.Join(texts, "_")), texts[0]
+}
+
+// valueMax is how many characters the value of a label can have, and the part of its key after the slash.
+const valueMax = 63
+
+// Value makes the value of a label of a text that the hardware or a driver says. Each character that a value cannot have becomes an
+// underscore, what is longer than 63 characters is cut off, and what is no letter and no digit goes from both ends.
+func Value(text string) string {
+	value := strings.Map(func(r rune) rune {
+		if alphanumeric(r) || strings.ContainsRune("-_.", r) {
+			return r
+		}
+		return '_'
+	}, text)
+	odd := func(r rune) bool { return !alphanumeric(r) }
+	value = strings.TrimLeftFunc(value, odd)
+	return strings.TrimRightFunc(value[:min(len(value), valueMax)], odd)
+}
+
+func alphanumeric(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+// MaxSize is how many bytes of a feature file node-feature-discovery reads; it passes over a larger one.
+const MaxSize = 64 << 10
+
+// expiryDirective begins the first line of a file. It holds for all lines after it.
+const expiryDirective = "# +expiry-time="
+
+// File is a feature file whose lines count until a time, in whole seconds.
+func File(expiry time.Time, body string) []byte {
+	return []byte(expiryDirective + expiry.UTC().Format(time.RFC3339) + "\n" + body)
+}
+
+// Body is a feature file without its first line: what does not change with time. Where sets have the same key, the later one counts.
+func Body(sets ...map[string]string) string {
+	all := map[string]string{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	var body strings.Builder
+	body.WriteString("# Written by lpuctl serve, which writes it again.\n")
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&body, "%s=%s\n", key, all[key])
+	}
+	return body.String()
+}
+
+// Split takes a feature file that File has made apart. The error says that it is none.
+func Split(file []byte) (expiry time.Time, body string, err error) {
+	first, body, found := strings.Cut(string(file), "\n")
+	text, directive := strings.CutPrefix(first, expiryDirective)
+	if !found || !directive {
+		return time.Time{}, "", errors.New("its first line is not " + expiryDirective + "TIME")
+	}
+	expiry, err = time.Parse(time.RFC3339, text)
+	return expiry, body, err
+}
