@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
@@ -70,6 +72,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return err
 	}
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
+	d.presence = presence{Presence: filelock.Presence{Path: presencePath(d.plugin.Node.Memory)}, log: a.log}
+	d.presence.show()
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {
@@ -111,6 +115,8 @@ type serveDaemon struct {
 	plugin *plugin.Plugin
 	server *plugin.Server
 	fail   context.CancelCauseFunc // ends serve with an error
+
+	presence presence
 
 	watch        component[watchConfig]
 	guard        component[guardConfig]
@@ -200,6 +206,31 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) { d.app.listen(ctx, c.address, server) })
 }
 
+// presence shows the exporter that serve runs. Pods are served also where that cannot be shown.
+type presence struct {
+	filelock.Presence
+
+	log   *slog.Logger
+	fault string // that was logged last
+}
+
+// presencePath is what the lock is named after by which serve shows that it runs. It lies where serve in a container sees it too.
+func presencePath(memory node.Memory) string { return filepath.Join(memory.Dir, "serve") }
+
+func (p *presence) show() {
+	if p.Path == "" { // there is no memory that it could lie beside
+		return
+	}
+	fault := ""
+	if err := p.Show(); err != nil {
+		fault = err.Error()
+	}
+	if fault != "" && fault != p.fault {
+		p.log.Warn("lpuctl exporter cannot see that serve runs", "error", fault)
+	}
+	p.fault = fault
+}
+
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
 	var err error
@@ -214,6 +245,7 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
+		d.presence.show()
 		if !d.plugin.Update(ctx, watcher.Scan) {
 			return
 		}

@@ -101,11 +101,16 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 		fault("pluginDir", fmt.Errorf("%q is not an absolute path", c.PluginDir), "write "+defaultServe().PluginDir)
 	}
 	if c.Listen != "" {
-		_, port, err := net.SplitHostPort(c.Listen)
-		if err == nil {
-			_, err = net.LookupPort("tcp", port)
-		}
-		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
+		fault("listen", checkAddress(c.Listen), "write "+defaultServe().Listen+" or HOST:PORT")
 	}
 	return faults
+}
+
+// checkAddress returns an error if nobody can listen at an address because of its form.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err
 }

@@ -100,7 +100,7 @@ func (n *Node) scanned(took time.Duration, err error) {
 func (n *Node) Metrics(build ...string) []*Metric {
 	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
 	buildInfo.SetBool(true, build...)
-	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
+	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is healthy and not cordoned: whether somebody new may get it.")
 	cordoned := NewMetric("gauge", "lpuctl_lpu_cordoned", "Whether an administrator has taken the LPU out of use.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be, or that it is cordoned; always 1.")
 	lastScan := NewMetric("gauge", "lpuctl_last_scan_timestamp_seconds", "When the machine was read last, in Unix time.")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,8 @@ import (
 type Spec struct {
 	File    cdi.File
 	Options cdi.Options
+	// ReadOnly: the spec is compared and never written. An LPU that it does not define is none the less healthy for it.
+	ReadOnly bool
 }
 
 // specCheck is the result of a look at the CDI spec on disk.
@@ -104,6 +107,9 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	if want != nil {
 		want, conflictErr = spec.File.Writable(want)
 	}
+	if spec.ReadOnly && errors.Is(conflictErr, fs.ErrNotExist) { // without the directory there is just no spec
+		conflictErr = nil
+	}
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
 	check.err = cmp.Or(err, conflictErr, driftErr)
@@ -111,7 +117,9 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
 	}
-	check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
+	if !spec.ReadOnly {
+		check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
+	}
 	return check
 }
 
