@@ -330,6 +330,10 @@ func TestExporterBesideServe(t *testing.T) {
 	}
 	first := n.serves()
 	n.present(true)
+	if err := os.Remove(filepath.Join(n.root, node.StateDir, ".serve.lock")); err != nil {
+		t.Fatal(err)
+	}
+	n.present(true) // again
 	refused(n.export())
 	second := n.serves() // as while one follows the other
 	time.Sleep(time.Second)

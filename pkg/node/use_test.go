@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,9 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, dir := w.program(), t.TempDir()
+	judged, past := filepath.Join(dir, "health.json"), time.Unix(1e9, 0) // of a serve that ran before
+	w.must(os.WriteFile(judged, []byte("{"), 0o644))
+	w.must(os.Chtimes(judged, past, past))
 	p.Memory = node.Memory{Dir: dir, ReadOnly: true}
 	look := func() string {
 		s := p.Update(t.Context(), node.Spec{File: w.file(), ReadOnly: true}, p.watcher.Scan)
@@ -106,7 +110,10 @@ func TestReadOnly(t *testing.T) {
 	if p.writes() != "0" {
 		t.Errorf("it wrote the spec %s times", p.writes())
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("it wrote %v, %v", files, err)
+	}
+	if info, err := os.Stat(judged); err != nil || !info.ModTime().Equal(past) || info.Size() != 1 {
+		t.Errorf("it wrote %v, %v", info, err)
 	}
 }
