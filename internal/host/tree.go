@@ -257,8 +257,7 @@ func (t *Tree) Follow(link string) (string, error) {
 	return d.follow(path.Dir(link), path.Base(link))
 }
 
-// Links returns where each link of a directory leads, as Follow does, by the name of the link. With the error that the caller may not
-// read some of them, as of /proc/PID/fd of others, it returns the rest.
+// Links returns where each link of a directory leads, as Follow does, by the name of the link.
 func (t *Tree) Links(dir string) (map[string]string, error) {
 	d, err := t.Dir(dir)
 	if err != nil {
@@ -268,12 +267,9 @@ func (t *Tree) Links(dir string) (map[string]string, error) {
 	names, err := d.Names()
 	targets := map[string]string{}
 	for _, name := range names {
-		switch target, denied := d.follow(dir, name); {
-		case denied == nil:
+		if target, err := d.follow(dir, name); err == nil { // else it is no link, or is gone
 			targets[name] = target
-		case errors.Is(denied, fs.ErrPermission):
-			err = denied
-		} // else it is no link, or is gone
+		}
 	}
 	return targets, err
 }

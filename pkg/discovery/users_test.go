@@ -62,15 +62,15 @@ func TestParseCgroup(t *testing.T) {
 		"12:devices:/kubepods/besteffort/pod3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f/" + id + "\n1:name=systemd:/": {
 			id, "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f", "other",
 		},
-		"0::/machine.slice/libpod-" + id + ".scope/container":                                          {id, "", "podman"},
+		"0::/machine.slice/libpod-" + id + ".scope/container":                                           {id, "", "podman"},
 		"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope/container": {id, "", "podman"},
-		"0::/system.slice/docker-" + id + ".scope":                                                     {id, "", "docker"},
-		"11:pids:/docker/" + id + "\n1:name=systemd:/docker/" + id + "\n0::/\n":                       {id, "", "docker"},
-		"0::/system.slice/nerdctl-" + id + ".scope":                                                    {id, "", "nerdctl"},
-		"0::/kubepods.slice/crio-" + id + ".scope":                                                     {id, "", "cri-o"},
-		"0::/default/" + id:                                                                            {id, "", "other"},
-		"0::/evil-docker-" + id:                                                                        {id, "", "other"},
-		"0::/podman":                                                                                   {},
+		"0::/system.slice/docker-" + id + ".scope":                                                      {id, "", "docker"},
+		"11:pids:/docker/" + id + "\n1:name=systemd:/docker/" + id + "\n0::/\n":                         {id, "", "docker"},
+		"0::/system.slice/nerdctl-" + id + ".scope":                                                     {id, "", "nerdctl"},
+		"0::/kubepods.slice/crio-" + id + ".scope":                                                      {id, "", "cri-o"},
+		"0::/default/" + id:     {id, "", "other"},
+		"0::/evil-docker-" + id: {id, "", "other"},
+		"0::/podman":            {},
 	} {
 		container, pod := parseCgroup(text)
 		if got := [3]string{container, pod, runtimeOf(text, container)}; got != want {

@@ -103,13 +103,8 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		before.asked, before.inv = check.asked, inv
 		return before
 	}
-	var driftErr, conflictErr error
-	if want != nil {
-		want, conflictErr = spec.File.Writable(want)
-	}
-	if spec.ReadOnly && errors.Is(conflictErr, fs.ErrNotExist) { // without the directory there is just no spec
-		conflictErr = nil
-	}
+	want, conflictErr := spec.writable(want)
+	var driftErr error
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
 	check.err = cmp.Or(err, conflictErr, driftErr)
@@ -121,6 +116,18 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
 	}
 	return check
+}
+
+// writable is what can be written of a spec ([cdi.File.Writable]); nil is nothing.
+func (s *Spec) writable(want *specs.Spec) (*specs.Spec, error) {
+	if want == nil {
+		return nil, nil
+	}
+	want, err := s.File.Writable(want)
+	if s.ReadOnly && errors.Is(err, fs.ErrNotExist) { // without the directory there is just no spec
+		err = nil
+	}
+	return want, err
 }
 
 // namesOf are the names by PCI address of those LPUs that have a node.
