@@ -198,7 +198,7 @@ if [ -n "$units" ]; then
 	# That this machine has no LPU, or one that is sick, is no failure of the installation.
 	# shellcheck disable=SC2086
 	systemctl $restart $watched || true
-	systemctl try-restart lpuctl-serve.service lpuctl-lease.service || true # neither forgets anything
+	systemctl try-restart lpuctl-serve.service lpuctl-exporter.service lpuctl-lease.service || true # neither forgets anything
 	case $units in
 	yes) echo "  units        in /etc/systemd/system; these are enabled and started: $watched $leases" ;;
 	kept) echo "  units        in /etc/systemd/system; enabled or not as before" ;;

@@ -16,6 +16,17 @@ import (
 
 // markLeases says in an inventory who has which LPU, as the arbiter has written it down. It is not asked, because that would start it.
 func (a *app) markLeases(inv *discovery.Inventory, memory node.Memory) *discovery.Inventory {
+	marked, err := a.markedLeases(inv, memory)
+	if err != nil {
+		a.log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
+	}
+	return marked
+}
+
+const leasesRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
+
+// markedLeases is an inventory that says who has which LPU. With an error, a record that cannot be read, it is the one that was given.
+func (a *app) markedLeases(inv *discovery.Inventory, memory node.Memory) (*discovery.Inventory, error) {
 	var leases, reservations *lease.Record
 	run, err := a.root.Resolve(path.Dir(lease.Socket))
 	if err == nil {
@@ -24,15 +35,10 @@ func (a *app) markLeases(inv *discovery.Inventory, memory node.Memory) *discover
 	if err == nil {
 		reservations, err = lease.ReservationsIn(memory.Dir).Peek()
 	}
-	switch {
-	case err != nil:
-		a.log.Warn("who has leased LPUs is not known", "error", err,
-			"remedy", "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service")
-		return inv
-	case leases == nil && reservations == nil:
-		return inv
+	if err != nil || leases == nil && reservations == nil {
+		return inv, err
 	}
-	return lease.Mark(a.root, inv, leases, reservations, host.Now())
+	return lease.Mark(a.root, inv, leases, reservations, host.Now()), nil
 }
 
 // dialArbiter connects to the arbiter of this node.

@@ -118,8 +118,8 @@ run has that of the command that it starts, or 125.`,
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
 		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a),
 		newCordonCommand(a), newUncordonCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newLeaseCommand(a), newConfigCommand(a), newSimulateCommand(a),
-		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newExporterCommand(a), newLeaseCommand(a), newConfigCommand(a),
+		newSimulateCommand(a), newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	checkArguments(cmd)
 	return cmd

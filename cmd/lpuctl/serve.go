@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -87,6 +90,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
 	inPlace := a.configState()
+	d.presence = presence{Presence: filelock.Presence{Path: presencePath(d.plugin.Node.Memory)}, log: a.log}
+	d.presence.show()
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {
@@ -153,6 +158,7 @@ type serveDaemon struct {
 	server *plugin.Server
 	fail   context.CancelCauseFunc // ends serve with an error
 
+	presence presence
 	features *featureFile
 
 	watch        component[watchConfig]
@@ -260,8 +266,48 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
-		d.app.listen(ctx, c.address, server, d.features.metrics)
+		d.app.listen(ctx, c.address, observedServe{server, d.features})
 	})
+}
+
+// observedServe is serve as it is observed: the plugin's server, and the feature file.
+type observedServe struct {
+	*plugin.Server
+
+	features *featureFile
+}
+
+// WriteMetrics adds the metrics of the feature file.
+func (o observedServe) WriteMetrics(w io.Writer, build ...string) error {
+	if err := o.Server.WriteMetrics(w, build...); err != nil {
+		return err
+	}
+	return node.WriteMetrics(w, o.features.metrics()...)
+}
+
+// presence shows the exporter that serve runs. Pods are served also where that cannot be shown.
+type presence struct {
+	filelock.Presence
+
+	log   *slog.Logger
+	fault string // that was logged last
+}
+
+// presencePath is what the lock is named after by which serve shows that it runs. It lies where serve in a container sees it too.
+func presencePath(memory node.Memory) string { return filepath.Join(memory.Dir, "serve") }
+
+func (p *presence) show() {
+	if p.Path == "" { // there is no memory that it could lie beside
+		return
+	}
+	fault := ""
+	if err := p.Show(); err != nil {
+		fault = err.Error()
+	}
+	if fault != "" && fault != p.fault {
+		p.log.Warn("lpuctl exporter cannot see that serve runs", "error", fault)
+	}
+	p.fault = fault
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
@@ -278,6 +324,7 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
+		d.presence.show()
 		updated := d.plugin.Update(ctx, watcher.Scan)
 		d.features.look(d.plugin.Node.Latest().Inventory)
 		if !updated {

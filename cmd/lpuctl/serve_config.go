@@ -119,15 +119,20 @@ func (c *ServeConfig) check() []strictyaml.Fault {
 		fault("podResources", fmt.Errorf("%q is not an absolute path", c.PodResources), "write "+plugin.DefaultPodResources)
 	}
 	if c.Listen != "" {
-		_, port, err := net.SplitHostPort(c.Listen)
-		if err == nil {
-			_, err = net.LookupPort("tcp", port)
-		}
-		fault("listen", err, "write "+defaultServe().Listen+" or HOST:PORT")
+		fault("listen", checkAddress(c.Listen), "write "+defaultServe().Listen+" or HOST:PORT")
 	}
 	fault("nfd", checkFeatureFile(c.NFD), "write "+defaultFeatureFile)
 	if d, err := time.ParseDuration(c.NFDExpiry); err != nil || d < time.Minute || d > 7*24*time.Hour {
 		fault("nfdExpiry", fmt.Errorf("%q is not a time between 1m and 168h", c.NFDExpiry), "write "+defaultServe().NFDExpiry)
 	}
 	return faults
+}
+
+// checkAddress returns an error if nobody can listen at an address because of its form.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err
 }

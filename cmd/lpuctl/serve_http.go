@@ -3,25 +3,38 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
+// observed is what /healthz, /readyz and /metrics tell of.
+type observed interface {
+	Alive() error // nil: its loops run
+	Ready() error // nil: it does what it is there for
+	// WriteMetrics writes metrics as [node.WriteMetrics] does; build are labels that identify the build.
+	WriteMetrics(w io.Writer, build ...string) error
+}
+
+// httpServer serves /healthz, /readyz and /metrics.
+func (a *app) httpServer(of observed) *http.Server {
+	return &http.Server{
+		Handler: handler(of), ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
+}
+
 // listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken, for example by an instance that is
-// about to end, pods are served nevertheless and listen tries again. more are metrics that the server does not have; it may be nil.
-func (a *app) listen(ctx context.Context, address string, server *plugin.Server, more func() []*node.Metric) {
+// about to end, pods are served nevertheless and listen tries again.
+func (a *app) listen(ctx context.Context, address string, of observed) {
 	if address == "" {
 		return
 	}
-	h := &http.Server{
-		Handler: handler(server, more), ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
-		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-	}
+	h := a.httpServer(of)
 	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
 	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -38,17 +51,14 @@ func (a *app) listen(ctx context.Context, address string, server *plugin.Server,
 	}
 }
 
-func handler(server *plugin.Server, more func() []*node.Metric) http.Handler {
+func handler(of observed) http.Handler {
 	v := readVersion()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Ready()) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, server.Plugin.Node.Alive()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, of.Ready()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, of.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", node.MetricsType)
-		err := server.WriteMetrics(w, "version", v.Version, "goversion", v.Go)
-		if err == nil && more != nil { // else who asked is gone
-			_ = node.WriteMetrics(w, more()...)
-		}
+		_ = of.WriteMetrics(w, "version", v.Version, "goversion", v.Go) // who asked may be gone
 	})
 	return mux
 }

@@ -54,7 +54,7 @@ func TestListen(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	go func() {
 		defer close(ended)
-		(&app{log: log}).listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log}, nil)
+		(&app{log: log}).listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
 	}()
 	time.Sleep(50 * time.Millisecond)
 	if err := taken.Close(); err != nil {

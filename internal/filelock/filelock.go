@@ -32,11 +32,10 @@ const (
 // it, .NAME.lock without .json, that only its owner can open: one that others can open, they can lock for ever. Closing the lock lets
 // others have it.
 func Hold(ctx context.Context, path string) (lock *os.File, err error) {
-	dir, base := filepath.Split(path)
-	if err := wholefile.MakeDir(filepath.Clean(dir)); err != nil {
+	name := nameOf(path)
+	if err := wholefile.MakeDir(filepath.Dir(name)); err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, "."+strings.TrimSuffix(base, ".json")+".lock")
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -60,6 +59,12 @@ func Hold(ctx context.Context, path string) (lock *os.File, err error) {
 		}
 		time.Sleep(pause/2 + rand.N(pause))
 	}
+}
+
+// nameOf is the name of the lock of a file.
+func nameOf(path string) string {
+	dir, base := filepath.Split(path)
+	return filepath.Join(dir, "."+strings.TrimSuffix(base, ".json")+".lock")
 }
 
 // open opens the lock file. One that others can open, as lpuctl 0.1 made it, is replaced: somebody may hold it.

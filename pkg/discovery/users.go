@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,6 +23,10 @@ type User struct {
 	Container string `json:"container,omitempty"` // container id, from /proc/PID/cgroup
 	Pod       string `json:"pod,omitempty"`       // Kubernetes UID of the pod, from /proc/PID/cgroup
 
+	// UID is the real user id, of the host: Uid of /proc/PID/status; -1 if it cannot be read.
+	UID int `json:"-"`
+	// Runtime is what runs the container, from /proc/PID/cgroup: podman, docker, containerd, cri-o, nerdctl or other; "" outside of one.
+	Runtime string `json:"-"`
 	// Started is when the process began, since boot: starttime of /proc/PID/stat, to a hundredth of a second; 0 if it cannot be read.
 	Started time.Duration `json:"-"`
 }
@@ -129,7 +134,7 @@ func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
 }
 
 func user(t *host.Tree, pid int) User {
-	u := User{PID: pid}
+	u := User{PID: pid, UID: -1}
 	d, err := t.Dir(fmt.Sprintf("proc/%d", pid))
 	if err != nil {
 		return u
@@ -137,9 +142,25 @@ func user(t *host.Tree, pid int) User {
 	defer d.Close()
 	u.Command, _ = d.Line("comm")
 	u.Started = started(d)
+	u.UID = uid(d)
 	cgroup, _ := d.Text("cgroup")
 	u.Container, u.Pod = parseCgroup(cgroup)
+	u.Runtime = runtimeOf(cgroup, u.Container)
 	return u
+}
+
+// uid reads the real user id of a process. Only the start of the file is read: the list of groups further down may be long.
+func uid(process *host.Dir) int {
+	text, _ := process.Head("status", 512)
+	for line := range strings.Lines(string(text)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:\t"); ok {
+			real, _, _ := strings.Cut(ids, "\t")
+			if id, err := strconv.Atoi(real); err == nil {
+				return id
+			}
+		}
+	}
+	return -1
 }
 
 // started reads when a process began. The name of the program is in parentheses and may hold any character.
@@ -170,4 +191,30 @@ func parseCgroup(text string) (container, pod string) {
 		pod = strings.ReplaceAll(m[1], "_", "-")
 	}
 	return container, pod
+}
+
+// runtimeOf tells what runs a container by how its control group is named: most runtimes put their name before the id, and Docker
+// without systemd the directory above.
+func runtimeOf(cgroup, container string) string {
+	if container == "" {
+		return ""
+	}
+	before := cgroup[:strings.LastIndex(cgroup, container)]
+	dir, prefix := path.Split(before[strings.LastIndexByte(before, '\n')+1:])
+	switch prefix {
+	case "libpod-":
+		return "podman"
+	case "docker-":
+		return "docker"
+	case "cri-containerd-":
+		return "containerd"
+	case "crio-":
+		return "cri-o"
+	case "nerdctl-":
+		return "nerdctl"
+	}
+	if strings.HasSuffix(dir, ":/docker/") {
+		return "docker"
+	}
+	return "other"
 }

@@ -26,6 +26,7 @@ func TestFindUsers(t *testing.T) {
 		"proc/12/fd/5":    "-> /dev/lpu1",
 		"proc/12/comm":    "vllm\n",
 		"proc/12/cgroup":  "0::/kubepods.slice/kubepods-pod3f5fdb9a_1f3b_4d0e_9d5c_0a1b2c3d4e5f.slice/cri-containerd-" + id + ".scope\n",
+		"proc/12/status":  "Name:\tvllm\nUmask:\t0022\nUid:\t1001\t0\t0\t0\nGid:\t1\t1\t1\t1\nGroups:\t" + strings.Repeat("100000 ", 1000) + "\n",
 		"proc/9/fd/1":     "-> /dev/lpu1",
 		"proc/9/comm":     "x\x1by\n", // junk is left out
 		"proc/9/cgroup":   "0::/user.slice\n",
@@ -41,8 +42,10 @@ func TestFindUsers(t *testing.T) {
 		{Name: "lpu2", Nodes: []Node{{Path: "/dev/lpu2"}}},
 	}}
 	FindUsers(context.Background(), root, inv)
-	vllm := User{PID: 12, Command: "vllm", Container: id, Pod: "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f"}
-	for i, want := range [][]User{{vllm}, {{PID: 9}, vllm}, {}} {
+	vllm := User{
+		PID: 12, Command: "vllm", Container: id, Pod: "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f", UID: 1001, Runtime: "containerd",
+	}
+	for i, want := range [][]User{{vllm}, {{PID: 9, UID: -1}, vllm}, {}} {
 		if diff := gocmp.Diff(want, inv.LPUs[i].Users); diff != "" {
 			t.Errorf("lpu%d: %s", i, diff)
 		}
@@ -54,17 +57,23 @@ func TestFindUsers(t *testing.T) {
 
 func TestParseCgroup(t *testing.T) {
 	id := strings.Repeat("ab", 32)
-	for text, want := range map[string][2]string{
+	for text, want := range map[string][3]string{
 		"": {},
 		"12:devices:/kubepods/besteffort/pod3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f/" + id + "\n1:name=systemd:/": {
-			id, "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f",
+			id, "3f5fdb9a-1f3b-4d0e-9d5c-0a1b2c3d4e5f", "other",
 		},
-		"0::/machine.slice/libpod-" + id + ".scope/container": {id, ""},
-		"0::/system.slice/docker-" + id + ".scope":            {id, ""},
-		"0::/podman": {},
+		"0::/machine.slice/libpod-" + id + ".scope/container":                                           {id, "", "podman"},
+		"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope/container": {id, "", "podman"},
+		"0::/system.slice/docker-" + id + ".scope":                                                      {id, "", "docker"},
+		"11:pids:/docker/" + id + "\n1:name=systemd:/docker/" + id + "\n0::/\n":                         {id, "", "docker"},
+		"0::/system.slice/nerdctl-" + id + ".scope":                                                     {id, "", "nerdctl"},
+		"0::/kubepods.slice/crio-" + id + ".scope":                                                      {id, "", "cri-o"},
+		"0::/default/" + id:     {id, "", "other"},
+		"0::/evil-docker-" + id: {id, "", "other"},
+		"0::/podman":            {},
 	} {
 		container, pod := parseCgroup(text)
-		if got := [2]string{container, pod}; got != want {
+		if got := [3]string{container, pod, runtimeOf(text, container)}; got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}

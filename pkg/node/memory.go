@@ -28,6 +28,7 @@ const healthFile = "health.json"
 type Memory struct {
 	Dir      string         // StateDir as a path of this machine; "": none
 	SetApart health.Cordons // LPUs that the configuration keeps for leases
+	ReadOnly bool           // nothing is written: the files are another program's
 }
 
 // RememberIn is the memory of the machine under root. The error is that of [host.Root.Resolve].
@@ -135,7 +136,7 @@ func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Re
 		return before, err
 	}
 	path := filepath.Join(m.Dir, healthFile)
-	if now := time.Now(); m.Dir == "" || string(text) == before && os.Chtimes(path, now, now) == nil {
+	if now := time.Now(); m.Dir == "" || m.ReadOnly || string(text) == before && os.Chtimes(path, now, now) == nil {
 		return string(text), nil
 	}
 	r.LPUs = records
@@ -160,7 +161,7 @@ func (m Memory) KeepRing(inv *discovery.Inventory) error {
 
 // keep writes a file unless it is the same already.
 func (m Memory) keep(name string, data []byte) error {
-	if m.Dir == "" {
+	if m.Dir == "" || m.ReadOnly {
 		return nil
 	}
 	path := filepath.Join(m.Dir, name)

@@ -107,7 +107,7 @@ func (n *Node) Metrics(build ...string) []*Metric {
 
 // healthMetrics are about the devices as they are offered.
 func (s *Snapshot) healthMetrics() []*Metric {
-	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is reported to the kubelet as healthy.")
+	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is healthy and not cordoned: whether somebody new may get it.")
 	cordoned := NewMetric("gauge", "lpuctl_lpu_cordoned", "Whether an administrator has taken the LPU out of use.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be, or that it is cordoned; always 1.")
 	for _, d := range s.Devices {

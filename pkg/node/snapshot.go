@@ -120,7 +120,7 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 		n.latest.Store(&s)
 		return &s
 	}
-	if n.due(check) {
+	if !spec.ReadOnly && n.due(check) {
 		n.tellWorse(inv, before)
 		counted := func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) }
 		corrected, after, err := n.putSpec(ctx, spec, counted)
@@ -294,7 +294,7 @@ func (n *Node) logCordons(now, before []Device) {
 func (n *Node) logSpec(now, before specCheck) {
 	switch {
 	case now.err != nil && fmt.Sprint(now.err) != fmt.Sprint(before.err):
-		n.log.Error("the CDI spec is not as it should be; LPUs that it does not define are not handed out", "error", now.err)
+		n.log.Error("the CDI spec is not as it should be; no container gets an LPU that it does not define", "error", now.err)
 	case now.drift.String() == before.drift.String():
 	case now.drift.Any():
 		n.log.Warn("the CDI spec in place is not the one that would be made now; lpuctl cdi diff shows how", "drift", now.drift.String())

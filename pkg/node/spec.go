@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,8 @@ import (
 type Spec struct {
 	File    cdi.File
 	Options cdi.Options
+	// ReadOnly: the spec is compared and never written. An LPU that it does not define is none the less healthy for it.
+	ReadOnly bool
 }
 
 // specCheck is the result of a look at the CDI spec on disk.
@@ -100,10 +103,8 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		before.asked, before.inv = check.asked, inv
 		return before
 	}
-	var driftErr, conflictErr error
-	if want != nil {
-		want, conflictErr = spec.File.Writable(want)
-	}
+	want, conflictErr := spec.writable(want)
+	var driftErr error
 	check.drift, driftErr = spec.File.Drift(inv, want)
 	check.drift.Wrong = append(check.drift.Wrong, renumbered...)
 	check.err = cmp.Or(err, conflictErr, driftErr)
@@ -111,8 +112,22 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	if c, ok := errors.AsType[*cdi.Conflict](conflictErr); ok {
 		bad = append(bad, c.Devices...)
 	}
-	check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
+	if !spec.ReadOnly {
+		check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
+	}
 	return check
+}
+
+// writable is what can be written of a spec ([cdi.File.Writable]); nil is nothing.
+func (s *Spec) writable(want *specs.Spec) (*specs.Spec, error) {
+	if want == nil {
+		return nil, nil
+	}
+	want, err := s.File.Writable(want)
+	if s.ReadOnly && errors.Is(err, fs.ErrNotExist) { // without the directory there is just no spec
+		err = nil
+	}
+	return want, err
 }
 
 // namesOf are the names by PCI address of those LPUs that have a node.

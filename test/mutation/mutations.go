@@ -305,5 +305,12 @@ func mutations() []mutation {
 			"the node of a card that is late is taken for shared", cardsGo,
 			"slices.ContainsFunc(kept, isLate) && shareNodes(found)", "false", "TestTheNodeOfACardThatIsLate", "./pkg/discovery",
 		},
+		{
+			"the exporter writes the spec", "pkg/node/snapshot.go", "!spec.ReadOnly && n.due(check)", "n.due(check)", "TestReadOnly", "./pkg/node",
+		},
+		{
+			"serve is not seen when its lock file was removed", "internal/filelock/presence.go",
+			"p.lock != nil && isAt(p.lock, name)", "p.lock != nil", "TestPresence", "./internal/filelock",
+		},
 	}
 }

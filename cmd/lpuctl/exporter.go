@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/filelock"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+func newExporterCommand(a *app) *cobra.Command {
+	const here = "127.0.0.1:9477"
+	var address string
+	cmd := &cobra.Command{
+		Use:   "exporter",
+		Short: "Serve the metrics of a node without Kubernetes",
+		Long: `exporter serves /metrics for Prometheus, /healthz and /readyz where no lpuctl serve does: health, sensors and links of the LPUs,
+cordons, problems, how the CDI spec in place differs from one made now, and who has which LPU: by lease, by reservation, or by having its
+node open. Of who has it open it tells the container runtime, the container and the user id, and no program or command line.
+
+It watches as list --watch does, and writes nothing. Who has an LPU open is looked up at least every ten seconds. To see the processes of
+other users it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, which lpuctl-exporter.service gives it; without, lpuctl_users_hidden is 1.
+
+On a node where lpuctl serve runs it is refused, and ends when serve comes: serve has the metrics of the node.
+After a change of the config file, start it again. More: /usr/share/doc/lpuctl/exporter.md.`,
+		Example: `  sudo systemctl enable --now lpuctl-exporter.service    # the usual way
+  sudo lpuctl exporter --listen 127.0.0.1:9478           # by hand, to see what it does
+  curl -s 127.0.0.1:9477/metrics | grep lpuctl_lpu_holder`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.export(cmd, address) },
+	}
+	cmd.Flags().StringVar(&address, "listen", here, "`ADDRESS` of /healthz, /readyz and /metrics")
+	fromEnvironment(cmd.Flags().Lookup("listen"))
+	a.specDirFlag(cmd)
+	a.ringTableFlag(cmd)
+	return cmd
+}
+
+func (a *app) export(cmd *cobra.Command, address string) error {
+	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
+		a.logLevel = "info"
+	}
+	if err := a.setUpLog(); err != nil {
+		return err
+	}
+	if err := checkAddress(address); err != nil {
+		return usage("--listen %s: %v", address, err)
+	}
+	e, err := a.newExporter()
+	if err != nil {
+		return err
+	}
+	if err := e.refused(); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(cmd.Context())
+	defer end(nil)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fail(exitFailed, "choose another address with --listen, or see who has this one: ss -ltnp", "%w", err)
+	}
+	a.log.Info("listening", "address", listener.Addr().String())
+	e.run(ctx, end, listener)
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if cmd.Context().Err() != nil { // a signal ended it
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// exporter keeps what the metrics of a node are made of up to date.
+type exporter struct {
+	app     *app
+	node    *node.Node
+	spec    node.Spec
+	watcher *discovery.Watcher
+
+	updating sync.Mutex // held by update
+	latest   atomic.Pointer[node.Snapshot]
+	use      atomic.Pointer[node.Use] // nil before the first look
+
+	changed chan struct{} // has room for one: the inventory is another one than when it was looked who has the LPUs
+	fault   string        // about leases, that was logged last
+}
+
+func (a *app) newExporter() (*exporter, error) {
+	scan, err := a.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	if err != nil {
+		return nil, err
+	}
+	scan, memory, err := a.remembering(scan)
+	if err != nil {
+		return nil, err
+	}
+	file, err := a.locateSpec()
+	if err != nil {
+		return nil, err
+	}
+	e := &exporter{
+		app: a, node: node.New(a.log), watcher: discovery.NewWatcher(string(a.root), scan, host.SinceBoot),
+		spec: node.Spec{
+			File: file, Options: cdi.Options{Kind: a.config.CDI.Kind, Annotations: a.config.CDI.Annotations}, ReadOnly: true,
+		},
+		changed: make(chan struct{}, 1),
+	}
+	memory.ReadOnly = true // the files are those of serve and of the boot unit
+	e.node.Memory = memory
+	return e, nil
+}
+
+// refused returns an error if serve runs on this node, whose metrics say the same.
+func (e *exporter) refused() error {
+	present, err := filelock.Present(presencePath(e.node.Memory))
+	switch {
+	case err != nil:
+		return fail(exitFailed, "run it as root, or by its unit: sudo systemctl start lpuctl-exporter.service",
+			"it cannot be told whether lpuctl serve runs: %w", err)
+	case present:
+		return fail(exitUsage, "take the metrics from serve (--listen), and switch the exporter off: "+
+			"sudo systemctl disable --now lpuctl-exporter.service", "lpuctl serve runs on this node, and has the metrics of its LPUs")
+	}
+	return nil
+}
+
+// run watches the node and answers at a listener until ctx ends; end ends it.
+func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listener net.Listener) {
+	server := e.app.httpServer(e)
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			end(err)
+		}
+	})
+	running.Go(func() { e.node.Memory.FollowCordons(ctx, func() { e.update(ctx) }) })
+	running.Go(func() { e.followUse(ctx) })
+	ready := false
+	e.watcher.Run(ctx, watchInterval, func() {
+		if err := e.refused(); codeOf(err) == exitUsage { // serve has come
+			end(err)
+			return
+		}
+		if !e.update(ctx) {
+			return
+		}
+		if !ready {
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		}
+		ready = true
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+	})
+}
+
+// update takes the next snapshot of the node. It returns false if the machine cannot be read.
+func (e *exporter) update(ctx context.Context) bool {
+	e.updating.Lock()
+	defer e.updating.Unlock()
+	s := e.node.Update(ctx, e.spec, e.watcher.Scan)
+	if s == nil {
+		return false
+	}
+	before := e.latest.Swap(s)
+	if before == nil || s.Inventory != before.Inventory {
+		select {
+		case e.changed <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	return true
+}
+
+// followUse looks who has the LPUs after each change of the inventory, at most once a second. Without a change there is a new inventory
+// every ten seconds. It is apart from the watch, because there may be many processes.
+func (e *exporter) followUse(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.changed:
+		}
+		e.lookWho(ctx, e.latest.Load().Inventory)
+		select {
+		case <-ctx.Done():
+		case <-time.After(host.UntilBeat(time.Second, host.SinceBoot())):
+		}
+	}
+}
+
+// lookWho looks who has the LPUs of an inventory.
+func (e *exporter) lookWho(ctx context.Context, of *discovery.Inventory) {
+	inv := *of
+	inv.LPUs, inv.Problems = slices.Clone(of.LPUs), slices.Clone(of.Problems)
+	e.app.findUsers(ctx, &inv)
+	marked, err := e.app.markedLeases(&inv, e.node.Memory)
+	if ctx.Err() != nil { // the look may be half-way
+		return
+	}
+	fault := ""
+	if err != nil {
+		fault = err.Error()
+	}
+	if fault != "" && fault != e.fault {
+		e.app.log.Warn("who has leased LPUs is not known", "error", fault, "remedy", leasesRemedy)
+	}
+	e.fault = fault
+	e.use.Store(&node.Use{ReadAt: time.Now(), Inventory: marked, LeasesKnown: err == nil})
+}
+
+// Alive returns an error if the machine, or who has its LPUs, was looked at once and is not looked at any more.
+func (e *exporter) Alive() error {
+	if use := e.use.Load(); use != nil {
+		if age := time.Since(use.ReadAt); age > 2*node.MaxAge {
+			return fmt.Errorf("who has the LPUs was looked up %v ago for the last time", age.Round(time.Second))
+		}
+	}
+	return e.node.Alive()
+}
+
+// Ready returns nil if the metrics are those of now, or else why not.
+func (e *exporter) Ready() error {
+	if e.latest.Load() == nil || e.use.Load() == nil {
+		return errors.New("the machine has not been read yet")
+	}
+	if err := e.latest.Load().Fresh(time.Now(), node.MaxAge); err != nil {
+		return err
+	}
+	return e.Alive()
+}
+
+// WriteMetrics writes the metrics of the node and of who has its LPUs.
+func (e *exporter) WriteMetrics(w io.Writer, build ...string) error {
+	return node.WriteMetrics(w, slices.Concat(e.node.Metrics(build...), e.use.Load().Metrics())...)
+}

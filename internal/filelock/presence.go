@@ -1,0 +1,74 @@
+package filelock
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+)
+
+// Presence shows other programs that one of a kind runs. It is a lock of a file that any number of processes can have at once, and that
+// the kernel frees with the process, however that ends. The lock file is named as that of [Hold], and only its owner can open it.
+type Presence struct {
+	Path string // of the file that the lock is named after, which need not be there
+
+	lock *os.File // nil: not shown
+}
+
+// Show shows the presence. It is called again and again: somebody may have removed the file, or its directory. The error is that the
+// file cannot be made.
+func (p *Presence) Show() error {
+	name := nameOf(p.Path)
+	if p.lock != nil && isAt(p.lock, name) {
+		return nil
+	}
+	p.Hide()
+	if err := wholefile.MakeDir(filepath.Dir(name)); err != nil {
+		return err
+	}
+	lock, err := open(name)
+	if err != nil {
+		return err
+	}
+	if err := unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, whole(unix.F_RDLCK)); err != nil {
+		lock.Close()
+		return &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	p.lock = lock
+	return nil
+}
+
+// Hide takes the presence back.
+func (p *Presence) Hide() {
+	if p.lock != nil {
+		p.lock.Close()
+		p.lock = nil
+	}
+}
+
+// Present tells whether some process shows a [Presence] of this path. It takes no lock, so it keeps nobody from showing one. The error is
+// that this user cannot tell.
+func Present(path string) (bool, error) {
+	name := nameOf(path)
+	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	lock := whole(unix.F_WRLCK) // would it be in anybody's way?
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock); err != nil {
+		return false, &fs.PathError{Op: "look at the lock", Path: name, Err: err}
+	}
+	return lock.Type != unix.F_UNLCK, nil
+}
+
+// whole is a lock of a whole file.
+func whole(kind int16) *unix.Flock_t { return &unix.Flock_t{Type: kind, Whence: io.SeekStart} }
