@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -56,7 +57,7 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(2 * time.Minute)
 	for _, e := range expressions {
 		if !mayBeEmpty(e) {
 			waitForSeries(t, api, e, end)
@@ -103,7 +104,8 @@ func serveFaulty(t *testing.T) string {
 	output(t, lpuctl, "simulate", node, "--fault", "unbound@2", "--fault", "aer-correctable@4", "--fault", "recovery@5")
 	output(t, lpuctl, "--root", node, "cordon", "lpu6", "--reason", "test")
 	start(t, lpuctl, "--root", node, "serve", "--listen", address)
-	waitFor(t, "serve reads the node", "http://"+address+"/healthz")
+	cordoned := regexp.MustCompile(`(?m)^lpuctl_lpu_cordoned\{lpu="lpu6".*\} 1$`)
+	waitFor(t, "serve has read the node", "http://"+address+"/metrics", cordoned)
 	// Broken while it runs, so that both are problems of the node: the last good table is kept, and the cordons are those from before.
 	for _, name := range []string{"opt/hyperdex/hrt/xclbin/table.json", "var/lib/lpuctl/cordon.json"} {
 		if err := os.WriteFile(filepath.Join(node, name), []byte("broken"), 0o600); err != nil {
@@ -135,7 +137,7 @@ scrape_configs:
 	}
 	start(t, filepath.Join(tool(t, "PROMETHEUS"), "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=error")
-	waitFor(t, "Prometheus is ready", "http://"+address+"/-/ready")
+	waitFor(t, "Prometheus is ready", "http://"+address+"/-/ready", regexp.MustCompile("Ready"))
 	return "http://" + address
 }
 
@@ -172,13 +174,16 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func waitFor(t *testing.T, what, address string) {
+// waitFor asks until there is a good answer that has the text.
+func waitFor(t *testing.T, what, address string, text *regexp.Regexp) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if status, _, err := ask(t, address); err == nil && status == http.StatusOK {
+		status, body, err := ask(t, address)
+		if err == nil && status == http.StatusOK && text.MatchString(body) {
 			return
-		} else if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute: %d %v", what, status, err)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute: %d %v %s", what, status, err, body)
 		}
 	}
 }
