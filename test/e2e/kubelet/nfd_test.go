@@ -15,8 +15,8 @@ import (
 // featureDir is where node-feature-discovery's worker looks; it cannot be told otherwise.
 const featureDir = "/etc/kubernetes/node-feature-discovery/features.d"
 
-// TestNodeFeatureDiscovery: labels appear on the node, follow a lost card and the config file, stay during an upgrade of serve, and end after
-// its removal.
+// TestNodeFeatureDiscovery: labels appear on the node, follow a lost card and the config file, stay during an upgrade of serve, and end
+// after its removal.
 func TestNodeFeatureDiscovery(t *testing.T) {
 	programs := os.Getenv("NFD")
 	machine.Need(t, obstacle, "make e2e-kubelet-tools", programs+"/nfd-worker", programs+"/nfd-master")
