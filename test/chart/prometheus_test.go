@@ -70,7 +70,7 @@ func mayBeEmpty(e Expression) bool {
 	if isAlert && slices.Contains(quietAlerts, name) {
 		return true
 	}
-	return slices.ContainsFunc(e.Metrics(), func(m string) bool { return slices.Contains(emptyHere, m) || slices.Contains(awaited, m) })
+	return slices.ContainsFunc(e.Metrics(), func(m string) bool { return slices.Contains(emptyHere, m) })
 }
 
 // waitForSeries asks until there is a series.
