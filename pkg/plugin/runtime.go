@@ -88,7 +88,7 @@ func (o *Options) cdiMessage(s CDIState) string {
 	case s != CDIOff:
 		return "it is not known whether the container runtime has CDI on; LPUs are handed out as if it had"
 	case o.OnCDIOff == FailOnCDIOff:
-		return "the container runtime has CDI off; no LPU is offered until it is on"
+		return "the container runtime has CDI off; no LPU is offered meanwhile"
 	case o.OnCDIOff == SpecsOnCDIOff:
 		return "the container runtime has CDI off; new containers get nodes, mounts and variables instead of names"
 	}

@@ -24,7 +24,7 @@ func (b *bed) selfCheck(period string) string {
 	return string(result)
 }
 
-// TestCDIOff: a containerd that ignores names of CDI devices is found out by the node itself. serve, which has no socket of its, then offers
+// TestCDIOff: a containerd that ignores names of CDI devices is found out by the node itself. serve, which has no socket of it, then offers
 // nothing, or gives nodes; and goes on as ever when the containerd was mended, or when nobody checks it any more.
 func TestCDIOff(t *testing.T) {
 	b := newBedOn(t, os.Getenv("OLD_CONTAINERD"), fmt.Sprintf(containerd1, false))
