@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -45,7 +46,7 @@ func compareContainers(a, b container) int {
 // podReader asks the kubelet for the pods that have LPUs, again and again.
 type podReader struct {
 	latest atomic.Pointer[pods] // nil before the first answer
-	logged string               // the error that was logged last; "" after an answer
+	logged string               // the code of the error that was logged last; "" after an answer
 }
 
 // FollowPods keeps asking the kubelet behind a socket which containers have which LPUs, for the metrics, until ctx ends. Nothing else
@@ -73,7 +74,7 @@ func (s *Server) FollowPods(ctx context.Context, socket string) {
 	}
 }
 
-// readPods asks the kubelet once. It logs an error when it changes, and that it is over.
+// readPods asks the kubelet once. It logs an error when its code changes, and that it is over.
 func (s *Server) readPods(ctx context.Context, client podresources.PodResourcesListerClient) {
 	text := ""
 	read, err := askForPods(ctx, client, s.Resource)
@@ -81,7 +82,7 @@ func (s *Server) readPods(ctx context.Context, client podresources.PodResourcesL
 		read.readAt = s.Plugin.Node.Now()
 		s.pods.latest.Store(read)
 	} else {
-		text = err.Error()
+		text = status.Code(err).String() // one error has several texts
 	}
 	switch {
 	case ctx.Err() != nil || text == s.pods.logged:
