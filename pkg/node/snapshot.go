@@ -122,8 +122,14 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	}
 	if !spec.ReadOnly && n.due(check) {
 		n.tellWorse(inv, before)
-		counted := func(ctx context.Context) (*discovery.Inventory, error) { return n.scan(ctx, scan) }
-		corrected, after, err := n.putSpec(ctx, spec, counted)
+		underLock := func(ctx context.Context) (*discovery.Inventory, error) {
+			again, err := n.scan(ctx, scan)
+			if err == nil && ctx.Err() == nil {
+				n.tellWorse(again, before) // more may have gone since: a switch takes its cards along one by one
+			}
+			return again, err
+		}
+		corrected, after, err := n.putSpec(ctx, spec, underLock)
 		if corrected != nil {
 			inv, check = corrected, after
 		}

@@ -783,13 +783,15 @@ func TestSameDevices(t *testing.T) {
 	}
 }
 
-// TestTheKubeletIsToldFirst: that a card is gone is sent before the CDI spec is written, which may have to wait for its lock.
+// TestTheKubeletIsToldFirst: that a card is gone is sent before the CDI spec is written, which may have to wait for its lock; and so is
+// that another one has gone meanwhile.
 func TestTheKubeletIsToldFirst(t *testing.T) {
 	r := orion(t)
 	early := r.plugin.Node.Early
 	var unhealthy []string
 	r.plugin.Node.Early = func(s *node.Snapshot) {
 		early(s)
+		unhealthy = nil
 		for _, d := range r.plugin.state.Load().devices {
 			if d.Health == api.Unhealthy {
 				unhealthy = append(unhealthy, d.ID)
@@ -800,11 +802,18 @@ func TestTheKubeletIsToldFirst(t *testing.T) {
 			t.Errorf("the spec is written already (%v)", err)
 		}
 	}
-	gone := *r.scan()
-	gone.LPUs = slices.Clone(gone.LPUs)
-	gone.LPUs[2].Absent, gone.LPUs[2].Health, gone.LPUs[2].Usable, gone.LPUs[2].Nodes = true, discovery.Unhealthy, false, nil
-	r.plugin.Update(t.Context(), found(&gone))
-	if !slices.Equal(unhealthy, ids(2)) {
+	all, scans := r.scan(), 0
+	r.plugin.Update(t.Context(), func(context.Context) (*discovery.Inventory, error) {
+		scans++
+		now := *all
+		now.LPUs = slices.Clone(now.LPUs)
+		for card := 2; card < 2+scans; card++ {
+			l := &now.LPUs[card]
+			l.Absent, l.Health, l.Usable, l.Nodes = true, discovery.Unhealthy, false, nil
+		}
+		return &now, nil
+	})
+	if !slices.Equal(unhealthy, ids(2, 3)) {
 		t.Errorf("unhealthy before the spec is written: %v", unhealthy)
 	}
 }
