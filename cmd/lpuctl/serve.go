@@ -2,20 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"reflect"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -72,6 +68,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if err := a.setUpLog(); err != nil {
 		return err
 	}
+	config := configFile{app: a, inPlace: a.configState()}
 	c, options, err := a.serveConfig(cmd)
 	if err == nil {
 		err = a.checkNodeName()
@@ -89,21 +86,19 @@ func (a *app) serve(cmd *cobra.Command) error {
 	}
 	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
-	inPlace := a.configState()
 	d.presence = presence{Presence: filelock.Presence{Path: presencePath(d.plugin.Node.Memory)}, log: a.log}
-	d.presence.show()
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {
 		case <-hangUp:
+			config.inPlace = a.configState() // what changes after this is seen the next time
 		case <-time.After(host.UntilBeat(configInterval, host.SinceBoot())):
-			if a.configState() == inPlace {
+			if !config.look() {
 				continue
 			}
 		case <-ctx.Done():
 			continue
 		}
-		inPlace = a.configState() // before it is read: what changes after this is seen the next time
 		c, options, err := a.reload(cmd)
 		d.plugin.SetConfigValid(err == nil)
 		if err == nil {
@@ -118,36 +113,6 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return nil
 	}
 	return context.Cause(ctx)
-}
-
-// configInterval is how often serve looks whether the config file has changed. Nobody can send a signal to a pod that has no shell.
-const configInterval = 10 * time.Second
-
-// configState changes when the config file does, or what a link in its path leads to, as in a volume of a ConfigMap. It is "" if there is
-// none.
-func (a *app) configState() string {
-	name := a.configFile
-	if name == "" {
-		name, _ = a.root.Resolve(defaultConfigFile) // the error comes when it is read
-	}
-	return host.State(name)
-}
-
-// reload reads the config file again. If it has faults, all stays as it is.
-func (a *app) reload(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
-	old := a.config
-	a.config = nil
-	c, options, err := a.serveConfig(cmd)
-	if err == nil && c.NFD != "" {
-		_, _, err = a.network()
-	}
-	if err != nil {
-		a.config = old
-		a.log.Error("the config file has faults; everything stays as it is", "error", err)
-	} else {
-		a.log.Info("read the config file again", "file", a.config.file)
-	}
-	return c, options, err
 }
 
 // serveDaemon is a running serve. A reload restarts only the components whose own configuration has changed, so that no
@@ -189,35 +154,6 @@ type (
 	}
 )
 
-// component is a goroutine that runs with one configuration at a time.
-type component[C any] struct {
-	config  C
-	starts  int // how often it was started
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-}
-
-// start runs a component with a configuration. One that runs with the same configuration goes on; one that runs with
-// another ends first.
-func (c *component[C]) start(ctx context.Context, config C, run func(context.Context, C)) {
-	if c.starts > 0 && reflect.DeepEqual(c.config, config) {
-		return
-	}
-	c.stop()
-	ctx, c.cancel = context.WithCancel(ctx)
-	c.config = config
-	c.starts++
-	c.running.Go(func() { run(ctx, config) })
-}
-
-// stop ends a component, if it runs, and waits for its end.
-func (c *component[C]) stop() {
-	if c.starts > 0 {
-		c.cancel()
-		c.running.Wait()
-	}
-}
-
 // run starts the components with a configuration.
 func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Options) {
 	scan, err := d.app.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
@@ -232,9 +168,9 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	}
 	pods := c.PodResources
 	if pods != "" {
-		if pods, err = d.app.root.Resolve(pods); err != nil {
-			d.fail(err)
-			return
+		if pods, err = d.app.root.Resolve(pods); err != nil { // the metrics are no reason to end
+			d.app.log.Error("the kubelet is not asked for pods", "error", err)
+			pods = ""
 		}
 	}
 	if d.features == nil {
@@ -285,31 +221,6 @@ func (o observedServe) WriteMetrics(w io.Writer, build ...string) error {
 	return node.WriteMetrics(w, o.features.metrics()...)
 }
 
-// presence shows the exporter that serve runs. Pods are served also where that cannot be shown.
-type presence struct {
-	filelock.Presence
-
-	log   *slog.Logger
-	fault string // that was logged last
-}
-
-// presencePath is what the lock is named after by which serve shows that it runs. It lies where serve in a container sees it too.
-func presencePath(memory node.Memory) string { return filepath.Join(memory.Dir, "serve") }
-
-func (p *presence) show() {
-	if p.Path == "" { // there is no memory that it could lie beside
-		return
-	}
-	fault := ""
-	if err := p.Show(); err != nil {
-		fault = err.Error()
-	}
-	if fault != "" && fault != p.fault {
-		p.log.Warn("lpuctl exporter cannot see that serve runs", "error", fault)
-	}
-	p.fault = fault
-}
-
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
 	var err error
@@ -324,55 +235,16 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	watcher.Run(ctx, interval, func() {
-		d.presence.show()
 		updated := d.plugin.Update(ctx, watcher.Scan)
 		d.features.look(d.plugin.Node.Latest().Inventory)
 		if !updated {
 			return
 		}
+		d.presence.show() // not before: one that cannot run would end the exporter for nothing
 		if !ready { // without waiting for the kubelet, which may be away for long: that is no failure to start
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		}
 		ready = true
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 	})
-}
-
-// guardDirs ends serve when a directory that it writes to is out of reach. The kubelet's must always be writable; that of
-// the spec need not be if it is not so at the start, because something else may keep the spec up to date.
-func (d *serveDaemon) guardDirs(ctx context.Context, c guardConfig) {
-	writable := []string{c.pluginDir}
-	if c.specDir != "" && outOfReach(c.specDir) == nil {
-		writable = append(writable, c.specDir)
-	}
-	for ctx.Err() == nil {
-		for _, dir := range writable {
-			if err := outOfReach(dir); err != nil {
-				d.fail(err)
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(host.UntilBeat(time.Second, host.SinceBoot())):
-		}
-	}
-}
-
-// outOfReach returns an error if a directory was removed or made anew since this process was put into its sandbox. A
-// container still sees the removed directory, which has no name left (st_nlink in stat(2)). A unit of systemd sees the new one,
-// but read-only like all the rest. No process can mend that from within its sandbox.
-func outOfReach(dir string) error {
-	var stat unix.Stat_t
-	var fault string
-	switch {
-	case unix.Stat(dir, &stat) == nil && stat.Nlink == 0:
-		fault = "has been removed, and its successor cannot be seen from this mount namespace"
-	case errors.Is(unix.Access(dir, unix.W_OK), unix.EROFS):
-		fault = "is read-only in this mount namespace"
-	default:
-		return nil
-	}
-	return fail(exitFailed, "start it again, as systemd and the kubelet do, and it sees the directory that is there by then;"+
-		" if that is read-only, remount it", "%s: %s", dir, fault)
 }

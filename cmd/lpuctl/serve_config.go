@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
@@ -135,4 +136,52 @@ func checkAddress(address string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	return err
+}
+
+// configInterval is how often serve looks whether the config file has changed. Nobody can send a signal to a pod that has no shell.
+const configInterval = 5 * time.Second
+
+// configFile follows the config file while serve runs.
+type configFile struct {
+	app           *app
+	inPlace, seen string // its state when it was read, and at the latest look
+}
+
+// look tells whether the file has changed since it was read last, and not since the look before: it may be half-way written, or away for
+// a moment while an editor writes it anew.
+func (f *configFile) look() (changed bool) {
+	before := f.seen
+	f.seen = f.app.configState()
+	changed = f.seen != f.inPlace && f.seen == before
+	if changed {
+		f.inPlace = f.seen
+	}
+	return changed
+}
+
+// configState changes when the config file does, or what a link in its path leads to, as in a volume of a ConfigMap. It is "" if there is
+// none.
+func (a *app) configState() string {
+	name := a.configFile
+	if name == "" {
+		name, _ = a.root.Resolve(defaultConfigFile) // the error comes when it is read
+	}
+	return host.State(name)
+}
+
+// reload reads the config file again. If it has faults, all stays as it is.
+func (a *app) reload(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
+	old := a.config
+	a.config = nil
+	c, options, err := a.serveConfig(cmd)
+	if err == nil && c.NFD != "" {
+		_, _, err = a.network()
+	}
+	if err != nil {
+		a.config = old
+		a.log.Error("the config file has faults; everything stays as it is", "error", err)
+	} else {
+		a.log.Info("read the config file again", "file", a.config.file)
+	}
+	return c, options, err
 }

@@ -214,20 +214,39 @@ func checkValue(value string) (message, remedy string) {
 	return "", ""
 }
 
-// overlaps finds a node by name that another entry has by name or by pattern.
+// overlaps finds a node by name that another entry has by name or by pattern. There may be thousands of names, and few patterns.
 func (c *checker) overlaps(t Topology, place func(entry int) string) {
+	type match struct {
+		entry int
+		by    string
+	}
+	first, patterns := map[string]int{}, []match(nil)
+	for i := range t {
+		for _, name := range t[i].Nodes {
+			if _, known := first[name]; isPattern(name) {
+				patterns = append(patterns, match{i, name})
+			} else if !known {
+				first[name] = i
+			}
+		}
+	}
 	for i := range t {
 		for j, name := range t[i].Nodes {
 			if isPattern(name) {
 				continue
 			}
-			for k := range t {
-				by := t[k].match(name)
-				if k == i || by == "" || !isPattern(by) && k > i { // of two equal names the second one is reported
-					continue
+			var others []match
+			if k := first[name]; k < i { // of two equal names the second one is reported
+				others = append(others, match{k, name})
+			}
+			for _, p := range patterns {
+				if ok, err := path.Match(p.by, name); ok && err == nil && p.entry != i {
+					others = append(others, p)
 				}
-				c.fault(fmt.Sprintf("%d.nodes.%d", i, j), fmt.Sprintf("node %s is matched by %q of another entry too, that of %s", name, by, place(k)),
-					"take it out of one of them")
+			}
+			for _, o := range others {
+				c.fault(fmt.Sprintf("%d.nodes.%d", i, j), fmt.Sprintf("node %s is matched by %q of another entry too, that of %s", name, o.by,
+					place(o.entry)), "take it out of one of them")
 			}
 		}
 	}

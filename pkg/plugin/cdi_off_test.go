@@ -258,6 +258,12 @@ func TestCDIOffWhileTheMachineCannotBeRead(t *testing.T) {
 	if a, err := r.allocate(ids(0)...); err != nil || told(t, a) != DeviceSpecs {
 		t.Errorf("%v, %v", a, err)
 	}
+	options := r.plugin.state.Load().options
+	options.OnCDIOff = FailOnCDIOff
+	r.plugin.Reload(t.Context(), options)
+	if _, err := r.allocate(ids(0)...); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("with %s: %v", FailOnCDIOff, err)
+	}
 }
 
 // TestNodesAloneNeedNoSelfCheck: with the strategy device-specs nobody asks, and there is no metric.
