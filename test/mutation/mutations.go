@@ -148,6 +148,10 @@ func mutations() []mutation {
 			"		n.tellWorse(inv, before)\n", "", "TestTheKubeletIsToldFirst", "./pkg/plugin",
 		},
 		{
+			"the kubelet is not told what has gone while serve waited for the lock", "pkg/node/snapshot.go",
+			"n.tellWorse(again, before)", "", "TestTheKubeletIsToldFirst", "./pkg/plugin",
+		},
+		{
 			"new numbers under an old name are not noticed", nodeSpec,
 			"check.drift.Wrong = append(check.drift.Wrong, renumbered...)", "", "TestNewNumbersNeedANewFile", "./pkg/node",
 		},
