@@ -241,7 +241,7 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 			return
 		}
 		d.presence.show() // not before: one that cannot run would end the exporter for nothing
-		if !ready { // without waiting for the kubelet, which may be away for long: that is no failure to start
+		if !ready {       // without waiting for the kubelet, which may be away for long: that is no failure to start
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		}
 		ready = true

@@ -209,12 +209,17 @@ func (p *Plugin) fresh(s *state) error {
 // only to those who do not have it yet.
 func (s *state) refuse(card int, anew bool) error {
 	l := &s.node.Inventory.LPUs[card]
-	if why := s.options.withheld(s.runtime); len(why) > 0 { // the snapshot may be from before
-		return status.Errorf(codes.FailedPrecondition, "%s is not handed out: %s", l.Name, why[0].Message)
-	}
+	withheld := s.options.withheld(s.runtime) // of now: the snapshot may be from before
 	for _, d := range s.node.Devices {
-		if d.Name == l.Name && (!d.Healthy || d.Withheld || !l.Usable || anew && d.Cordoned != nil) {
-			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, d.Reason())
+		if d.Name != l.Name {
+			continue
+		}
+		why := d.Reason()
+		if len(withheld) > 0 {
+			why = withheld[0].Message
+		}
+		if len(withheld) > 0 || !d.Healthy || d.Withheld || !l.Usable || anew && d.Cordoned != nil {
+			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, why)
 		}
 	}
 	return nil
