@@ -14,8 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 func main() {
@@ -25,32 +28,49 @@ func main() {
 	}
 }
 
-// run tries the mutations of these names; no name means all. The error says that one was not noticed, or could not be tried.
+// run tries the mutations of these names, one on each processor at a time; no name means all. The error says that one was not noticed,
+// or could not be tried.
 func run(names []string, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	var failed []error
-	for _, m := range mutations() {
+	var (
+		tries  sync.WaitGroup
+		free   = make(chan struct{}, runtime.NumCPU())
+		mu     sync.Mutex // holds failed and out
+		failed []error
+	)
+	for i, m := range mutations() {
 		if len(names) > 0 && !slices.Contains(names, m.name) {
 			continue
 		}
-		if err := m.try(dir); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
-			fmt.Fprintf(out, "NOT NOTICED  %s: %v\n", m.name, err)
-		} else {
-			fmt.Fprintf(out, "noticed      %s\n", m.name)
-		}
+		free <- struct{}{}
+		tries.Go(func() {
+			defer func() { <-free }()
+			err := m.try(filepath.Join(dir, strconv.Itoa(i)))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
+				fmt.Fprintf(out, "NOT NOTICED  %s: %v\n", m.name, err)
+			} else {
+				fmt.Fprintf(out, "noticed      %s\n", m.name)
+			}
+		})
 	}
+	tries.Wait()
 	return errors.Join(failed...)
 }
 
-// try runs the test with the mutation, and returns an error unless the test fails.
+// try runs the test with the mutation, and returns an error unless the test fails. What it needs for that is in dir, which it makes.
 func (m *mutation) try(dir string) error {
 	mutated, err := m.apply()
 	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	real, err := filepath.Abs(m.file)
@@ -65,7 +85,7 @@ func (m *mutation) try(dir string) error {
 	if err := errors.Join(os.WriteFile(replacement, mutated, 0o600), os.WriteFile(overlay, text, 0o600)); err != nil {
 		return err
 	}
-	test := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-run", "^("+m.test+")$", m.pkg)
+	test := exec.Command("go", "test", "-vet=off", "-overlay", overlay, "-count=1", "-run", "^("+m.test+")$", m.pkg)
 	printed, err := test.CombinedOutput()
 	switch {
 	case err == nil:
