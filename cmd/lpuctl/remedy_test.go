@@ -33,6 +33,7 @@ func TestRemedies(t *testing.T) {
 		Dir:                 remedyScripts,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", raceAtEnd)
 			env.Setenv("TABLES", captures)
 			env.Setenv("LPUCTL_ROOT", "node")
 			env.Values[current{}] = &remedy{}

@@ -13,7 +13,11 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/isolate"
 )
 
+// raceAtEnd keeps the race detector from holding up the end of each program that a test starts by a second.
+const raceAtEnd = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", raceAtEnd)
 	testscript.Main(m, map[string]func(){"lpuctl": main, isolate.Stage: main})
 }
 
@@ -29,6 +33,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", raceAtEnd)
 			env.Setenv("TESTDATA", captures)
 			env.Setenv("BOOT", host.Now().Boot)
 			return nil

@@ -214,7 +214,6 @@ func TestACordonIsToldAtOnce(t *testing.T) {
 		if round%2 == 1 {
 			command, want = p.command("uncordon", "lpu1"), api.Healthy
 		}
-		command.Env = append(command.Environ(), "GORACE=atexit_sleep_ms=0") // else the race detector holds up its end by a second
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
