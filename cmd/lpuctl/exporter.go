@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
@@ -50,10 +49,7 @@ After a change of the config file, start it again. More: /usr/share/doc/lpuctl/e
 }
 
 func (a *app) export(cmd *cobra.Command, address string) error {
-	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
-		a.logLevel = "info"
-	}
-	if err := a.setUpLog(); err != nil {
+	if err := a.setUpDaemonLog(cmd); err != nil {
 		return err
 	}
 	if err := checkAddress(address); err != nil {
@@ -74,11 +70,7 @@ func (a *app) export(cmd *cobra.Command, address string) error {
 	}
 	a.log.Info("listening", "address", listener.Addr().String())
 	e.run(ctx, end, listener)
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	if cmd.Context().Err() != nil { // a signal ended it
-		return nil
-	}
-	return context.Cause(ctx)
+	return stopped(cmd, ctx)
 }
 
 // exporter keeps what the metrics of a node are made of up to date.
@@ -148,20 +140,12 @@ func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listene
 	})
 	running.Go(func() { e.node.Memory.FollowCordons(ctx, func() { e.update(ctx) }) })
 	running.Go(func() { e.followUse(ctx) })
-	ready := false
-	e.watcher.Run(ctx, watchInterval, func() {
+	watchAndTell(ctx, e.watcher, watchInterval, func() bool {
 		if err := e.refused(); codeOf(err) == exitUsage { // serve has come
 			end(err)
-			return
+			return false
 		}
-		if !e.update(ctx) {
-			return
-		}
-		if !ready {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-		}
-		ready = true
-		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		return e.update(ctx)
 	})
 }
 
