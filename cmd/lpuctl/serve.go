@@ -167,7 +167,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		}
 	}
 	if d.features == nil {
-		d.features = newFeatureFile(d.app.root, d.app.log)
+		d.features = newFeatureFile(d.app.root, d.app.log, d.fail)
 	}
 	d.features.follow(ctx, d.app.featurePlan(c))
 	guard := guardConfig{pluginDir: dir}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -51,7 +52,8 @@ func TestListen(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	log := slog.New(slog.DiscardHandler)
+	var said bytes.Buffer // complete when ended
+	log := slog.New(slog.NewTextHandler(&said, nil))
 	go func() {
 		defer close(ended)
 		(&app{log: log}).listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
@@ -85,6 +87,9 @@ func TestListen(t *testing.T) {
 	}
 	cancel()
 	<-ended
+	if _, after, not := strings.Cut(said.String(), "are not served"); !not || !strings.Contains(after, `"health and metrics are served"`) {
+		t.Errorf("log:\n%s", &said)
+	}
 }
 
 // TestReloadKeepsWhatDidNotChange: only the components of serve whose configuration has changed start again.

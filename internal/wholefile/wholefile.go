@@ -73,12 +73,13 @@ func ClearOldLeftovers(path string, age time.Duration) {
 	})
 }
 
-// eachLeftover calls a function with each temporary file beside path. Its name has a dot in front, and a number at the end.
+// eachLeftover calls a function with each temporary file beside path. Its name has a dot in front, and nothing but a number at the end.
+// What else begins so is somebody's own, such as the swap file of an editor.
 func eachLeftover(path string, do func(file string)) {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+base) {
+		if number, ours := strings.CutPrefix(e.Name(), "."+base); ours && number != "" && strings.Trim(number, "0123456789") == "" {
 			do(dir + e.Name())
 		}
 	}
