@@ -120,10 +120,15 @@ func Read(path string, limit int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	}
-	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), limit)+bytes.MinRead))
+	return readAll(f, info.Size(), limit)
+}
+
+// readAll reads an open file that had so many bytes when it was looked at.
+func readAll(f *os.File, size, limit int64) ([]byte, error) {
+	data := bytes.NewBuffer(make([]byte, 0, min(size, limit)+bytes.MinRead))
 	n, err := data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && n > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w (%d bytes)", ErrTooLarge, limit)}
+		err = &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("%w (%d bytes)", ErrTooLarge, limit)}
 	}
 	return data.Bytes(), err
 }
