@@ -145,6 +145,7 @@ type featureFile struct {
 	mu        sync.Mutex // never held while the file is touched
 	plan      featurePlan
 	inventory *discovery.Inventory // the latest; nil as long as there is none
+	machine   features.Machine     // shown each of them
 	body      string               // what is to stand in the file
 	placed    placement
 	retry     time.Duration // since boot: not before, because it has failed; 0: it has not
@@ -201,7 +202,7 @@ func (f *featureFile) look(inv *discovery.Inventory) {
 // render makes the text of the file.
 func (f *featureFile) render() {
 	if f.inventory != nil && f.plan.path != "" {
-		f.body = features.Body(features.Of(f.inventory), f.plan.network)
+		f.body = features.Body(f.machine.Labels(f.inventory), f.plan.network)
 	}
 }
 

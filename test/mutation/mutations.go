@@ -61,6 +61,30 @@ func mutations() []mutation {
 			"now.SinceBoot-r.SinceBoot > limit", "false", "TestResultFileIsFollowed", "./pkg/runtimes",
 		},
 		{
+			"labels go while a driver is loaded again", "pkg/features/features.go",
+			"m.told[l.Address].take(l)", "card{}.take(l)", "TestLabelsStay", "./pkg/features",
+		},
+		{
+			"a card that was gone is taken for the one before", "pkg/features/features.go",
+			"	m.told = told\n", "	if m.told == nil {\n		m.told = told\n	}\n", "TestLabelsStay", "./pkg/features",
+		},
+		{
+			"a driver has the version of the one before", "pkg/features/features.go",
+			"c.version, c.shell = \"\", \"\"", "", "TestLabelsStay", "./pkg/features",
+		},
+		{
+			"an older result of the self-check replaces a younger one", "pkg/runtimes/result.go",
+			"there.After(r.Moment) && ", "false && ", "TestAYoungerResultStays", "./pkg/runtimes",
+		},
+		{
+			"a result that is still to come keeps all others out", "pkg/runtimes/result.go",
+			" && !there.After(now)", "", "TestAYoungerResultStays", "./pkg/runtimes",
+		},
+		{
+			"a result of another boot counts", "pkg/runtimes/result.go",
+			"r.Boot != now.Boot", "false", "TestResultsThatDoNotCount", "./pkg/runtimes",
+		},
+		{
 			"that the runtime lost CDI is not told while the LPUs stay as they are", "pkg/node/snapshot.go",
 			"slices.Equal(n.withheld, before.withheld)", "true", "TestCDIOffIsNotTheLPUs", "./pkg/plugin",
 		},
