@@ -42,3 +42,17 @@ func stopped(cmd *cobra.Command, ctx context.Context) error {
 	}
 	return context.Cause(ctx)
 }
+
+// latestFault is the text of an error that was there at the latest look; "" if none was. With it a daemon that looks again and again logs an
+// error once, until it is another one, or was over.
+type latestFault string
+
+// isNew takes the error of the next look. It returns false for nil, and for one that says the same as before.
+func (f *latestFault) isNew(err error) bool {
+	before := *f
+	*f = ""
+	if err != nil {
+		*f = latestFault(err.Error())
+	}
+	return err != nil && *f != before
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -60,5 +62,19 @@ func TestDaemonsTellSystemd(t *testing.T) {
 				t.Errorf("%v, told %v", err, told)
 			}
 		})
+	}
+}
+
+func TestLatestFault(t *testing.T) {
+	var f latestFault
+	for i, test := range []struct {
+		err   error
+		isNew bool
+	}{
+		{nil, false}, {io.EOF, true}, {errors.New("EOF"), false}, {io.ErrClosedPipe, true}, {io.EOF, true}, {nil, false}, {io.EOF, true},
+	} {
+		if got := f.isNew(test.err); got != test.isNew {
+			t.Errorf("%d: %v is new: %t", i, test.err, got)
+		}
 	}
 }

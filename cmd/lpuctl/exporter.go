@@ -80,12 +80,11 @@ type exporter struct {
 	spec    node.Spec
 	watcher *discovery.Watcher
 
-	updating sync.Mutex // held by update
-	latest   atomic.Pointer[node.Snapshot]
+	updating sync.Mutex               // held by update
 	use      atomic.Pointer[node.Use] // nil before the first look
 
 	changed chan struct{} // has room for one: the inventory is another one than when it was looked who has the LPUs
-	fault   string        // about leases, that was logged last
+	fault   latestFault   // about leases
 }
 
 func (a *app) newExporter() (*exporter, error) {
@@ -153,12 +152,12 @@ func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listene
 func (e *exporter) update(ctx context.Context) bool {
 	e.updating.Lock()
 	defer e.updating.Unlock()
+	before := e.node.Latest()
 	s := e.node.Update(ctx, e.spec, e.watcher.Scan)
 	if s == nil {
 		return false
 	}
-	before := e.latest.Swap(s)
-	if before == nil || s.Inventory != before.Inventory {
+	if s.Inventory != before.Inventory {
 		select {
 		case e.changed <- struct{}{}:
 		default: // it is known already
@@ -176,11 +175,8 @@ func (e *exporter) followUse(ctx context.Context) {
 			return
 		case <-e.changed:
 		}
-		e.lookWho(ctx, e.latest.Load().Inventory)
-		select {
-		case <-ctx.Done():
-		case <-time.After(host.UntilBeat(time.Second, host.SinceBoot())):
-		}
+		e.lookWho(ctx, e.node.Latest().Inventory)
+		host.WaitBeat(ctx, time.Second)
 	}
 }
 
@@ -193,14 +189,9 @@ func (e *exporter) lookWho(ctx context.Context, of *discovery.Inventory) {
 	if ctx.Err() != nil { // the look may be half-way
 		return
 	}
-	fault := ""
-	if err != nil {
-		fault = err.Error()
+	if e.fault.isNew(err) {
+		e.app.log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
 	}
-	if fault != "" && fault != e.fault {
-		e.app.log.Warn("who has leased LPUs is not known", "error", fault, "remedy", leasesRemedy)
-	}
-	e.fault = fault
 	e.use.Store(&node.Use{ReadAt: time.Now(), Inventory: marked, LeasesKnown: err == nil})
 }
 
@@ -216,10 +207,11 @@ func (e *exporter) Alive() error {
 
 // Ready returns nil if the metrics are those of now, or else why not.
 func (e *exporter) Ready() error {
-	if e.latest.Load() == nil || e.use.Load() == nil {
+	latest := e.node.Latest()
+	if latest.Inventory == nil || e.use.Load() == nil {
 		return errors.New("the machine has not been read yet")
 	}
-	if err := e.latest.Load().Fresh(time.Now(), node.MaxAge); err != nil {
+	if err := latest.Fresh(time.Now(), node.MaxAge); err != nil {
 		return err
 	}
 	return e.Alive()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -104,6 +105,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: func(err error) { t.Error(err) }}
+	d.presence = presence{Presence: filelock.Presence{Path: filepath.Join(root, "serve")}, log: a.log}
 	start := func() []int {
 		d.run(ctx, c, options)
 		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.pods.starts, d.http.starts}
