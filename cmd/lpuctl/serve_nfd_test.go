@@ -369,6 +369,36 @@ func TestFeatureFileLeavesNothingBehind(t *testing.T) {
 	expect(".lpuctl", ".lpuctl-1", ".lpuctl.swp")
 }
 
+// TestFeatureDirectoryCutOff: one that is gone for this process and was there ends serve, and one that was never there does not: that would
+// be so again.
+func TestFeatureDirectoryCutOff(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "features.d")
+	if err := os.Mkdir(name, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Close() }()
+	dir := fmt.Sprint("/proc/self/fd/", open.Fd()) // as a mount it stays when the directory is removed
+	before, after := newFeatureBed(t, t.TempDir()), newFeatureBed(t, t.TempDir())
+	if err := before.cutOff(dir); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := before.cutOff(dir); err == nil || !strings.Contains(err.Error(), "has been removed") {
+			t.Errorf("got %v", err)
+		}
+		if err := after.cutOff(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestFeatureFilePlans: a plan takes effect at once; without a path there is no file and no metric, and as long as nothing is known of the
 // machine neither.
 func TestFeatureFilePlans(t *testing.T) {

@@ -123,6 +123,8 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		{"models", func() { config.Models = config.Models[1:] }, []bool{true, false, false, false, false}},
 		{"health", func() { config.Health.MaxCelsius = 90 }, []bool{true, false, false, false, false}},
 		{"pre-start-check", func() { c.PreStartCheck = true }, []bool{false, false, true, true, true}},
+		{"nfd", func() { c.NFD = "/features" }, []bool{false, false, false, false, false}},
+		{"nfd-expiry", func() { c.NFDExpiry = "2h" }, []bool{false, false, false, false, false}},
 		{"pod-resources", func() { c.PodResources = "/pods.sock" }, []bool{false, false, false, true, false}},
 		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true, true}},
 	} {
@@ -137,6 +139,9 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	}
 	if scan := d.watch.config.scan; !scan.Sensors || scan.Policy.MaxCelsius != 90 {
 		t.Errorf("it scans with %+v", scan)
+	}
+	if plan := d.features.plan; plan.path != "/features" || plan.lifetime != 2*time.Hour {
+		t.Errorf("the feature file is %+v", plan)
 	}
 	cancel()
 	d.watch.stop()
