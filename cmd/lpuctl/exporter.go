@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
@@ -50,10 +49,7 @@ After a change of the config file, start it again. More: /usr/share/doc/lpuctl/e
 }
 
 func (a *app) export(cmd *cobra.Command, address string) error {
-	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
-		a.logLevel = "info"
-	}
-	if err := a.setUpLog(); err != nil {
+	if err := a.setUpDaemonLog(cmd); err != nil {
 		return err
 	}
 	if err := checkAddress(address); err != nil {
@@ -74,11 +70,7 @@ func (a *app) export(cmd *cobra.Command, address string) error {
 	}
 	a.log.Info("listening", "address", listener.Addr().String())
 	e.run(ctx, end, listener)
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	if cmd.Context().Err() != nil { // a signal ended it
-		return nil
-	}
-	return context.Cause(ctx)
+	return stopped(cmd, ctx)
 }
 
 // exporter keeps what the metrics of a node are made of up to date.
@@ -88,12 +80,11 @@ type exporter struct {
 	spec    node.Spec
 	watcher *discovery.Watcher
 
-	updating sync.Mutex // held by update
-	latest   atomic.Pointer[node.Snapshot]
+	updating sync.Mutex               // held by update
 	use      atomic.Pointer[node.Use] // nil before the first look
 
 	changed chan struct{} // has room for one: the inventory is another one than when it was looked who has the LPUs
-	fault   string        // about leases, that was logged last
+	fault   latestFault   // about leases
 }
 
 func (a *app) newExporter() (*exporter, error) {
@@ -148,20 +139,12 @@ func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listene
 	})
 	running.Go(func() { e.node.Memory.FollowCordons(ctx, func() { e.update(ctx) }) })
 	running.Go(func() { e.followUse(ctx) })
-	ready := false
-	e.watcher.Run(ctx, watchInterval, func() {
+	watchAndTell(ctx, e.watcher, watchInterval, func() bool {
 		if err := e.refused(); codeOf(err) == exitUsage { // serve has come
 			end(err)
-			return
+			return false
 		}
-		if !e.update(ctx) {
-			return
-		}
-		if !ready {
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-		}
-		ready = true
-		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		return e.update(ctx)
 	})
 }
 
@@ -169,12 +152,12 @@ func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listene
 func (e *exporter) update(ctx context.Context) bool {
 	e.updating.Lock()
 	defer e.updating.Unlock()
+	before := e.node.Latest()
 	s := e.node.Update(ctx, e.spec, e.watcher.Scan)
 	if s == nil {
 		return false
 	}
-	before := e.latest.Swap(s)
-	if before == nil || s.Inventory != before.Inventory {
+	if s.Inventory != before.Inventory {
 		select {
 		case e.changed <- struct{}{}:
 		default: // it is known already
@@ -192,11 +175,8 @@ func (e *exporter) followUse(ctx context.Context) {
 			return
 		case <-e.changed:
 		}
-		e.lookWho(ctx, e.latest.Load().Inventory)
-		select {
-		case <-ctx.Done():
-		case <-time.After(host.UntilBeat(time.Second, host.SinceBoot())):
-		}
+		e.lookWho(ctx, e.node.Latest().Inventory)
+		host.WaitBeat(ctx, time.Second)
 	}
 }
 
@@ -209,14 +189,9 @@ func (e *exporter) lookWho(ctx context.Context, of *discovery.Inventory) {
 	if ctx.Err() != nil { // the look may be half-way
 		return
 	}
-	fault := ""
-	if err != nil {
-		fault = err.Error()
+	if e.fault.isNew(err) {
+		e.app.log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
 	}
-	if fault != "" && fault != e.fault {
-		e.app.log.Warn("who has leased LPUs is not known", "error", fault, "remedy", leasesRemedy)
-	}
-	e.fault = fault
 	e.use.Store(&node.Use{ReadAt: time.Now(), Inventory: marked, LeasesKnown: err == nil})
 }
 
@@ -232,10 +207,11 @@ func (e *exporter) Alive() error {
 
 // Ready returns nil if the metrics are those of now, or else why not.
 func (e *exporter) Ready() error {
-	if e.latest.Load() == nil || e.use.Load() == nil {
+	latest := e.node.Latest()
+	if latest.Inventory == nil || e.use.Load() == nil {
 		return errors.New("the machine has not been read yet")
 	}
-	if err := e.latest.Load().Fresh(time.Now(), node.MaxAge); err != nil {
+	if err := latest.Fresh(time.Now(), node.MaxAge); err != nil {
 		return err
 	}
 	return e.Alive()

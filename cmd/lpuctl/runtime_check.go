@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -109,10 +110,14 @@ func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
 		return err
 	}
 	path = filepath.Join(path, filepath.Base(runtimes.ResultPath))
-	if err := r.Write(path); err != nil {
+	switch err := r.Write(path, host.Now()); {
+	case errors.Is(err, runtimes.ErrYounger):
+		a.say("%s stays: %v", path, err)
+	case err != nil:
 		return err
+	default:
+		a.say("wrote %s", path)
 	}
-	a.say("wrote %s", path)
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
@@ -62,10 +61,7 @@ asking which are connected, so it is off by default; auto does it only where the
 }
 
 func (a *app) serve(cmd *cobra.Command) error {
-	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
-		a.logLevel = "info"
-	}
-	if err := a.setUpLog(); err != nil {
+	if err := a.setUpDaemonLog(cmd); err != nil {
 		return err
 	}
 	config := configFile{app: a, inPlace: a.configState()}
@@ -106,13 +102,10 @@ func (a *app) serve(cmd *cobra.Command) error {
 			d.run(ctx, c, options)
 		}
 	}
-	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	err = stopped(cmd, ctx)
 	d.registration.stop()
 	a.log.Info("ended; the CDI spec stays")
-	if cmd.Context().Err() != nil { // a signal ended it
-		return nil
-	}
-	return context.Cause(ctx)
+	return err
 }
 
 // serveDaemon is a running serve. A reload restarts only the components whose own configuration has changed, so that no
@@ -174,7 +167,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		}
 	}
 	if d.features == nil {
-		d.features = newFeatureFile(d.app.root, d.app.log)
+		d.features = newFeatureFile(d.app.root, d.app.log, d.fail)
 	}
 	d.features.follow(ctx, d.app.featurePlan(c))
 	guard := guardConfig{pluginDir: dir}
@@ -227,24 +220,20 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	if options.Records, err = d.plugin.Node.Memory.Records(); err != nil {
 		d.app.log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
-	watcher, ready := discovery.NewWatcher(string(d.app.root), options, host.SinceBoot), false
+	watcher := discovery.NewWatcher(string(d.app.root), options, host.SinceBoot)
 	var following sync.WaitGroup
 	following.Go(func() {
 		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
 	})
 	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
-	watcher.Run(ctx, interval, func() {
+	// Nothing here waits for the kubelet, which may be away for long: that is no failure to start.
+	watchAndTell(ctx, watcher, interval, func() bool {
 		updated := d.plugin.Update(ctx, watcher.Scan)
 		d.features.look(d.plugin.Node.Latest().Inventory)
-		if !updated {
-			return
+		if updated {
+			d.presence.show() // not before: one that cannot run would end the exporter for nothing
 		}
-		d.presence.show() // not before: one that cannot run would end the exporter for nothing
-		if !ready {       // without waiting for the kubelet, which may be away for long: that is no failure to start
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-		}
-		ready = true
-		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		return updated
 	})
 }

@@ -24,10 +24,7 @@ func (d *serveDaemon) guardDirs(ctx context.Context, c guardConfig) {
 				return
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(host.UntilBeat(time.Second, host.SinceBoot())):
-		}
+		host.WaitBeat(ctx, time.Second)
 	}
 }
 

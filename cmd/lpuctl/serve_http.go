@@ -39,6 +39,9 @@ func (a *app) listen(ctx context.Context, address string, of observed) {
 	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err == nil {
+			if logged {
+				a.log.Info("health and metrics are served", "address", address)
+			}
 			err = h.Serve(listener)
 		}
 		if !logged && ctx.Err() == nil {

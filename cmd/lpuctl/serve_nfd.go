@@ -123,7 +123,8 @@ const (
 )
 
 // featureFile keeps the feature file of this node in place. Everything that touches the file is done by one goroutine, which may hang with
-// the directory: nothing waits for it.
+// the directory: nothing waits for it. A hang lasts until the directory answers, or serve is started again; till then no other file that a
+// reload names is written either.
 //
 // Other instances may write the same file. One writes only if the text has to be another one, or if the file in place does not count for
 // long any more. So two that agree do not disturb each other, and of two that do not the later one wins until half of the time is over.
@@ -131,8 +132,12 @@ const (
 type featureFile struct {
 	root      host.Root
 	log       *slog.Logger
+	end       func(error) // ends serve, so that it is started again
 	now       func() time.Time
 	sinceBoot func() time.Duration
+
+	dir     string // of the latest try; only the goroutine of the file has this and the next
+	inReach bool   // it was, when it was looked at first
 
 	wake  chan struct{} // holds one
 	start sync.Once
@@ -140,11 +145,13 @@ type featureFile struct {
 	mu        sync.Mutex // never held while the file is touched
 	plan      featurePlan
 	inventory *discovery.Inventory // the latest; nil as long as there is none
+	machine   features.Machine     // shown each of them
 	body      string               // what is to stand in the file
 	placed    placement
 	retry     time.Duration // since boot: not before, because it has failed; 0: it has not
 	failure   string        // that was logged; "" if the latest try did not fail
 	began     time.Duration // since boot: the try that goes on; 0: none does
+	trying    string        // path of that try's plan
 }
 
 // placement is what this instance knows of the file in place.
@@ -154,8 +161,8 @@ type placement struct {
 	refresh    time.Duration // since boot: when it is to be written again
 }
 
-func newFeatureFile(root host.Root, log *slog.Logger) *featureFile {
-	return &featureFile{root: root, log: log, now: time.Now, sinceBoot: host.SinceBoot, wake: make(chan struct{}, 1)}
+func newFeatureFile(root host.Root, log *slog.Logger, end func(error)) *featureFile {
+	return &featureFile{root: root, log: log, end: end, now: time.Now, sinceBoot: host.SinceBoot, wake: make(chan struct{}, 1)}
 }
 
 // follow takes a plan in place of the one before. A file that the one before named stays until it expires.
@@ -182,7 +189,8 @@ func (f *featureFile) look(inv *discovery.Inventory) {
 		f.render()
 	}
 	if f.began > 0 && f.sinceBoot()-f.began > featureHang {
-		f.fail(fmt.Errorf("%s: no answer for %v", f.root.Shown(f.plan.path), featureHang))
+		f.fail(fmt.Errorf("%s: no answer for %v; no feature file is written before there is one, or serve is started again",
+			f.root.Shown(f.trying), featureHang))
 	}
 	due := f.due()
 	f.mu.Unlock()
@@ -194,7 +202,7 @@ func (f *featureFile) look(inv *discovery.Inventory) {
 // render makes the text of the file.
 func (f *featureFile) render() {
 	if f.inventory != nil && f.plan.path != "" {
-		f.body = features.Body(features.Of(f.inventory), f.plan.network)
+		f.body = features.Body(f.machine.Labels(f.inventory), f.plan.network)
 	}
 }
 
@@ -235,7 +243,7 @@ func (f *featureFile) keep() {
 	plan, body, before, outdated := f.plan, f.body, f.placed, f.outdated()
 	wanted := plan.path != "" && f.inventory != nil && f.sinceBoot() >= f.retry
 	if wanted {
-		f.began = f.sinceBoot()
+		f.began, f.trying = f.sinceBoot(), plan.path
 	}
 	f.mu.Unlock()
 	if !wanted {
@@ -279,12 +287,13 @@ func (f *featureFile) place(plan *featurePlan, body string, before placement, ou
 	if err != nil {
 		return placement{}, err
 	}
+	if err := f.cutOff(dir); err != nil {
+		f.end(err)
+		return placement{}, err
+	}
 	file := filepath.Join(dir, path.Base(plan.path))
 	if err := wholefile.Refuse(file); err != nil {
 		return placement{}, err
-	}
-	if before.path != plan.path { // what a process has left that was killed while it wrote; another one may be writing now
-		wholefile.ClearOldLeftovers(file, 10*time.Minute)
 	}
 	data, err := wholefile.Read(file, features.MaxSize)
 	if err == nil {
@@ -296,11 +305,25 @@ func (f *featureFile) place(plan *featurePlan, body string, before placement, ou
 			return before, nil
 		}
 	}
+	wholefile.ClearOldLeftovers(file, 10*time.Minute)          // another instance may be writing now
 	expiry := f.now().Add(plan.lifetime).Truncate(time.Second) // which also takes its monotonic reading away
 	if err := wholefile.Replace(file, features.File(expiry, body)); err != nil {
 		return placement{}, err
 	}
 	return f.placement(plan, body, expiry), nil
+}
+
+// cutOff returns an error if a directory is out of reach and was not so when it was looked at first: it was made anew outside of the sandbox,
+// or only after serve had started. One that was out of reach from the start would be so again.
+func (f *featureFile) cutOff(dir string) error {
+	err := outOfReach(dir)
+	if f.dir != dir {
+		f.dir, f.inReach = dir, err == nil
+	}
+	if !f.inReach {
+		return nil
+	}
+	return err
 }
 
 func (f *featureFile) placement(plan *featurePlan, body string, expiry time.Time) placement {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -45,7 +46,7 @@ func newFeatureBed(t *testing.T, dir string) *featureBed {
 	if err := os.MkdirAll(filepath.Dir(b.file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b.featureFile = newFeatureFile(host.Root(dir), slog.New(slog.NewTextHandler(&b.log, nil)))
+	b.featureFile = newFeatureFile(host.Root(dir), slog.New(slog.NewTextHandler(&b.log, nil)), func(err error) { t.Error("it ends: ", err) })
 	b.now, b.sinceBoot = func() time.Time { return b.wall }, func() time.Duration { return b.boot }
 	b.take(featurePlan{path: "/features.d/lpuctl", lifetime: time.Hour, network: map[string]string{"topology.hyperaccel.ai/rack": "r1"}})
 	b.lpus(8)
@@ -293,12 +294,14 @@ func TestFeatureFileHangs(t *testing.T) {
 	<-hanging
 	unblocked := make(chan bool)
 	b.boot += time.Minute
+	other := b.plan
+	other.path = "/elsewhere/lpuctl"
 	go func() {
 		defer close(unblocked)
+		b.take(other)
 		for n := range 5 {
 			b.look(&discovery.Inventory{LPUs: make([]discovery.LPU, n)})
 			b.metrics()
-			b.take(b.plan)
 		}
 	}()
 	select {
@@ -309,6 +312,8 @@ func TestFeatureFileHangs(t *testing.T) {
 	if log := b.log.String(); strings.Count(log, "features.d/lpuctl: no answer for 10s") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
+	other.path = "/features.d/lpuctl"
+	b.take(other)
 	close(released)
 	<-done
 	b.settle()
@@ -327,25 +332,71 @@ func TestFeatureFileRefused(t *testing.T) {
 	}
 }
 
-// TestFeatureFileLeavesNothingBehind: what a killed process has left is removed, and what another one is writing is not.
+// TestFeatureFileLeavesNothingBehind: what a killed process has left is removed when the file is written the next time, and what another
+// one is writing, or somebody has put there, is not.
 func TestFeatureFileLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	b := newFeatureBed(t, dir)
-	old, young := filepath.Join(dir, "features.d/.lpuctl123"), filepath.Join(dir, "features.d/.lpuctl456")
-	for _, file := range []string{old, young} {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
+	put := func(name string, age time.Duration) {
+		t.Helper()
+		name = filepath.Join(dir, "features.d", name)
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, time.Time{}, time.Now().Add(-age)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+	expect := func(want ...string) {
+		t.Helper()
+		b.pass(30 * time.Minute)
+		b.want("count=8\n", b.wall.Add(time.Hour))
+		var left []string
+		entries, err := os.ReadDir(filepath.Join(dir, "features.d"))
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		if err != nil || !slices.Equal(left, append(want, "lpuctl")) {
+			t.Errorf("%v %v, want %v", left, err, want)
+		}
+	}
+	for _, name := range []string{".lpuctl.swp", ".lpuctl-1", ".lpuctl123", ".lpuctl"} {
+		put(name, time.Hour)
+	}
+	put(".lpuctl456", 0)
+	expect(".lpuctl", ".lpuctl-1", ".lpuctl.swp", ".lpuctl456")
+	put(".lpuctl456", 11*time.Minute)
+	expect(".lpuctl", ".lpuctl-1", ".lpuctl.swp")
+}
+
+// TestFeatureDirectoryCutOff: one that is gone for this process and was there ends serve, and one that was never there does not: that would
+// be so again.
+func TestFeatureDirectoryCutOff(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "features.d")
+	if err := os.Mkdir(name, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	newFeatureBed(t, dir)
-	left, err := filepath.Glob(filepath.Join(dir, "features.d/.*"))
-	if err != nil || len(left) != 1 || left[0] != young {
-		t.Errorf("%v %v", left, err)
+	open, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.want("count=8\n", b.wall.Add(time.Hour))
+	defer func() { _ = open.Close() }()
+	dir := fmt.Sprint("/proc/self/fd/", open.Fd()) // as a mount it stays when the directory is removed
+	before, after := newFeatureBed(t, t.TempDir()), newFeatureBed(t, t.TempDir())
+	if err := before.cutOff(dir); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := before.cutOff(dir); err == nil || !strings.Contains(err.Error(), "has been removed") {
+			t.Errorf("got %v", err)
+		}
+		if err := after.cutOff(dir); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestFeatureFilePlans: a plan takes effect at once; without a path there is no file and no metric, and as long as nothing is known of the
@@ -377,7 +428,7 @@ func TestFeatureFilePlans(t *testing.T) {
 	if data, _ := os.ReadFile(b.file); !strings.Contains(string(data), "count=8") {
 		t.Errorf("the file was removed or written: %s", data)
 	}
-	unread := newFeatureFile(host.Root(dir), b.featureFile.log)
+	unread := newFeatureFile(host.Root(dir), b.featureFile.log, b.end)
 	unread.take(featurePlan{path: "/features.d/other", lifetime: time.Hour})
 	unread.look(nil)
 	unread.keep()

@@ -13,22 +13,14 @@ type presence struct {
 	filelock.Presence
 
 	log   *slog.Logger
-	fault string // that was logged last
+	fault latestFault
 }
 
 // presencePath is what the lock is named after by which serve shows that it runs. It lies where serve in a container sees it too.
 func presencePath(memory node.Memory) string { return filepath.Join(memory.Dir, "serve") }
 
 func (p *presence) show() {
-	if p.Path == "" { // there is no memory that it could lie beside
-		return
+	if err := p.Show(); p.fault.isNew(err) {
+		p.log.Warn("lpuctl exporter cannot see that serve runs", "error", err)
 	}
-	fault := ""
-	if err := p.Show(); err != nil {
-		fault = err.Error()
-	}
-	if fault != "" && fault != p.fault {
-		p.log.Warn("lpuctl exporter cannot see that serve runs", "error", fault)
-	}
-	p.fault = fault
 }

@@ -15,12 +15,12 @@ const resultInterval = 10 * time.Second
 
 // askResult returns what the result of the self-check says, and looks at the file with each beat at most.
 func askResult(m node.Memory) func() plugin.Runtime {
-	file := runtimes.ResultFile{Path: filepath.Join(m.Dir, filepath.Base(runtimes.ResultPath))}
+	path := filepath.Join(m.Dir, filepath.Base(runtimes.ResultPath))
 	var answer plugin.Runtime
 	var next time.Duration // since boot
 	return func() plugin.Runtime {
 		if now := host.SinceBoot(); now >= next {
-			says := file.Answer(host.Now())
+			says := runtimes.ReadAnswer(path, host.Now())
 			answer = plugin.Runtime{CDI: plugin.CDIState(says.CDI), Reason: says.Reason}
 			next = now + host.UntilBeat(resultInterval, now)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -51,7 +53,8 @@ func TestListen(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	log := slog.New(slog.DiscardHandler)
+	var said bytes.Buffer // complete when ended
+	log := slog.New(slog.NewTextHandler(&said, nil))
 	go func() {
 		defer close(ended)
 		(&app{log: log}).listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
@@ -85,6 +88,9 @@ func TestListen(t *testing.T) {
 	}
 	cancel()
 	<-ended
+	if _, after, not := strings.Cut(said.String(), "are not served"); !not || !strings.Contains(after, `"health and metrics are served"`) {
+		t.Errorf("log:\n%s", &said)
+	}
 }
 
 // TestReloadKeepsWhatDidNotChange: only the components of serve whose configuration has changed start again.
@@ -99,6 +105,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: func(err error) { t.Error(err) }}
+	d.presence = presence{Presence: filelock.Presence{Path: filepath.Join(root, "serve")}, log: a.log}
 	start := func() []int {
 		d.run(ctx, c, options)
 		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.pods.starts, d.http.starts}
@@ -116,6 +123,8 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		{"models", func() { config.Models = config.Models[1:] }, []bool{true, false, false, false, false}},
 		{"health", func() { config.Health.MaxCelsius = 90 }, []bool{true, false, false, false, false}},
 		{"pre-start-check", func() { c.PreStartCheck = true }, []bool{false, false, true, true, true}},
+		{"nfd", func() { c.NFD = "/features" }, []bool{false, false, false, false, false}},
+		{"nfd-expiry", func() { c.NFDExpiry = "2h" }, []bool{false, false, false, false, false}},
 		{"pod-resources", func() { c.PodResources = "/pods.sock" }, []bool{false, false, false, true, false}},
 		{"plugin-dir", func() { c.PluginDir = "/elsewhere" }, []bool{false, true, true, true, true}},
 	} {
@@ -130,6 +139,9 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	}
 	if scan := d.watch.config.scan; !scan.Sensors || scan.Policy.MaxCelsius != 90 {
 		t.Errorf("it scans with %+v", scan)
+	}
+	if plan := d.features.plan; plan.path != "/features" || plan.lifetime != 2*time.Hour {
+		t.Errorf("the feature file is %+v", plan)
 	}
 	cancel()
 	d.watch.stop()

@@ -51,7 +51,7 @@ func TestServeAsksTheResult(t *testing.T) {
 	}
 	used := runtimes.Runtime{Name: "containerd", CDI: runtimes.Off, AfterRestart: runtimes.Off, UsedByKubelet: true}
 	path := filepath.Join(memory.Dir, filepath.Base(runtimes.ResultPath))
-	if err := runtimes.NewResult([]runtimes.Runtime{used}, host.Now(), time.Minute).Write(path); err != nil {
+	if err := runtimes.NewResult([]runtimes.Runtime{used}, host.Now(), time.Minute).Write(path, host.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ask := askResult(memory)

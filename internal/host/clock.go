@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"os"
 	"strings"
 	"time"
@@ -31,6 +32,14 @@ func SinceBoot() time.Duration {
 // UntilBeat is how long it is from now, a time since boot, to the next multiple of an interval. Loops that wait for the same beat wake the
 // processor together, which costs less than one by one.
 func UntilBeat(interval, now time.Duration) time.Duration { return interval - now%interval }
+
+// WaitBeat waits for the next multiple of an interval since boot, or until ctx ends.
+func WaitBeat(ctx context.Context, interval time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(UntilBeat(interval, SinceBoot())):
+	}
+}
 
 // After tells whether m is later than other in the same boot. It is false if a boot is not known.
 func (m Moment) After(other Moment) bool {

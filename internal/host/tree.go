@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
 // AttributeMax is how many bytes a sysfs attribute can hold, one page (Documentation/filesystems/sysfs.rst).
@@ -142,30 +144,12 @@ func (d *Dir) open(name string) (fd int, err error) {
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return -1, err
 	}
-	if kind := FileKind(st.Mode); kind != "" {
+	if kind := wholefile.Kind(st.Mode); kind != "" {
 		return -1, fmt.Errorf("%s, not a regular file", kind)
 	}
 	return retry(func() (int, error) {
 		return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
-}
-
-// FileKind names the kind of a file that is not regular, from st_mode: "a FIFO". It is "" for a regular file.
-func FileKind(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return ""
-	case unix.S_IFDIR:
-		return "a directory"
-	case unix.S_IFLNK:
-		return "a symbolic link"
-	case unix.S_IFIFO:
-		return "a FIFO"
-	case unix.S_IFSOCK:
-		return "a socket"
-	default:
-		return "a device"
-	}
 }
 
 // Text reads an attribute and trims the newline at its end. If it is too long for an attribute of sysfs or is not text,

@@ -73,12 +73,13 @@ func ClearOldLeftovers(path string, age time.Duration) {
 	})
 }
 
-// eachLeftover calls a function with each temporary file beside path. Its name has a dot in front, and a number at the end.
+// eachLeftover calls a function with each temporary file beside path. Its name has a dot in front, and nothing but a number at the end.
+// What else begins so is somebody's own, such as the swap file of an editor.
 func eachLeftover(path string, do func(file string)) {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+base) {
+		if number, ours := strings.CutPrefix(e.Name(), "."+base); ours && number != "" && strings.Trim(number, "0123456789") == "" {
 			do(dir + e.Name())
 		}
 	}
@@ -119,10 +120,15 @@ func Read(path string, limit int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	}
-	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), limit)+bytes.MinRead))
+	return readAll(f, info.Size(), limit)
+}
+
+// readAll reads an open file that had so many bytes when it was looked at.
+func readAll(f *os.File, size, limit int64) ([]byte, error) {
+	data := bytes.NewBuffer(make([]byte, 0, min(size, limit)+bytes.MinRead))
 	n, err := data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && n > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w (%d bytes)", ErrTooLarge, limit)}
+		err = &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("%w (%d bytes)", ErrTooLarge, limit)}
 	}
 	return data.Bytes(), err
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
@@ -42,5 +44,60 @@ func TestReplaceSetsTheMode(t *testing.T) {
 		if data, err := os.ReadFile(path); err != nil || string(data) != "new" {
 			t.Errorf("it has %q, %v", data, err)
 		}
+	}
+}
+
+// TestReadTrusted: a file is read only if nobody else can have written it, and reading it never waits.
+func TestReadTrusted(t *testing.T) {
+	write := func(mode os.FileMode) func(string) error {
+		return func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte("text"), 0o600), os.Chmod(path, mode))
+		}
+	}
+	for name, test := range map[string]struct {
+		put     func(path string) error
+		want    string // the reason that it is not trusted; "": it is
+		regular bool
+	}{
+		"ours":                {write(0o644), "", false},
+		"the group may write": {write(0o664), "others may write to it (mode 0664)", true},
+		"all may write":       {write(0o602), "others may write to it (mode 0602)", true},
+		"a FIFO":              {func(path string) error { return unix.Mkfifo(path, 0o600) }, "a FIFO, not a regular file", false},
+		"a directory":         {func(path string) error { return os.Mkdir(path, 0o700) }, "a directory, not a regular file", false},
+		"a link": {
+			func(path string) error { return errors.Join(write(0o600)(path+"2"), os.Symlink(path+"2", path)) }, "a symbolic link", false,
+		},
+		"a link to nothing": {func(path string) error { return os.Symlink("nothing", path) }, "a symbolic link", false},
+		"of another user": {
+			func(path string) error { return errors.Join(write(0o600)(path), os.Chown(path, 12345, 0)) },
+			"it belongs to user 12345, neither root nor the user lpuctl runs as", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "file")
+			if err := test.put(path); errors.Is(err, fs.ErrPermission) {
+				t.Skip("needs root")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			data, err := wholefile.ReadTrusted(path, 4)
+			why, untrusted := errors.AsType[*wholefile.UntrustedError](err)
+			switch {
+			case test.want == "" && (err != nil || string(data) != "text"):
+				t.Errorf("got %q, %v", data, err)
+			case test.want != "" && (!untrusted || data != nil || *why != wholefile.UntrustedError{Why: test.want, Regular: test.regular}):
+				t.Errorf("got %q, %v", data, err)
+			}
+		})
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if _, err := wholefile.ReadTrusted(path, 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := write(0o600)(path); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := wholefile.ReadTrusted(path, 2); !errors.Is(err, wholefile.ErrTooLarge) || string(data) != "tex" {
+		t.Errorf("%q, %v", data, err)
 	}
 }

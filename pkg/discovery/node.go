@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -171,7 +172,7 @@ func (s *scan) judgeNode(a Address, n Node, st unix.Stat_t, err error) (Node, fi
 	case err != nil:
 		return n, finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
-		return n, finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(host.FileKind(st.Mode), "a regular file"))
+		return n, finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(wholefile.Kind(st.Mode), "a regular file"))
 	case n.Major == 0:
 		n.Major, n.Minor = major, minor
 	case major != n.Major || minor != n.Minor:

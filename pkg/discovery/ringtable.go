@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
@@ -46,8 +42,8 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		if err != nil {
 			s.table = &TableRef{Path: p}
 			id, remedy := finding.RingUnreadable, ""
-			if unsafe, ok := errors.AsType[unsafeError](err); ok {
-				id, remedy = finding.RingUnsafe, unsafe.remedy
+			if why, untrusted := errors.AsType[*wholefile.UntrustedError](err); untrusted {
+				id, remedy = finding.RingUnsafe, unsafeRemedy(p, why)
 			}
 			s.problems.Add(id, p, err.Error(), remedy).At(p, 0)
 			return nil
@@ -73,40 +69,21 @@ func (s *scan) real(p string) string {
 	return real
 }
 
-// unsafeError is the reason why a file cannot be trusted.
-type unsafeError struct{ why, remedy string }
-
-func (e unsafeError) Error() string { return e.why }
-
-const putFile = "put the ring table there as a regular file"
-
-// readTable reads a ring table that can be trusted: a regular file, no link, that only root or the user of this process can have
-// written. Of one that is too large it reads so much that [ring.Parse] says so.
+// readTable reads a ring table that can be trusted. Of one that is too large it reads so much that [ring.Parse] says so.
 func readTable(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, unsafeError{"a symbolic link", putFile}
+	data, err := wholefile.ReadTrusted(path, ring.MaxSize)
+	if errors.Is(err, wholefile.ErrTooLarge) {
+		return data, nil
 	}
-	if err != nil {
-		return nil, err
+	return data, err
+}
+
+// unsafeRemedy is what is done about a table that cannot be trusted.
+func unsafeRemedy(path string, why *wholefile.UntrustedError) string {
+	if why.Regular {
+		return "look at what it says; then: lpuctl ring install " + path
 	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, err
-	}
-	e := unsafeError{remedy: "look at what it says; then: lpuctl ring install " + path}
-	switch kind := host.FileKind(st.Mode); {
-	case kind != "":
-		e = unsafeError{kind + ", not a regular file", putFile}
-	case st.Mode&0o022 != 0:
-		e.why = fmt.Sprintf("others may write to it (mode %04o)", st.Mode&0o7777)
-	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		e.why = fmt.Sprintf("it belongs to user %d, neither root nor the user lpuctl runs as", st.Uid)
-	default:
-		return io.ReadAll(io.LimitReader(f, ring.MaxSize+1))
-	}
-	return nil, e
+	return "put the ring table there as a regular file"
 }
 
 // tableProblems removes findings that only describe how a server is built: it has several rings, or a ring that does not

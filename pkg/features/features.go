@@ -1,10 +1,12 @@
 // Package features says what is known of a node's LPUs, and of its place in the network, as labels of Kubernetes, and writes them
 // in the form that node-feature-discovery reads from its directory features.d (source "local").
 //
-// The labels are facts that stay the same while pods come and go and health changes. The package touches no files.
+// The labels are facts that stay the same while pods come and go and health changes: of a card that is there but does not tell, because its
+// driver is being loaded again or it hangs, what it told last counts. The package touches no files.
 package features
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,21 +20,45 @@ import (
 
 // The labels of the LPUs. A label is left out where nothing is known.
 const (
-	Count         = "hyperaccel.ai/lpu.count"          // LPUs in the machine, usable or not
-	Model         = "hyperaccel.ai/lpu.model"          // row of the model table
-	RingSizes     = "hyperaccel.ai/lpu.ring.sizes"     // how many LPUs are cabled to each other, for each such group, largest first: "4_4"
-	RingLargest   = "hyperaccel.ai/lpu.ring.largest"   // the first of these
-	Driver        = "hyperaccel.ai/lpu.driver"         // kernel driver
-	DriverVersion = "hyperaccel.ai/lpu.driver.version" // version of its module, without the commit that xocl adds after a comma
-	Shell         = "hyperaccel.ai/lpu.shell"          // name of the flashed shell
-	NUMANodes     = "hyperaccel.ai/lpu.numa.nodes"     // how many NUMA nodes have LPUs
-	NUMALargest   = "hyperaccel.ai/lpu.numa.largest"   // LPUs on the NUMA node with the most
+	countLabel         = "hyperaccel.ai/lpu.count"          // LPUs in the machine, usable or not
+	modelLabel         = "hyperaccel.ai/lpu.model"          // row of the model table
+	ringSizesLabel     = "hyperaccel.ai/lpu.ring.sizes"     // how many LPUs are cabled to each other, for each such group, largest first: "4_4"
+	ringLargestLabel   = "hyperaccel.ai/lpu.ring.largest"   // the first of these
+	driverLabel        = "hyperaccel.ai/lpu.driver"         // kernel driver
+	driverVersionLabel = "hyperaccel.ai/lpu.driver.version" // version of its module, without the commit that xocl adds after a comma
+	shellLabel         = "hyperaccel.ai/lpu.shell"          // name of the flashed shell
+	numaNodesLabel     = "hyperaccel.ai/lpu.numa.nodes"     // how many NUMA nodes have LPUs
+	numaLargestLabel   = "hyperaccel.ai/lpu.numa.largest"   // LPUs on the NUMA node with the most
 )
 
-// Of returns the labels of an inventory. They depend on the LPUs in the machine and on their cables, not on health, cordons or holders.
-// Where LPUs differ, a label has all values, sorted and joined by underscores.
-func Of(inv *discovery.Inventory) map[string]string {
+// Machine makes the labels of one machine, of which it is shown one inventory after the other. The zero value has seen none.
+type Machine struct {
+	told map[discovery.Address]card // the cards that were there in the latest inventory
+}
+
+// card is what a card has told of itself.
+type card struct {
+	model, driver, version, shell string
+	numaNode                      *int
+}
+
+// take adds what a card tells now. What it does not tell stays as it was; version and shell as long as it has no other driver.
+func (c card) take(l *discovery.LPU) card {
+	if l.Driver != "" && l.Driver != c.driver {
+		c.version, c.shell = "", ""
+	}
+	version, _, _ := strings.Cut(l.DriverVersion, ",")
+	return card{
+		cmp.Or(l.Model, c.model), cmp.Or(l.Driver, c.driver), cmp.Or(version, c.version), cmp.Or(l.Shell, c.shell),
+		cmp.Or(l.NUMANode, c.numaNode),
+	}
+}
+
+// Labels returns the labels of the machine as the latest inventory shows it. They depend on the LPUs in the machine and on their cables, not
+// on health, cordons or holders. Where LPUs differ, a label has all values, sorted and joined by underscores.
+func (m *Machine) Labels(inv *discovery.Inventory) map[string]string {
 	var present []int
+	told := map[discovery.Address]card{} // a card that is gone is forgotten: the next one in its slot may be another one
 	texts := map[string][]string{}
 	perNUMANode := map[int]int{}
 	for i := range inv.LPUs {
@@ -41,29 +67,31 @@ func Of(inv *discovery.Inventory) map[string]string {
 			continue
 		}
 		present = append(present, i)
-		version, _, _ := strings.Cut(l.DriverVersion, ",")
-		for key, text := range map[string]string{Model: l.Model, Driver: l.Driver, DriverVersion: version, Shell: l.Shell} {
+		c := m.told[l.Address].take(l)
+		told[l.Address] = c
+		for key, text := range map[string]string{modelLabel: c.model, driverLabel: c.driver, driverVersionLabel: c.version, shellLabel: c.shell} {
 			if text != "" {
 				texts[key] = append(texts[key], text)
 			}
 		}
-		if l.NUMANode != nil {
-			perNUMANode[*l.NUMANode]++
+		if c.numaNode != nil {
+			perNUMANode[*c.numaNode]++
 		}
 	}
-	labels := map[string]string{Count: strconv.Itoa(len(present))}
+	m.told = told
+	labels := map[string]string{countLabel: strconv.Itoa(len(present))}
 	for key, list := range texts {
 		slices.Sort(list)
-		if value := Value(strings.Join(slices.Compact(list), "_")); value != "" {
+		if value := labelValue(strings.Join(slices.Compact(list), "_")); value != "" {
 			labels[key] = value
 		}
 	}
 	if len(perNUMANode) > 0 {
-		labels[NUMANodes] = strconv.Itoa(len(perNUMANode))
-		labels[NUMALargest] = strconv.Itoa(slices.Max(slices.Collect(maps.Values(perNUMANode))))
+		labels[numaNodesLabel] = strconv.Itoa(len(perNUMANode))
+		labels[numaLargestLabel] = strconv.Itoa(slices.Max(slices.Collect(maps.Values(perNUMANode))))
 	}
 	if fabric := inv.Cabled(); fabric.Cabled() && len(present) > 0 {
-		labels[RingSizes], labels[RingLargest] = sizes(fabric.FreeArcs(present))
+		labels[ringSizesLabel], labels[ringLargestLabel] = sizes(fabric.FreeArcs(present))
 	}
 	return labels
 }
@@ -80,15 +108,15 @@ func sizes(arcs [][]int) (all, largest string) {
 	for _, n := range list {
 		texts = append(texts, strconv.Itoa(n))
 	}
-	return Value(strings.Join(texts, "_")), texts[0]
+	return labelValue(strings.Join(texts, "_")), texts[0]
 }
 
 // valueMax is how many characters the value of a label can have, and the part of its key after the slash.
 const valueMax = 63
 
-// Value makes the value of a label of a text that the hardware or a driver says. Each character that a value cannot have becomes an
+// labelValue makes the value of a label of a text that the hardware or a driver says. Each character that a value cannot have becomes an
 // underscore, what is longer than 63 characters is cut off, and what is no letter and no digit goes from both ends.
-func Value(text string) string {
+func labelValue(text string) string {
 	value := strings.Map(func(r rune) rune {
 		if alphanumeric(r) || strings.ContainsRune("-_.", r) {
 			return r

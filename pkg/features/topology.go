@@ -174,7 +174,7 @@ func checkKey(key string) (message, remedy string) {
 	switch {
 	case !whole:
 		return fmt.Sprintf("%.80q is neither switch, rack or spine nor a whole key", key),
-			"write it with a domain of yours in front: example.com/" + cmp.Or(Value(key), "NAME")
+			"write it with a domain of yours in front: example.com/" + cmp.Or(labelValue(key), "NAME")
 	case !nodeName().MatchString(prefix) || len(prefix) > nameMax:
 		return fmt.Sprintf("%.80q is not the key of a label: before the slash is a domain of at most 253 lower case letters, "+
 			"digits, '-' and '.'", key), example
@@ -209,7 +209,7 @@ func checkValue(value string) (message, remedy string) {
 		return "it is empty", "write a value, or remove the label"
 	case !qualifiedName().MatchString(value): // a value that is not empty has the form of a name
 		return fmt.Sprintf("%.80q is not the value of a label: it has at most 63 letters, digits, '-', '_' and '.', with a letter or "+
-			"digit at both ends", value), "write " + cmp.Or(Value(value), "another one")
+			"digit at both ends", value), "write " + cmp.Or(labelValue(value), "another one")
 	}
 	return "", ""
 }

@@ -67,10 +67,7 @@ func (s *Server) FollowPods(ctx context.Context, socket string) {
 	client := podresources.NewPodResourcesListerClient(conn)
 	for ctx.Err() == nil {
 		s.readPods(ctx, client)
-		select {
-		case <-ctx.Done():
-		case <-time.After(host.UntilBeat(podsInterval, host.SinceBoot())):
-		}
+		host.WaitBeat(ctx, podsInterval)
 	}
 }
 

@@ -92,7 +92,7 @@ func FuzzParseResult(f *testing.F) {
 	}
 	f.Add([]byte(`{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","kind":"RuntimeResult","boot":"b00t","periodSeconds":86400}`), int64(1)<<62)
 	f.Fuzz(func(t *testing.T, data []byte, sinceBoot int64) {
-		r, err := ParseResult(data)
+		r, err := parseResult(data)
 		if err != nil {
 			return
 		}
@@ -107,7 +107,7 @@ func FuzzParseResult(f *testing.F) {
 		if err != nil {
 			t.Skip() // a year that JSON has no form for
 		}
-		again, err := ParseResult(text)
+		again, err := parseResult(text)
 		if err != nil {
 			t.Fatalf("%s is written as %s: %v", data, text, err)
 		}

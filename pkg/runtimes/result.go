@@ -4,14 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
@@ -77,9 +73,13 @@ func supported(s State) State {
 	return s
 }
 
-// Write replaces the file at path as [wholefile.Replace] does, and makes its directory. Of two that write at the same time one stays,
-// which is as new as the other.
-func (r *Result) Write(path string) error {
+// ErrYounger is that a younger result is in place.
+var ErrYounger = errors.New("the result of a later check is there already")
+
+// Write replaces the file at path as [wholefile.Replace] does, and makes its directory. The error is ErrYounger, and the file stays, if it
+// has the result of a check that began later: this one may have hung. now is the present moment; what is later than that was never checked.
+// Of two that end in the same instant either may stay.
+func (r *Result) Write(path string, now host.Moment) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -87,14 +87,17 @@ func (r *Result) Write(path string) error {
 	if err := wholefile.MakeDir(filepath.Dir(path)); err != nil {
 		return err
 	}
+	if there, _ := readResult(path); there != nil && there.After(r.Moment) && !there.After(now) {
+		return ErrYounger
+	}
 	return wholefile.Replace(path, append(data, '\n'))
 }
 
 // errVersion is that a document is not of the version that this lpuctl reads.
 var errVersion = errors.New("it is of another version than this lpuctl reads")
 
-// ParseResult reads a document. Keys that it does not know do not matter.
-func ParseResult(data []byte) (*Result, error) {
+// parseResult reads a document. Keys that it does not know do not matter.
+func parseResult(data []byte) (*Result, error) {
 	var r Result
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func (r *Result) usable(now host.Moment) *finding.Finding {
 // What is done about a result that does not count, by root on the node.
 const (
 	again      = "on the node: systemctl start lpuctl-runtime-check.service"
-	removeIt   = "on the node: rm " + ResultPath + "; systemctl start lpuctl-runtime-check.service"
+	removeIt   = "on the node: rm -r " + ResultPath + "; systemctl start lpuctl-runtime-check.service"
 	whenLate   = "on the node: systemctl enable --now lpuctl-runtime-check.timer"
 	installIt  = "nothing, if the runtime has CDI on; else install the package of lpuctl on the node, whose timer runs the check"
 	sameOnBoth = "bring lpuctl on the node and the one that reads this to one version; then " + again
@@ -189,86 +192,35 @@ func (r *Result) Answer(now host.Moment) Answer {
 	return Answer{Unknown, unknown(message, remedy)}
 }
 
-// ResultFile is the file of the self-check, for a program that looks at it again and again. It is not for several at the same time.
-type ResultFile struct {
-	Path string // on this machine
-
-	state  fileState // of the file when it was read
-	result *Result   // nil: it could not be used
-}
-
-// fileState changes when a file is replaced or changed. The zero value is that of none.
-type fileState struct {
-	inode uint64
-	mode  uint32
-	owner uint32
-	ctime unix.Timespec
-}
-
-// Answer is what is known now. A file that could be used is not read again until there is another one.
-func (f *ResultFile) Answer(now host.Moment) Answer {
-	var st unix.Stat_t
-	var state fileState
-	if unix.Lstat(f.Path, &st) == nil {
-		state = fileState{st.Ino, st.Mode, st.Uid, st.Ctim}
-	}
-	if f.result == nil || state != f.state {
-		var why *finding.Finding
-		if f.result, why = readResult(f.Path); why != nil {
-			return Answer{Unknown, why}
-		}
-		f.state = state
-	}
-	return f.result.Answer(now)
-}
-
-// readResult reads the file, or says why it cannot be used.
-func readResult(path string) (*Result, *finding.Finding) {
-	data, why := readTrusted(path)
+// ReadAnswer is what the result in a file, which lies at path on this machine, says at a moment. It never waits.
+func ReadAnswer(path string, now host.Moment) Answer {
+	r, why := readResult(path)
 	if why != nil {
-		return nil, why
+		return Answer{Unknown, why}
 	}
-	r, err := ParseResult(data)
+	return r.Answer(now)
+}
+
+// readResult reads the file, or says why it cannot be used. That is said of the path that it has on the node: for who reads it the node may
+// lie below another root.
+func readResult(path string) (*Result, *finding.Finding) {
+	data, err := wholefile.ReadTrusted(path, resultMax)
+	_, untrusted := errors.AsType[*wholefile.UntrustedError](err)
+	switch {
+	case host.IsAbsent(err):
+		return nil, note(unknown("the self-check of the runtime has left no result: there is no "+ResultPath, installIt))
+	case untrusted:
+		return nil, unknown(fmt.Sprintf("%s is not trusted: %v", ResultPath, err), removeIt)
+	case err != nil:
+		return nil, unknown(fmt.Sprintf("%s cannot be read: %v", ResultPath, host.Reason(err)), removeIt)
+	}
+	r, err := parseResult(data)
 	if err != nil {
 		remedy := again
 		if errors.Is(err, errVersion) {
 			remedy = sameOnBoth
 		}
-		return nil, unknown(fmt.Sprintf("%s cannot be used: %v", path, err), remedy)
+		return nil, unknown(fmt.Sprintf("%s cannot be used: %v", ResultPath, err), remedy)
 	}
 	return r, nil
-}
-
-// readTrusted reads a regular file that nobody but root or this user can have written. It never waits.
-func readTrusted(path string) ([]byte, *finding.Finding) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	switch {
-	case host.IsAbsent(err):
-		return nil, note(unknown("the self-check of the runtime has left no result: there is no "+path, installIt))
-	case errors.Is(err, unix.ELOOP):
-		return nil, unknown(path+" is a symbolic link, and is not followed", removeIt)
-	case err != nil:
-		return nil, unknown(fmt.Sprintf("%s cannot be read: %v", path, host.Reason(err)), removeIt)
-	}
-	defer file.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return nil, unknown(fmt.Sprintf("%s cannot be read: %v", path, err), removeIt)
-	}
-	switch kind := host.FileKind(st.Mode); {
-	case kind != "":
-		return nil, unknown(fmt.Sprintf("%s is %s, not a regular file", path, kind), removeIt)
-	case st.Mode&0o022 != 0:
-		return nil, unknown(fmt.Sprintf("others may write to %s (mode %04o)", path, st.Mode&0o7777), removeIt)
-	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return nil, unknown(fmt.Sprintf("%s belongs to user %d, who is not root", path, st.Uid), removeIt)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, resultMax+1))
-	switch {
-	case err != nil:
-		return nil, unknown(fmt.Sprintf("%s cannot be read: %v", path, host.Reason(err)), again)
-	case len(data) > resultMax:
-		return nil, unknown(fmt.Sprintf("%s is larger than a result can be (%d bytes)", path, resultMax), again)
-	}
-	return data, nil
 }

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -89,17 +90,16 @@ func TestUsedByKubelet(t *testing.T) {
 // TestResultIsKept: what is written is what is read, and who reads it knows why and what to do.
 func TestResultIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "var/lib/lpuctl/runtime.json")
-	file := &ResultFile{Path: path}
 	for state, want := range map[State]string{
 		On:          "",
 		Off:         "cdi-off: containerd 1.7.35, which the kubelet uses: why it is off: what to do",
 		Unsupported: "cdi-off: containerd 1.7.35, which the kubelet uses: why it is unsupported: what to do",
 		Unknown:     "cdi-unknown: containerd 1.7.35, which the kubelet uses: why it is unknown: what to do",
 	} {
-		if err := checked(state).Write(path); err != nil {
+		if err := checked(state).Write(path, noon); err != nil {
 			t.Fatal(err)
 		}
-		a, got := file.Answer(noon), ""
+		a, got := ReadAnswer(path, noon), ""
 		if a.Reason != nil {
 			got = fmt.Sprintf("%s: %s: %s", a.Reason.ID, a.Reason.Message, a.Reason.Remedy)
 		}
@@ -174,15 +174,15 @@ func TestResultsThatDoNotCount(t *testing.T) {
 		"a runtime of none":  {write(edited(t, "runtime", map[string]any{})), noon, `runtime is "" with cdi ""`},
 		"a word":             {write(edited(t, "runtime", map[string]any{"name": "x", "cdi": "maybe"})), noon, `cdi "maybe"`},
 		"a number":           {write(edited(t, "runtime", map[string]any{"name": "x", "cdi": 1})), noon, "cannot unmarshal"},
-		"large":              {write(strings.Repeat(" ", resultMax) + whole), noon, "larger than a result can be"},
+		"large":              {write(strings.Repeat(" ", resultMax) + whole), noon, "larger than such a file can be"},
 		"a link": {func(path string) error {
 			if err := write(whole)(path + "2"); err != nil {
 				return err
 			}
 			return os.Symlink(path+"2", path)
-		}, noon, "is a symbolic link"},
-		"a FIFO":              {func(path string) error { return unix.Mkfifo(path, 0o644) }, noon, "is a FIFO"},
-		"a directory":         {func(path string) error { return os.Mkdir(path, 0o755) }, noon, "is a directory"},
+		}, noon, "not trusted: a symbolic link"},
+		"a FIFO":              {func(path string) error { return unix.Mkfifo(path, 0o644) }, noon, "not trusted: a FIFO"},
+		"a directory":         {func(path string) error { return os.Mkdir(path, 0o755) }, noon, "not trusted: a directory"},
 		"the group may write": {mode(0o664), noon, "others may write to"},
 		"all may write":       {mode(0o646), noon, "others may write to"},
 		"of another user": {func(path string) error {
@@ -190,7 +190,7 @@ func TestResultsThatDoNotCount(t *testing.T) {
 				return err
 			}
 			return os.Chown(path, 12345, 0)
-		}, noon, "belongs to user 12345"},
+		}, noon, "it belongs to user 12345"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "runtime.json")
@@ -200,12 +200,15 @@ func TestResultsThatDoNotCount(t *testing.T) {
 				}
 				t.Fatal(err)
 			}
-			a := (&ResultFile{Path: path}).Answer(test.at)
+			a := ReadAnswer(path, test.at)
 			if test.want == "" {
 				if a.CDI != Off {
 					t.Errorf("it does not count: %+v", a.Reason)
 				}
 				return
+			}
+			if strings.Contains(a.Reason.Message, path) {
+				t.Errorf("it names a path that the node need not have: %s", a.Reason.Message)
 			}
 			if a.CDI != Unknown || a.Reason.ID != finding.CDIUnknown || !strings.Contains(a.Reason.Message, test.want) || a.Reason.Remedy == "" {
 				t.Errorf("want %q, got %s, %+v", test.want, a.CDI, a.Reason)
@@ -217,25 +220,21 @@ func TestResultsThatDoNotCount(t *testing.T) {
 // TestResultFileIsFollowed: a program that looks again and again sees every change, and that a result gets old.
 func TestResultFileIsFollowed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.json")
-	file := &ResultFile{Path: path}
 	expect := func(what string, at host.Moment, want State) {
 		t.Helper()
-		if a := file.Answer(at); a.CDI != want {
+		if a := ReadAnswer(path, at); a.CDI != want {
 			t.Errorf("%s: %s, %+v", what, a.CDI, a.Reason)
 		}
 	}
 	replace := func(s State) {
 		t.Helper()
-		if err := checked(s).Write(path); err != nil {
+		if err := checked(s).Write(path, noon); err != nil {
 			t.Fatal(err)
 		}
 	}
 	expect("none", noon, Unknown)
 	replace(Off)
 	expect("the first", noon, Off)
-	if err := os.Remove(path + "x"); err == nil {
-		t.Fatal("there is a leftover")
-	}
 	expect("it gets old", later(time.Hour), Unknown)
 	expect("as it was", noon, Off)
 	replace(On)
@@ -254,6 +253,45 @@ func TestResultFileIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a link to the same", noon, Unknown)
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); err != nil || left != nil {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// TestAYoungerResultStays: a check that hung does not replace what a later one has found; unless that is of another boot, of a time that is
+// still to come, or cannot be used.
+func TestAYoungerResultStays(t *testing.T) {
+	at := func(m host.Moment) *Result {
+		r := checked(On)
+		r.Moment = m
+		return r
+	}
+	for name, test := range map[string]struct {
+		there *Result
+		stays bool
+	}{
+		"older":           {at(later(-time.Minute)), false},
+		"as old":          {at(noon), false},
+		"younger":         {at(later(20 * time.Second)), true},
+		"of another boot": {at(host.Moment{Boot: "other", SinceBoot: noon.SinceBoot + time.Second}), false},
+		"of no boot":      {at(host.Moment{SinceBoot: noon.SinceBoot + time.Second}), false},
+		"to come":         {at(later(time.Hour)), false},
+		"unusable":        {&Result{Moment: later(time.Second)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "runtime.json")
+			if err := test.there.Write(path, noon); err != nil {
+				t.Fatal(err)
+			}
+			err := checked(Off).Write(path, later(time.Minute))
+			if errors.Is(err, ErrYounger) != test.stays || !test.stays && err != nil {
+				t.Error(err)
+			}
+			if a := ReadAnswer(path, later(time.Minute)); (a.CDI == On) != test.stays {
+				t.Errorf("it says %+v", a)
+			}
+		})
+	}
 }
 
 // TestResultIsNotWrittenThroughALink: nor is what the link leads to touched.
@@ -266,7 +304,7 @@ func TestResultIsNotWrittenThroughALink(t *testing.T) {
 	if err := os.Symlink(target, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := checked(On).Write(path); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+	if err := checked(On).Write(path, noon); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("got %v", err)
 	}
 	if text, err := os.ReadFile(target); string(text) != "mine" || err != nil {

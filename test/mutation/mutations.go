@@ -19,6 +19,7 @@ const (
 	cardsGo   = "pkg/discovery/cards.go"
 	healthPkg = "./pkg/health"
 	eventsGo  = "pkg/discovery/events.go"
+	featureGo = "cmd/lpuctl/serve_nfd.go"
 )
 
 // mutations are the fixes that keep lpuctl right while the node changes.
@@ -59,6 +60,75 @@ func mutations() []mutation {
 		{
 			"a result of the self-check never gets old", "pkg/runtimes/result.go",
 			"now.SinceBoot-r.SinceBoot > limit", "false", "TestResultFileIsFollowed", "./pkg/runtimes",
+		},
+		{
+			"a change of the config file while serve starts is not seen", "cmd/lpuctl/serve.go",
+			"inPlace: a.configState()}\n	c, options, err := a.serveConfig(cmd)\n",
+			"}\n	c, options, err := a.serveConfig(cmd)\n	config.inPlace = a.configState()\n", "TestServeSeesAChangeWhileItStarts", program,
+		},
+		{
+			"a config file is read while it is written", "cmd/lpuctl/serve_config.go",
+			"f.seen == before\n", "f.seen != before\n", "TestConfigFileAtRest", program,
+		},
+		{
+			"a reload does not reach the feature file", "cmd/lpuctl/serve.go",
+			"	d.features.follow(ctx, d.app.featurePlan(c))\n", "", "TestReloadKeepsWhatDidNotChange", program,
+		},
+		{
+			"a feature file expires", featureGo,
+			"left > p.lifetime/2 && ", "left > 0 && ", "TestFeatureFileInTime", program,
+		},
+		{
+			"a clock that was set back keeps labels for days", featureGo,
+			" && left <= p.lifetime+slack", "", "TestFeatureFileInTime", program,
+		},
+		{
+			"two instances take the feature file from each other", featureGo,
+			"(there == body || !outdated)", "there == body", "TestFeatureFileOfTwo", program,
+		},
+		{
+			"a feature directory that was made anew is not noticed", featureGo,
+			"	if !f.inReach {\n", "	if true {\n", "TestFeatureDirectoryCutOff", program,
+		},
+		{
+			"a feature directory that was never there ends serve again and again", featureGo,
+			"f.dir, f.inReach = dir, err == nil", "f.dir, f.inReach = dir, true", "TestFeatureDirectoryCutOff", program,
+		},
+		{
+			"what the kubelet said of pods never gets old", "pkg/plugin/pods.go",
+			"s.Plugin.Node.Now().Sub(p.readAt) > node.MaxAge", "false", "TestPodMetrics", "./pkg/plugin",
+		},
+		{
+			"another plugin is connected to at each look", "pkg/plugin/rivals.go",
+			"!known || now-a.at > rivalPeriod", "!known || true", "TestRivals", "./pkg/plugin",
+		},
+		{
+			"LPUs are handed out while CDI is off, because the snapshot is from before", "pkg/plugin/calls.go",
+			"if len(withheld) > 0 || !d.Healthy", "if !d.Healthy", "TestCDIOffWhileTheMachineCannotBeRead", "./pkg/plugin",
+		},
+		{
+			"labels go while a driver is loaded again", "pkg/features/features.go",
+			"m.told[l.Address].take(l)", "card{}.take(l)", "TestLabelsStay", "./pkg/features",
+		},
+		{
+			"a card that was gone is taken for the one before", "pkg/features/features.go",
+			"	m.told = told\n", "	if m.told == nil {\n		m.told = told\n	}\n", "TestLabelsStay", "./pkg/features",
+		},
+		{
+			"a driver has the version of the one before", "pkg/features/features.go",
+			"c.version, c.shell = \"\", \"\"", "", "TestLabelsStay", "./pkg/features",
+		},
+		{
+			"an older result of the self-check replaces a younger one", "pkg/runtimes/result.go",
+			"there.After(r.Moment) && ", "false && ", "TestAYoungerResultStays", "./pkg/runtimes",
+		},
+		{
+			"a result that is still to come keeps all others out", "pkg/runtimes/result.go",
+			" && !there.After(now)", "", "TestAYoungerResultStays", "./pkg/runtimes",
+		},
+		{
+			"a result of another boot counts", "pkg/runtimes/result.go",
+			"r.Boot != now.Boot", "false", "TestResultsThatDoNotCount", "./pkg/runtimes",
 		},
 		{
 			"that the runtime lost CDI is not told while the LPUs stay as they are", "pkg/node/snapshot.go",

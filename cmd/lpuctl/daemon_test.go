@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+// TestDaemonsTellSystemd: that they have started, once, that they live, and that they end.
+func TestDaemonsTellSystemd(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion", LPUs: 2}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"serve":    {"serve", "--plugin-dir", "/", "--listen", "", "--interval", "100ms"},
+		"exporter": {"exporter", "--listen", "127.0.0.1:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "") // short: the path of a socket has at most 107 bytes
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = systemd.Close() }()
+			if err := systemd.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			command := exec.Command("lpuctl", append([]string{"--root", root, "--log-level", "error"}, args...)...)
+			command.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(dir, "notify"))
+			command.Stderr = t.Output()
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = command.Process.Kill() })
+			told := map[string]int{}
+			for text := make([]byte, 100); told["STOPPING=1"] == 0; {
+				n, err := systemd.Read(text)
+				if err != nil {
+					t.Fatalf("%v after %v", err, told)
+				}
+				told[string(text[:n])]++
+				if told["WATCHDOG=1"] == 2 {
+					if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := command.Wait(); err != nil || told["READY=1"] != 1 {
+				t.Errorf("%v, told %v", err, told)
+			}
+		})
+	}
+}
+
+func TestLatestFault(t *testing.T) {
+	var f latestFault
+	for i, test := range []struct {
+		err   error
+		isNew bool
+	}{
+		{nil, false}, {io.EOF, true}, {errors.New("EOF"), false}, {io.ErrClosedPipe, true}, {io.EOF, true}, {nil, false}, {io.EOF, true},
+	} {
+		if got := f.isNew(test.err); got != test.isNew {
+			t.Errorf("%d: %v is new: %t", i, test.err, got)
+		}
+	}
+}
