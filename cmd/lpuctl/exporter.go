@@ -230,15 +230,15 @@ func (e *exporter) Alive() error {
 	return e.node.Alive()
 }
 
-// Ready returns nil if the metrics are those of now, or else why not.
-func (e *exporter) Ready() error {
+// Ready returns no error if the metrics are those of now, or else why not.
+func (e *exporter) Ready() (phase string, err error) {
 	if e.latest.Load() == nil || e.use.Load() == nil {
-		return errors.New("the machine has not been read yet")
+		return "", errors.New("the machine has not been read yet")
 	}
 	if err := e.latest.Load().Fresh(time.Now(), node.MaxAge); err != nil {
-		return err
+		return "", err
 	}
-	return e.Alive()
+	return "ok", e.Alive()
 }
 
 // WriteMetrics writes the metrics of the node and of who has its LPUs.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -212,6 +213,9 @@ type observedServe struct {
 
 	features *featureFile
 }
+
+// Alive adds the loop of the feature file.
+func (o observedServe) Alive() error { return errors.Join(o.Server.Alive(), o.features.Alive()) }
 
 // WriteMetrics adds the metrics of the feature file.
 func (o observedServe) WriteMetrics(w io.Writer, build ...string) error {

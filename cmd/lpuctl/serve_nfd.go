@@ -145,6 +145,7 @@ type featureFile struct {
 	retry     time.Duration // since boot: not before, because it has failed; 0: it has not
 	failure   string        // that was logged; "" if the latest try did not fail
 	began     time.Duration // since boot: the try that goes on; 0: none does
+	pulse     node.Pulse    // of run
 }
 
 // placement is what this instance knows of the file in place.
@@ -218,6 +219,7 @@ func (f *featureFile) poke() {
 
 // run keeps the file in place until ctx ends.
 func (f *featureFile) run(ctx context.Context) {
+	defer f.pulse.Rest()
 	for {
 		select {
 		case <-ctx.Done():
@@ -229,9 +231,21 @@ func (f *featureFile) run(ctx context.Context) {
 	}
 }
 
+// Alive returns an error if the goroutine of the file does not turn any more. A directory that does not answer is none: the log says so,
+// the metric of the file grows old, and a new start would hang there again.
+func (f *featureFile) Alive() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.began > 0 {
+		return nil
+	}
+	return f.pulse.Alive("keeps the feature file", time.Now(), 3*featureLook)
+}
+
 // keep puts the file in place, if it is not.
 func (f *featureFile) keep() {
 	f.mu.Lock()
+	f.pulse.Beat(time.Now())
 	plan, body, before, outdated := f.plan, f.body, f.placed, f.outdated()
 	wanted := plan.path != "" && f.inventory != nil && f.sinceBoot() >= f.retry
 	if wanted {
@@ -245,6 +259,7 @@ func (f *featureFile) keep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began = 0
+	f.pulse.Beat(time.Now()) // it may have hung for long
 	if err != nil {
 		f.fail(err)
 		f.retry = f.sinceBoot() + featureRetry

@@ -43,9 +43,6 @@ func (p *Plugin) countCalls(ctx context.Context, request any, info *grpc.UnarySe
 // SetConfigValid says whether the config file in place could be used when it was read last.
 func (p *Plugin) SetConfigValid(valid bool) { p.metrics.configValid.SetBool(valid) }
 
-// Alive is [node.Node.Alive].
-func (s *Server) Alive() error { return s.Plugin.Node.Alive() }
-
 // WriteMetrics writes the metrics of the node and of the plugin as [node.WriteMetrics] does; build are labels that identify the
 // build.
 func (s *Server) WriteMetrics(w io.Writer, build ...string) error {

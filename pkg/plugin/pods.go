@@ -46,6 +46,7 @@ func compareContainers(a, b container) int {
 // podReader asks the kubelet for the pods that have LPUs, again and again.
 type podReader struct {
 	latest atomic.Pointer[pods] // nil before the first answer
+	pulse  node.Pulse           // of FollowPods
 	logged string               // the code of the error that was logged last; "" after an answer
 }
 
@@ -65,7 +66,9 @@ func (s *Server) FollowPods(ctx context.Context, socket string) {
 	}
 	defer func() { _ = conn.Close() }()
 	client := podresources.NewPodResourcesListerClient(conn)
+	defer s.pods.pulse.Rest()
 	for ctx.Err() == nil {
+		s.pods.pulse.Beat(time.Now())
 		s.readPods(ctx, client)
 		select {
 		case <-ctx.Done():
