@@ -202,9 +202,14 @@ func (s *state) placeable(free []int) []*node.Metric {
 	return []*node.Metric{longest, placeable}
 }
 
-// sizes are those that metrics tell of: the powers of two, and whole rings.
+// sizes are those that metrics tell of: the powers of two for which a ring has room when all is free, and whole rings. No metric is 0 only
+// because the node was never cabled for a size.
 func (s *state) sizes() (sizes []int) {
-	for size := 1; size <= len(s.node.Inventory.LPUs); size *= 2 {
+	longest := 0
+	for _, r := range s.node.Inventory.Rings {
+		longest = max(longest, len(r.Members))
+	}
+	for size := 1; size <= longest; size *= 2 {
 		sizes = append(sizes, size)
 	}
 	for _, r := range s.node.Inventory.Rings {
