@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -241,7 +240,7 @@ func (e *exporter) Ready() (phase string, err error) {
 	return "ok", e.Alive()
 }
 
-// WriteMetrics writes the metrics of the node and of who has its LPUs.
-func (e *exporter) WriteMetrics(w io.Writer, build ...string) error {
-	return node.WriteMetrics(w, slices.Concat(e.node.Metrics(build...), e.use.Load().Metrics())...)
+// Metrics are those of the node and of who has its LPUs; build are labels that identify the build.
+func (e *exporter) Metrics(build ...string) []*node.Metric {
+	return slices.Concat(e.node.Metrics(build...), e.use.Load().Metrics())
 }

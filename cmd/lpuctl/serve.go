@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -101,7 +102,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 			continue
 		}
 		c, options, err := a.reload(cmd)
-		d.plugin.SetConfigValid(err == nil)
+		d.configFault.Store(err != nil)
 		if err == nil {
 			d.plugin.Reload(ctx, options)
 			d.run(ctx, c, options)
@@ -124,8 +125,9 @@ type serveDaemon struct {
 	server *plugin.Server
 	fail   context.CancelCauseFunc // ends serve with an error
 
-	presence presence
-	features *featureFile
+	presence    presence
+	features    *featureFile
+	configFault atomic.Bool // the config file in place could not be used when it was read last
 
 	watch        component[watchConfig]
 	guard        component[guardConfig]
@@ -203,26 +205,26 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
-		d.app.listen(ctx, c.address, observedServe{server, d.features})
+		d.app.listen(ctx, c.address, observedServe{server, d})
 	})
 }
 
-// observedServe is serve as it is observed: the plugin's server, and the feature file.
+// observedServe is serve as it is observed: the plugin's server, the config file and the feature file.
 type observedServe struct {
 	*plugin.Server
 
-	features *featureFile
+	daemon *serveDaemon
 }
 
 // Alive adds the loop of the feature file.
-func (o observedServe) Alive() error { return errors.Join(o.Server.Alive(), o.features.Alive()) }
+func (o observedServe) Alive() error { return errors.Join(o.Server.Alive(), o.daemon.features.Alive()) }
 
-// WriteMetrics adds the metrics of the feature file.
-func (o observedServe) WriteMetrics(w io.Writer, build ...string) error {
-	if err := o.Server.WriteMetrics(w, build...); err != nil {
-		return err
-	}
-	return node.WriteMetrics(w, o.features.metrics()...)
+// Metrics adds those of the config file and of the feature file.
+func (o observedServe) Metrics(build ...string) []*node.Metric {
+	valid := node.NewMetric("gauge", "lpuctl_config_valid",
+		"Whether the config file in place is the one by which LPUs are handed out; 0: it has faults, and the one before holds.")
+	valid.SetBool(!o.daemon.configFault.Load())
+	return slices.Concat(o.Server.Metrics(build...), []*node.Metric{valid}, o.daemon.features.metrics())
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.

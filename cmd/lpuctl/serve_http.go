@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,10 +13,9 @@ import (
 
 // observed is what /healthz, /readyz and /metrics tell of.
 type observed interface {
-	Alive() error                     // nil: its loops turn
-	Ready() (phase string, err error) // nil: it does what it is there for, and phase says what that is
-	// WriteMetrics writes metrics as [node.WriteMetrics] does; build are labels that identify the build.
-	WriteMetrics(w io.Writer, build ...string) error
+	Alive() error                           // nil: its loops turn
+	Ready() (phase string, err error)       // nil: it does what it is there for, and phase says what that is
+	Metrics(build ...string) []*node.Metric // build are labels that identify the build
 }
 
 // httpServer serves /healthz, /readyz and /metrics.
@@ -61,7 +59,7 @@ func handler(of observed) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok", of.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", node.MetricsType)
-		_ = of.WriteMetrics(w, "version", v.Version, "goversion", v.Go) // who asked may be gone
+		_ = node.WriteMetrics(w, of.Metrics("version", v.Version, "goversion", v.Go)...) // who asked may be gone
 	})
 	return mux
 }

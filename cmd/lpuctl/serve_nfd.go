@@ -333,7 +333,7 @@ func (f *featureFile) metrics() []*node.Metric {
 		return nil
 	}
 	if f.placed.path == f.plan.path {
-		written.Add(float64(f.placed.expiry.Add(-f.plan.lifetime).Unix()))
+		written.Set(float64(f.placed.expiry.Add(-f.plan.lifetime).Unix()))
 	}
 	return []*node.Metric{written}
 }

@@ -320,7 +320,7 @@ func TestFeatureFileHangs(t *testing.T) {
 		t.Errorf("the directory answers again: %v", err)
 	}
 	b.pulse.Beat(time.Now().Add(-time.Hour))
-	serve := observedServe{&plugin.Server{Plugin: plugin.New(plugin.Options{}, b.featureFile.log)}, b.featureFile}
+	serve := observedServe{&plugin.Server{Plugin: plugin.New(plugin.Options{}, b.featureFile.log)}, &serveDaemon{features: b.featureFile}}
 	if err := serve.Alive(); err == nil || err.Error() != "the loop that keeps the feature file has not turned for 1h0m0s" {
 		t.Errorf("its goroutine has not turned for an hour: %v", err)
 	}

@@ -151,7 +151,7 @@ func (s *Server) podMetrics() []*node.Metric {
 		"How many LPUs a container has that are not all connected to each other.")
 	free := node.NewMetric("gauge", "lpuctl_free_lpus", "LPUs that the kubelet can give to a container.")
 	readAt := node.NewMetric("gauge", "lpuctl_pod_resources_timestamp_seconds", "When the kubelet named the containers, in Unix time.")
-	readAt.Add(float64(p.readAt.UnixMilli()) / 1000)
+	readAt.Set(float64(p.readAt.UnixMilli()) / 1000)
 	cards := map[container][]int{}
 	var left []int
 	for _, d := range state.node.Devices {
@@ -171,10 +171,10 @@ func (s *Server) podMetrics() []*node.Metric {
 	fabric := state.node.Inventory.Cabled()
 	for c, has := range cards {
 		if _, pieces := fabric.Order(has); pieces > 1 && fabric.Cabled() {
-			unconnected.Add(float64(len(has)), "namespace", c.namespace, "pod", c.pod, "container", c.name)
+			unconnected.Set(float64(len(has)), "namespace", c.namespace, "pod", c.pod, "container", c.name)
 		}
 	}
-	free.Add(float64(len(left)))
+	free.Set(float64(len(left)))
 	return append([]*node.Metric{holder, unconnected, free, readAt}, state.placeable(left)...)
 }
 
@@ -191,13 +191,13 @@ func (s *state) placeable(free []int) []*node.Metric {
 	for _, arc := range arcs {
 		most = max(most, len(arc))
 	}
-	longest.Add(float64(most))
+	longest.Set(float64(most))
 	for _, size := range s.sizes() {
 		n := 0
 		for _, arc := range arcs {
 			n += len(arc) / size
 		}
-		placeable.Add(float64(n), "size", strconv.Itoa(size))
+		placeable.Set(float64(n), "size", strconv.Itoa(size))
 	}
 	return []*node.Metric{longest, placeable}
 }
