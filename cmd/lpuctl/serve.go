@@ -89,6 +89,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
 	d.presence = presence{Presence: filelock.Presence{Path: presencePath(d.plugin.Node.Memory)}, log: a.log}
+	d.configFault.Store(a.checkNetwork(c) != nil)
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {

@@ -86,8 +86,16 @@ type featurePlan struct {
 	network  map[string]string // labels of the node's place in the network
 }
 
-// featurePlan is the plan of a configuration. If two entries of topology match this node it gets no labels of the network, and the log
-// says so: no LPU is withheld for that.
+// checkNetwork returns an error if it cannot be told which labels of the network the feature file of a configuration has.
+func (a *app) checkNetwork(c ServeConfig) (err error) {
+	if c.NFD != "" {
+		_, _, err = a.network()
+	}
+	return err
+}
+
+// featurePlan is the plan of a configuration. If two entries of topology match this node the file in place is left as it is, so that a
+// start does not take the node out of its topology at once, and the log says so: no LPU is withheld for that.
 func (a *app) featurePlan(c ServeConfig) featurePlan {
 	lifetime, _ := time.ParseDuration(c.NFDExpiry) // check has seen that it is one
 	if c.NFD == "" {
@@ -97,7 +105,8 @@ func (a *app) featurePlan(c ServeConfig) featurePlan {
 	name, from := a.node()
 	switch {
 	case err != nil:
-		a.log.Error("the node gets no labels of its place in the network; its LPUs are served", "error", err)
+		a.log.Error("it is not known where in the network the node is: the feature file stays as it is, and its LPUs are served", "error", err)
+		return featurePlan{}
 	case len(a.config.Topology) == 0:
 	case entry == "":
 		a.log.Warn("no entry of topology in the config file matches this node", "node", name, "name is from", from)

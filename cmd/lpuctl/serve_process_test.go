@@ -6,8 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 // serving is a serve that runs as a process, and answers at a URL.
@@ -18,7 +21,7 @@ type serving struct {
 	log     string // a file
 }
 
-// servesMetrics starts a serve that has the kubelet of the directory kubelet below the root.
+// servesMetrics starts a serve that answers.
 func (n *observedNode) servesMetrics(args ...string) *serving {
 	n.Helper()
 	address := freeAddress(n.T)
@@ -28,7 +31,7 @@ func (n *observedNode) servesMetrics(args ...string) *serving {
 		n.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	s.command = n.lpuctl(append([]string{"serve", "--listen", address, "--plugin-dir", "/kubelet"}, args...)...)
+	s.command = n.lpuctl(append([]string{"serve", "--listen", address}, args...)...)
 	s.command.Stderr = log
 	if err := s.command.Start(); err != nil {
 		n.Fatal(err)
@@ -68,9 +71,9 @@ func (s *serving) eventually(limit time.Duration, page string, code int, text st
 func TestServeSaysItsPhase(t *testing.T) {
 	n := newObservedNode(t)
 	newKubelet(t, filepath.Join(n.root, "kubelet"))
-	first := n.servesMetrics()
+	first := n.servesMetrics("--plugin-dir", "/kubelet")
 	first.eventually(20*time.Second, "/readyz", 200, "registered\n")
-	second := n.servesMetrics()
+	second := n.servesMetrics("--plugin-dir", "/kubelet")
 	second.eventually(20*time.Second, "/readyz", 200, "standing by: another instance serves until it ends\n")
 	second.eventually(time.Second, "/healthz", 200, "ok\n")
 	kill(first.command)
@@ -79,7 +82,67 @@ func TestServeSaysItsPhase(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(second.command)
-	third := n.servesMetrics()
+	third := n.servesMetrics("--plugin-dir", "/kubelet")
 	third.eventually(20*time.Second, "/readyz", 503, "waiting for the kubelet\n")
 	third.eventually(time.Second, "/healthz", 200, "ok\n")
+}
+
+// configure writes the config file of the node, and has serve read it.
+func (n *observedNode) configure(s *serving, text string) {
+	n.Helper()
+	n.plant(defaultConfigFile, text)
+	if s != nil {
+		if err := s.command.Process.Signal(syscall.SIGHUP); err != nil {
+			n.Fatal(err)
+		}
+	}
+}
+
+// TestConfigValid: the metric says whether the config file in place is the one that holds, also at a start at which two entries match the
+// node. The feature file stays as it is while that is not known: a start takes no node out of its topology.
+func TestConfigValid(t *testing.T) {
+	const valid, faulty = "\nlpuctl_config_valid 1\n", "\nlpuctl_config_valid 0\n"
+	const one, two = "topology:\n- {nodes: [a*], labels: {switch: leaf-1}}\n", "- {nodes: [\"*z\"], labels: {switch: leaf-2}}\n"
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "kubelet"))
+	if err := os.Mkdir(filepath.Join(n.root, "features.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--plugin-dir", "/kubelet", "--nfd", "/features.d/lpuctl", "--node-name", "az"}
+	file := filepath.Join(n.root, "features.d/lpuctl")
+	written := func(label string) string {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if data, _ := os.ReadFile(file); strings.Contains(string(data), label) {
+				return host.State(file)
+			} else if time.Now().After(deadline) {
+				t.Fatalf("no %s in\n%s", label, data)
+			}
+		}
+	}
+	n.configure(nil, one)
+	s := n.servesMetrics(args...)
+	s.eventually(20*time.Second, "/metrics", 200, valid)
+	n.configure(s, "serve: {numa: maybe}\n")
+	s.eventually(20*time.Second, "/metrics", 200, faulty)
+	n.configure(s, one)
+	s.eventually(20*time.Second, "/metrics", 200, valid)
+	state := written("switch=leaf-1\n")
+	kill(s.command)
+
+	n.configure(nil, one+two)
+	s = n.servesMetrics(args...)
+	s.eventually(20*time.Second, "/readyz", 200, "registered")
+	s.eventually(time.Second, "/metrics", 200, faulty)
+	time.Sleep(2 * time.Second) // it looks at the machine each second
+	if after := host.State(file); after != state {
+		t.Errorf("the feature file was %s and is %s", state, after)
+	}
+	log, err := os.ReadFile(s.log)
+	if err != nil || strings.Count(string(log), "two entries match node az") != 1 {
+		t.Errorf("log:\n%s%v", log, err)
+	}
+	n.configure(s, "topology:\n"+two)
+	s.eventually(20*time.Second, "/metrics", 200, valid)
+	written("switch=leaf-2\n")
 }
