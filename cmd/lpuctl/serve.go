@@ -123,8 +123,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 type serveDaemon struct {
 	app    *app
 	plugin *plugin.Plugin
-	server *plugin.Server
-	fail   context.CancelCauseFunc // ends serve with an error
+	server atomic.Pointer[plugin.Server] // the present one; nil before the first run
+	fail   context.CancelCauseFunc       // ends serve with an error
 
 	presence    presence
 	features    *featureFile
@@ -188,13 +188,12 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.guard.start(ctx, guard, d.guardDirs)
 	r := registrationConfig{dir, c.Resource, c.Overlap, c.PreStartCheck}
 	if d.registration.config != r {
-		d.server = &plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log}
+		d.server.Store(&plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log})
 	}
-	server := d.server
-	if d.plugin.Node.Recall == nil { // it is called by the watch, which has not started yet
-		d.plugin.Node.Recall = server.Recall
-		var rivals plugin.Rivals
-		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return rivals.In(dir, inv) }
+	server := d.server.Load()
+	if d.plugin.Node.Recall == nil { // they are called by the watch, which has not started yet, and outlives a server
+		d.plugin.Node.Recall = func(ctx context.Context) map[string]bool { return d.server.Load().Recall(ctx) }
+		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return d.server.Load().Rivals(inv) }
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
 	remembering, _, err := d.app.remembering(scan)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -145,4 +146,28 @@ func TestConfigValid(t *testing.T) {
 	n.configure(s, "topology:\n"+two)
 	s.eventually(20*time.Second, "/metrics", 200, valid)
 	written("switch=leaf-2\n")
+}
+
+// TestServeLooksForOthersWhereItServes: another plugin is looked for in the kubelet's directory of now, not in the one of the start.
+func TestServeLooksForOthersWhereItServes(t *testing.T) {
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "old"))
+	newKubelet(t, filepath.Join(n.root, "new"))
+	listener, err := net.Listen("unix", filepath.Join(n.root, "old/xilinx_u55c-0-fpga.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	const other = "lpuctl_problem{problem=\"other-plugin\""
+	n.configure(nil, "serve: {pluginDir: /old}\n")
+	s := n.servesMetrics()
+	s.eventually(20*time.Second, "/metrics", 200, other)
+	n.configure(s, "serve: {pluginDir: /new}\n")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if code, body := s.get("/metrics"); code == 200 && !strings.Contains(body, other) {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("it looks in the old directory:\n%s", body)
+		}
+	}
 }

@@ -55,6 +55,7 @@ type Server struct {
 	openedAt atomic.Int64 // when the kubelet opened the stream, in milliseconds of Unix time
 	pulse    node.Pulse   // of Run
 	pods     podReader
+	rivals   rivals
 }
 
 // The phases of a server.
