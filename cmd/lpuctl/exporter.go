@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -205,19 +204,19 @@ func (e *exporter) Alive() error {
 	return e.node.Alive()
 }
 
-// Ready returns nil if the metrics are those of now, or else why not.
-func (e *exporter) Ready() error {
+// Ready returns no error if the metrics are those of now, or else why not.
+func (e *exporter) Ready() (phase string, err error) {
 	latest := e.node.Latest()
 	if latest.Inventory == nil || e.use.Load() == nil {
-		return errors.New("the machine has not been read yet")
+		return "", errors.New("the machine has not been read yet")
 	}
 	if err := latest.Fresh(time.Now(), node.MaxAge); err != nil {
-		return err
+		return "", err
 	}
-	return e.Alive()
+	return "ok", e.Alive()
 }
 
-// WriteMetrics writes the metrics of the node and of who has its LPUs.
-func (e *exporter) WriteMetrics(w io.Writer, build ...string) error {
-	return node.WriteMetrics(w, slices.Concat(e.node.Metrics(build...), e.use.Load().Metrics())...)
+// Metrics are those of the node and of who has its LPUs; build are labels that identify the build.
+func (e *exporter) Metrics(build ...string) []*node.Metric {
+	return slices.Concat(e.node.Metrics(build...), e.use.Load().Metrics())
 }

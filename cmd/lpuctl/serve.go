@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
-	"io"
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,6 +85,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
 	d.presence = presence{Presence: filelock.Presence{Path: presencePath(d.plugin.Node.Memory)}, log: a.log}
+	d.configFault.Store(a.checkNetwork(c) != nil)
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
 		select {
@@ -96,7 +99,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 			continue
 		}
 		c, options, err := a.reload(cmd)
-		d.plugin.SetConfigValid(err == nil)
+		d.configFault.Store(err != nil)
 		if err == nil {
 			d.plugin.Reload(ctx, options)
 			d.run(ctx, c, options)
@@ -113,11 +116,12 @@ func (a *app) serve(cmd *cobra.Command) error {
 type serveDaemon struct {
 	app    *app
 	plugin *plugin.Plugin
-	server *plugin.Server
-	fail   context.CancelCauseFunc // ends serve with an error
+	server atomic.Pointer[plugin.Server] // the present one; nil before the first run
+	fail   context.CancelCauseFunc       // ends serve with an error
 
-	presence presence
-	features *featureFile
+	presence    presence
+	features    *featureFile
+	configFault atomic.Bool // the config file in place could not be used when it was read last
 
 	watch        component[watchConfig]
 	guard        component[guardConfig]
@@ -177,13 +181,12 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.guard.start(ctx, guard, d.guardDirs)
 	r := registrationConfig{dir, c.Resource, c.Overlap, c.PreStartCheck}
 	if d.registration.config != r {
-		d.server = &plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log}
+		d.server.Store(&plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log})
 	}
-	server := d.server
-	if d.plugin.Node.Recall == nil { // it is called by the watch, which has not started yet
-		d.plugin.Node.Recall = server.Recall
-		var rivals plugin.Rivals
-		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return rivals.In(dir, inv) }
+	server := d.server.Load()
+	if d.plugin.Node.Recall == nil { // they are called by the watch, which has not started yet, and outlives a server
+		d.plugin.Node.Recall = func(ctx context.Context) map[string]bool { return d.server.Load().Recall(ctx) }
+		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return d.server.Load().Rivals(inv) }
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
 	remembering, _, err := d.app.remembering(scan)
@@ -195,23 +198,26 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
-		d.app.listen(ctx, c.address, observedServe{server, d.features})
+		d.app.listen(ctx, c.address, observedServe{server, d})
 	})
 }
 
-// observedServe is serve as it is observed: the plugin's server, and the feature file.
+// observedServe is serve as it is observed: the plugin's server, the config file and the feature file.
 type observedServe struct {
 	*plugin.Server
 
-	features *featureFile
+	daemon *serveDaemon
 }
 
-// WriteMetrics adds the metrics of the feature file.
-func (o observedServe) WriteMetrics(w io.Writer, build ...string) error {
-	if err := o.Server.WriteMetrics(w, build...); err != nil {
-		return err
-	}
-	return node.WriteMetrics(w, o.features.metrics()...)
+// Alive adds the loop of the feature file.
+func (o observedServe) Alive() error { return errors.Join(o.Server.Alive(), o.daemon.features.Alive()) }
+
+// Metrics adds those of the config file and of the feature file.
+func (o observedServe) Metrics(build ...string) []*node.Metric {
+	valid := node.NewMetric("gauge", "lpuctl_config_valid",
+		"Whether the config file in place is the one by which LPUs are handed out; 0: it has faults, and the one before holds.")
+	valid.SetBool(!o.daemon.configFault.Load())
+	return slices.Concat(o.Server.Metrics(build...), []*node.Metric{valid}, o.daemon.features.metrics())
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.

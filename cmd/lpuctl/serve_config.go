@@ -174,8 +174,8 @@ func (a *app) reload(cmd *cobra.Command) (ServeConfig, plugin.Options, error) {
 	old := a.config
 	a.config = nil
 	c, options, err := a.serveConfig(cmd)
-	if err == nil && c.NFD != "" {
-		_, _, err = a.network()
+	if err == nil {
+		err = a.checkNetwork(c)
 	}
 	if err != nil {
 		a.config = old

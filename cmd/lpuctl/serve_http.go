@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,10 +13,9 @@ import (
 
 // observed is what /healthz, /readyz and /metrics tell of.
 type observed interface {
-	Alive() error // nil: its loops run
-	Ready() error // nil: it does what it is there for
-	// WriteMetrics writes metrics as [node.WriteMetrics] does; build are labels that identify the build.
-	WriteMetrics(w io.Writer, build ...string) error
+	Alive() error                           // nil: its loops turn
+	Ready() (phase string, err error)       // nil: it does what it is there for, and phase says what that is
+	Metrics(build ...string) []*node.Metric // build are labels that identify the build
 }
 
 // httpServer serves /healthz, /readyz and /metrics.
@@ -57,19 +55,22 @@ func (a *app) listen(ctx context.Context, address string, of observed) {
 func handler(of observed) http.Handler {
 	v := readVersion()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, of.Ready()) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, of.Alive()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		phase, err := of.Ready()
+		answer(w, phase, err)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok", of.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", node.MetricsType)
-		_ = of.WriteMetrics(w, "version", v.Version, "goversion", v.Go) // who asked may be gone
+		_ = node.WriteMetrics(w, of.Metrics("version", v.Version, "goversion", v.Go)...) // who asked may be gone
 	})
 	return mux
 }
 
-func answer(w http.ResponseWriter, err error) {
+func answer(w http.ResponseWriter, good string, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	fmt.Fprintln(w, "ok")
+	fmt.Fprintln(w, good)
 }

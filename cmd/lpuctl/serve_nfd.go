@@ -86,8 +86,16 @@ type featurePlan struct {
 	network  map[string]string // labels of the node's place in the network
 }
 
-// featurePlan is the plan of a configuration. If two entries of topology match this node it gets no labels of the network, and the log
-// says so: no LPU is withheld for that.
+// checkNetwork returns an error if it cannot be told which labels of the network the feature file of a configuration has.
+func (a *app) checkNetwork(c ServeConfig) (err error) {
+	if c.NFD != "" {
+		_, _, err = a.network()
+	}
+	return err
+}
+
+// featurePlan is the plan of a configuration. If two entries of topology match this node the file in place is left as it is, so that a
+// start does not take the node out of its topology at once, and the log says so: no LPU is withheld for that.
 func (a *app) featurePlan(c ServeConfig) featurePlan {
 	lifetime, _ := time.ParseDuration(c.NFDExpiry) // check has seen that it is one
 	if c.NFD == "" {
@@ -97,7 +105,8 @@ func (a *app) featurePlan(c ServeConfig) featurePlan {
 	name, from := a.node()
 	switch {
 	case err != nil:
-		a.log.Error("the node gets no labels of its place in the network; its LPUs are served", "error", err)
+		a.log.Error("it is not known where in the network the node is: the feature file stays as it is, and its LPUs are served", "error", err)
+		return featurePlan{}
 	case len(a.config.Topology) == 0:
 	case entry == "":
 		a.log.Warn("no entry of topology in the config file matches this node", "node", name, "name is from", from)
@@ -152,6 +161,7 @@ type featureFile struct {
 	failure   string        // that was logged; "" if the latest try did not fail
 	began     time.Duration // since boot: the try that goes on; 0: none does
 	trying    string        // path of that try's plan
+	pulse     node.Pulse    // of run
 }
 
 // placement is what this instance knows of the file in place.
@@ -226,6 +236,7 @@ func (f *featureFile) poke() {
 
 // run keeps the file in place until ctx ends.
 func (f *featureFile) run(ctx context.Context) {
+	defer f.pulse.Rest()
 	for {
 		select {
 		case <-ctx.Done():
@@ -237,9 +248,21 @@ func (f *featureFile) run(ctx context.Context) {
 	}
 }
 
+// Alive returns an error if the goroutine of the file does not turn any more. A directory that does not answer is none: the log says so,
+// the metric of the file grows old, and a new start would hang there again.
+func (f *featureFile) Alive() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.began > 0 {
+		return nil
+	}
+	return f.pulse.Alive("keeps the feature file", time.Now(), 3*featureLook)
+}
+
 // keep puts the file in place, if it is not.
 func (f *featureFile) keep() {
 	f.mu.Lock()
+	f.pulse.Beat(time.Now())
 	plan, body, before, outdated := f.plan, f.body, f.placed, f.outdated()
 	wanted := plan.path != "" && f.inventory != nil && f.sinceBoot() >= f.retry
 	if wanted {
@@ -253,6 +276,7 @@ func (f *featureFile) keep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began = 0
+	f.pulse.Beat(time.Now()) // it may have hung for long
 	if err != nil {
 		f.fail(err)
 		f.retry = f.sinceBoot() + featureRetry
@@ -341,7 +365,7 @@ func (f *featureFile) metrics() []*node.Metric {
 		return nil
 	}
 	if f.placed.path == f.plan.path {
-		written.Add(float64(f.placed.expiry.Add(-f.plan.lifetime).Unix()))
+		written.Set(float64(f.placed.expiry.Add(-f.plan.lifetime).Unix()))
 	}
 	return []*node.Metric{written}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/features"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -312,10 +313,22 @@ func TestFeatureFileHangs(t *testing.T) {
 	if log := b.log.String(); strings.Count(log, "features.d/lpuctl: no answer for 10s") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
+	b.pulse.Beat(time.Now().Add(-time.Hour))
+	if err := b.Alive(); err != nil {
+		t.Errorf("serve would be started again for a directory that hangs: %v", err)
+	}
 	other.path = "/features.d/lpuctl"
 	b.take(other)
 	close(released)
 	<-done
+	if err := b.Alive(); err != nil {
+		t.Errorf("the directory answers again: %v", err)
+	}
+	b.pulse.Beat(time.Now().Add(-time.Hour))
+	serve := observedServe{&plugin.Server{Plugin: plugin.New(plugin.Options{}, b.featureFile.log)}, &serveDaemon{features: b.featureFile}}
+	if err := serve.Alive(); err == nil || err.Error() != "the loop that keeps the feature file has not turned for 1h0m0s" {
+		t.Errorf("its goroutine has not turned for an hour: %v", err)
+	}
 	b.settle()
 	b.want("count=4\n", b.wall.Add(time.Hour)) // the latest
 }
@@ -570,6 +583,11 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
+	return bodyOf(t, answer)
+}
+
+func bodyOf(t *testing.T, answer *http.Response) string {
+	t.Helper()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)

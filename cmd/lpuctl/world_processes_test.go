@@ -78,23 +78,27 @@ type processes struct {
 func newProcesses(t *testing.T, r *rand.Rand) *processes {
 	t.Helper()
 	p := &processes{world: newWorld(t, r)}
-	p.kubelet = &kubelet{dir: filepath.Join(p.root, "kubelet")}
-	if err := os.Mkdir(p.kubelet.dir, 0o755); err != nil {
+	p.kubelet = newKubelet(t, filepath.Join(p.root, "kubelet"))
+	t.Cleanup(p.kill)
+	p.serveAgain()
+	return p
+}
+
+// newKubelet starts a kubelet in a new directory.
+func newKubelet(t *testing.T, dir string) *kubelet {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("unix", filepath.Join(p.kubelet.dir, "kubelet.sock"))
+	listener, err := net.Listen("unix", filepath.Join(dir, "kubelet.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
-	api.RegisterRegistrationServer(server, p.kubelet)
+	k, server := &kubelet{dir: dir}, grpc.NewServer()
+	api.RegisterRegistrationServer(server, k)
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() {
-		p.kill()
-		server.Stop()
-	})
-	p.serveAgain()
-	return p
+	t.Cleanup(server.Stop)
+	return k
 }
 
 // command is a process of lpuctl on this node.

@@ -28,17 +28,22 @@ func NewMetric(kind, name, help string) *Metric {
 	return &Metric{name: name, kind: kind, help: help, samples: map[string]float64{}}
 }
 
-// Add adds n to a sample. Adding 0 makes a sample that starts there.
+// Add adds n to a sample of a counter. Adding 0 makes a sample that starts there.
 func (m *Metric) Add(n float64, labels ...string) { m.add(n, labelText(labels)) }
 
-// SetBool sets a sample to 1 or 0.
-func (m *Metric) SetBool(value bool, labels ...string) {
+// Set sets a sample of a gauge.
+func (m *Metric) Set(value float64, labels ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := labelText(labels)
-	m.samples[key] = 0
+	m.samples[labelText(labels)] = value
+}
+
+// SetBool sets a sample of a gauge to 1 or 0.
+func (m *Metric) SetBool(value bool, labels ...string) {
 	if value {
-		m.samples[key] = 1
+		m.Set(1, labels...)
+	} else {
+		m.Set(0, labels...)
 	}
 }
 
@@ -114,7 +119,8 @@ func (n *Node) Metrics(build ...string) []*Metric {
 
 // healthMetrics are about the devices as they are offered.
 func (s *Snapshot) healthMetrics() []*Metric {
-	healthy := NewMetric("gauge", "lpuctl_lpu_healthy", "Whether the LPU is healthy and not cordoned: whether somebody new may get it.")
+	healthy := NewMetric("gauge", "lpuctl_lpu_healthy",
+		"Whether somebody new may get the LPU: it is healthy, not cordoned, and LPUs are not held back for the whole node.")
 	cordoned := NewMetric("gauge", "lpuctl_lpu_cordoned", "Whether an administrator has taken the LPU out of use.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be, or that it is cordoned; always 1.")
 	for _, d := range s.Devices {
@@ -129,7 +135,8 @@ func (s *Snapshot) healthMetrics() []*Metric {
 
 // cardMetrics are what the cards show.
 func (s *Snapshot) cardMetrics() []*Metric {
-	celsius := NewMetric("gauge", "lpuctl_lpu_temperature_celsius", "What a temperature sensor of the LPU shows.")
+	celsius := NewMetric("gauge", "lpuctl_lpu_temperature_celsius",
+		"What a temperature sensor of the LPU shows; of several with one label, the hottest.")
 	watts := NewMetric("gauge", "lpuctl_lpu_power_watts", "The power that the LPU takes.")
 	width := NewMetric("gauge", "lpuctl_lpu_link_width_lanes", "Lanes of the LPU's PCI Express link.")
 	speed := NewMetric("gauge", "lpuctl_lpu_link_speed_gigatransfers", "Gigatransfers per second of each lane of the LPU's PCI Express link.")
@@ -137,15 +144,21 @@ func (s *Snapshot) cardMetrics() []*Metric {
 	for id, card := range s.Cards {
 		l := &s.Inventory.LPUs[card]
 		labels := []string{"lpu", l.Name, "device", id}
+		hottest := map[string]float64{} // two chips of a card may have sensors of one label
 		for _, t := range l.Temperatures {
-			celsius.Add(t.Celsius, append(slices.Clip(labels), "sensor", t.Label)...)
+			if other, there := hottest[t.Label]; !there || t.Celsius > other {
+				hottest[t.Label] = t.Celsius
+			}
+		}
+		for label, degrees := range hottest {
+			celsius.Set(degrees, append(slices.Clip(labels), "sensor", label)...)
 		}
 		if l.Watts != nil {
-			watts.Add(*l.Watts, labels...)
+			watts.Set(*l.Watts, labels...)
 		}
 		if l.Link != nil {
-			width.Add(float64(l.Link.Width), labels...)
-			speed.Add(l.Link.SpeedGTs, labels...)
+			width.Set(float64(l.Link.Width), labels...)
+			speed.Set(l.Link.SpeedGTs, labels...)
 		}
 		for severity, count := range map[string]*uint64{
 			"correctable": l.Reading.AERCorrectable, "nonfatal": l.Reading.AERNonFatal, "fatal": l.Reading.AERFatal,
@@ -170,7 +183,7 @@ func (s *Snapshot) machineMetrics() []*Metric {
 	if s.Inventory == nil {
 		return all
 	}
-	lastScan.Add(float64(s.ReadAt.UnixMilli()) / 1000)
+	lastScan.Set(float64(s.ReadAt.UnixMilli()) / 1000)
 	for _, f := range s.Inventory.Problems {
 		problem.SetBool(true, "problem", string(f.ID), "severity", string(f.Severity))
 	}
@@ -182,21 +195,27 @@ func (s *Snapshot) machineMetrics() []*Metric {
 	if valid, known := s.Inventory.RingTableValid(); known {
 		table.SetBool(valid)
 	}
+	up, down := 0, 0
 	for _, r := range s.Inventory.Rings {
-		up, down := r.Links()
-		links.Add(float64(up), "state", "up")
-		links.Add(float64(down), "state", "down")
+		u, d := r.Links()
+		up, down = up+u, down+d
+	}
+	if len(s.Inventory.Rings) > 0 {
+		links.Set(float64(up), "state", "up")
+		links.Set(float64(down), "state", "down")
 	}
 	return all
 }
 
-// specMetrics are about the CDI spec in place.
+// specMetrics are about the CDI spec in place. There are no samples while it has not been compared with anything.
 func (s *Snapshot) specMetrics() []*Metric {
 	drift := NewMetric("gauge", "lpuctl_spec_drift",
 		"Devices of the CDI spec in place that are not as a spec made now has them, by what differs.")
-	drift.Add(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
-	drift.Add(float64(len(s.spec.drift.Dangling)), "differs", "gone")
-	drift.Add(float64(len(s.spec.drift.Missing)), "differs", "missing")
-	drift.Add(float64(len(s.spec.drift.Other)), "differs", "other")
+	if s.spec.inv != nil {
+		drift.Set(float64(len(s.spec.drift.Wrong)), "differs", "nodes")
+		drift.Set(float64(len(s.spec.drift.Dangling)), "differs", "gone")
+		drift.Set(float64(len(s.spec.drift.Missing)), "differs", "missing")
+		drift.Set(float64(len(s.spec.drift.Other)), "differs", "other")
+	}
 	return []*Metric{drift}
 }

@@ -262,6 +262,48 @@ func TestSensorsAreMetrics(t *testing.T) {
 	}
 }
 
+// TestMetricsSayWhatIsKnown: of two sensors with one label the hotter one counts, not their sum, and a spec that nobody has looked at does
+// not drift, nor not.
+func TestMetricsSayWhatIsKnown(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	inventory(t, root)
+	inv, err := discovery.Scan(t.Context(), root, discovery.Options{Sensors: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, celsius := range []float64{70, 40} {
+		inv.LPUs[0].Temperatures[i].Label, inv.LPUs[0].Temperatures[i].Celsius = "temp1", celsius
+	}
+	file, err := cdi.Locate(root, cdi.DefaultSpecDir, cdi.DefaultKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node.New(slog.New(slog.DiscardHandler))
+	metrics := func() string {
+		var text bytes.Buffer
+		if err := node.WriteMetrics(&text, n.Metrics()...); err != nil {
+			t.Fatal(err)
+		}
+		return text.String()
+	}
+	if text := metrics(); strings.Contains(text, "lpuctl_spec_drift{") {
+		t.Errorf("nothing is known, and the spec drifts:\n%s", text)
+	}
+	n.Update(t.Context(), node.Spec{}, found(inv))
+	if text := metrics(); strings.Contains(text, "lpuctl_spec_drift{") {
+		t.Errorf("there is no spec, and it drifts:\n%s", text)
+	}
+	n.Update(t.Context(), node.Spec{File: file}, found(inv))
+	text := metrics()
+	for _, sample := range []string{
+		`lpuctl_lpu_temperature_celsius{lpu="lpu0",device="pci-0000-43-00.1",sensor="temp1"} 70`, `lpuctl_spec_drift{differs="nodes"} 0`,
+	} {
+		if strings.Count(text, sample+"\n") != 1 {
+			t.Errorf("not exactly one %s in\n%s", sample, text)
+		}
+	}
+}
+
 // TestARingTableThatGoesIsSaid: without it nobody knows which LPUs are connected.
 func TestARingTableThatGoesIsSaid(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "node")

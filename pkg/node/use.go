@@ -38,7 +38,7 @@ func (u *Use) Metrics() []*Metric {
 			labels := []string{"lpu", l.Name, "device", cdi.AddressName(l.Address)}
 			hides = hides || l.UsersHidden
 			if l.Users != nil {
-				users.Add(float64(len(l.Users)), labels...)
+				users.Set(float64(len(l.Users)), labels...)
 			}
 			if len(l.Users) > 0 {
 				holder.SetBool(true, append(slices.Clip(labels), holderLabels(l.Users)...)...)
@@ -52,7 +52,7 @@ func (u *Use) Metrics() []*Metric {
 		}
 		known.SetBool(u.LeasesKnown)
 		hidden.SetBool(hides)
-		last.Add(float64(u.ReadAt.UnixMilli()) / 1000)
+		last.Set(float64(u.ReadAt.UnixMilli()) / 1000)
 	}
 	return []*Metric{users, holder, leased, reserved, known, hidden, last}
 }

@@ -198,8 +198,8 @@ func TestInvariant8Recall(t *testing.T) {
 		t.Errorf("beside one that does not answer: %v, %v", got, ctx.Err())
 	}
 	k.wait(7)
-	if k.registers != 1 || i.server.Ready() != nil {
-		t.Errorf("the other one was disturbed: registered %d times, ready: %v", k.registers, i.server.Ready())
+	if k.registers != 1 || i.ready() != nil {
+		t.Errorf("the other one was disturbed: registered %d times, ready: %v", k.registers, i.ready())
 	}
 	_ = mute.Close()
 	i.end()

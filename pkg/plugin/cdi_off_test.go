@@ -109,7 +109,7 @@ func TestFailOnCDIOff(t *testing.T) {
 			if err := restart(); status.Code(err) != codes.FailedPrecondition {
 				t.Errorf("a container that would not find its LPUs is started again: %v", err)
 			}
-			if err := i.server.Ready(); err != nil {
+			if err := i.ready(); err != nil {
 				t.Errorf("it is not ready: %v", err)
 			}
 		}

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"io"
 	"path"
 	"slices"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // metrics are counted from the start.
-type metrics struct{ registrations, calls, preferences, allocated, configValid *node.Metric }
+type metrics struct{ registrations, calls, preferences, allocated *node.Metric }
 
 func newMetrics() metrics {
 	m := metrics{
@@ -23,13 +22,10 @@ func newMetrics() metrics {
 			"LPUs picked for a container, by how many and whether they are connected."),
 		allocated: node.NewMetric("counter", "lpuctl_allocated_lpus_total",
 			"LPUs handed out to containers. When they are given back is not known."),
-		configValid: node.NewMetric("gauge", "lpuctl_config_valid",
-			"Whether the config file in place is the one by which LPUs are handed out; 0: it has faults, and the one before holds."),
 	}
 	m.registrations.Add(0, "result", "success")
 	m.registrations.Add(0, "result", "failure")
 	m.allocated.Add(0)
-	m.configValid.SetBool(true)
 	return m
 }
 
@@ -40,22 +36,15 @@ func (p *Plugin) countCalls(ctx context.Context, request any, info *grpc.UnarySe
 	return answer, err
 }
 
-// SetConfigValid says whether the config file in place could be used when it was read last.
-func (p *Plugin) SetConfigValid(valid bool) { p.metrics.configValid.SetBool(valid) }
-
-// Alive is [node.Node.Alive].
-func (s *Server) Alive() error { return s.Plugin.Node.Alive() }
-
-// WriteMetrics writes the metrics of the node and of the plugin as [node.WriteMetrics] does; build are labels that identify the
-// build.
-func (s *Server) WriteMetrics(w io.Writer, build ...string) error {
+// Metrics are those of the node and of the plugin; build are labels that identify the build.
+func (s *Server) Metrics(build ...string) []*node.Metric {
 	m := s.Plugin.metrics
 	all := slices.Concat(s.Plugin.Node.Metrics(build...), s.phaseMetrics(),
-		[]*node.Metric{m.configValid, m.registrations, m.calls, m.preferences, m.allocated}, s.podMetrics())
+		[]*node.Metric{m.registrations, m.calls, m.preferences, m.allocated}, s.podMetrics())
 	if runtime := s.Plugin.state.Load().runtime; runtime.CDI != "" {
 		all = append(all, runtime.CDI.metric())
 	}
-	return node.WriteMetrics(w, all...)
+	return all
 }
 
 // phaseMetrics say what the server does now.
@@ -67,7 +56,7 @@ func (s *Server) phaseMetrics() []*node.Metric {
 	registered.SetBool(phase == phaseRegistered)
 	standby.SetBool(phase == phaseStandby)
 	if phase == phaseRegistered {
-		opened.Add(float64(s.openedAt.Load()) / 1000)
+		opened.Set(float64(s.openedAt.Load()) / 1000)
 	}
 	return []*node.Metric{registered, standby, opened}
 }

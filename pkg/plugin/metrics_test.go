@@ -17,13 +17,14 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // families are the metrics as Prometheus reads them.
 func (s *Server) families() (map[string]*dto.MetricFamily, error) {
 	var text bytes.Buffer
-	if err := s.WriteMetrics(&text, "version", "1.0"); err != nil {
+	if err := node.WriteMetrics(&text, s.Metrics("version", "1.0")...); err != nil {
 		return nil, err
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -82,7 +83,6 @@ func TestMetrics(t *testing.T) {
 		{1, "lpuctl_registrations_total", []string{"result", "success"}},
 		{0, "lpuctl_registrations_total", []string{"result", "failure"}},
 		{0, "lpuctl_standby", nil},
-		{1, "lpuctl_config_valid", nil},
 		{1, "lpuctl_ring_table_valid", nil},
 		{6, "lpuctl_ring_links", []string{"state", "up"}},
 		{2, "lpuctl_ring_links", []string{"state", "down"}},
@@ -137,7 +137,7 @@ func TestStandbyMetric(t *testing.T) {
 func TestMetricsBeforeTheFirstLook(t *testing.T) {
 	s := &Server{Plugin: New(Options{}, slog.New(slog.DiscardHandler))}
 	var text bytes.Buffer
-	if err := s.WriteMetrics(&text, "version", "a\"b\\c\nd\xff"); err != nil {
+	if err := node.WriteMetrics(&text, s.Metrics("version", "a\"b\\c\nd\xff")...); err != nil {
 		t.Fatal(err)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)

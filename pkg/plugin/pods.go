@@ -46,6 +46,7 @@ func compareContainers(a, b container) int {
 // podReader asks the kubelet for the pods that have LPUs, again and again.
 type podReader struct {
 	latest atomic.Pointer[pods] // nil before the first answer
+	pulse  node.Pulse           // of FollowPods
 	logged string               // the code of the error that was logged last; "" after an answer
 }
 
@@ -65,7 +66,9 @@ func (s *Server) FollowPods(ctx context.Context, socket string) {
 	}
 	defer func() { _ = conn.Close() }()
 	client := podresources.NewPodResourcesListerClient(conn)
+	defer s.pods.pulse.Rest()
 	for ctx.Err() == nil {
+		s.pods.pulse.Beat(time.Now())
 		s.readPods(ctx, client)
 		host.WaitBeat(ctx, podsInterval)
 	}
@@ -145,7 +148,7 @@ func (s *Server) podMetrics() []*node.Metric {
 		"How many LPUs a container has that are not all connected to each other.")
 	free := node.NewMetric("gauge", "lpuctl_free_lpus", "LPUs that the kubelet can give to a container.")
 	readAt := node.NewMetric("gauge", "lpuctl_pod_resources_timestamp_seconds", "When the kubelet named the containers, in Unix time.")
-	readAt.Add(float64(p.readAt.UnixMilli()) / 1000)
+	readAt.Set(float64(p.readAt.UnixMilli()) / 1000)
 	cards := map[container][]int{}
 	var left []int
 	for _, d := range state.node.Devices {
@@ -165,10 +168,10 @@ func (s *Server) podMetrics() []*node.Metric {
 	fabric := state.node.Inventory.Cabled()
 	for c, has := range cards {
 		if _, pieces := fabric.Order(has); pieces > 1 && fabric.Cabled() {
-			unconnected.Add(float64(len(has)), "namespace", c.namespace, "pod", c.pod, "container", c.name)
+			unconnected.Set(float64(len(has)), "namespace", c.namespace, "pod", c.pod, "container", c.name)
 		}
 	}
-	free.Add(float64(len(left)))
+	free.Set(float64(len(left)))
 	return append([]*node.Metric{holder, unconnected, free, readAt}, state.placeable(left)...)
 }
 
@@ -185,20 +188,25 @@ func (s *state) placeable(free []int) []*node.Metric {
 	for _, arc := range arcs {
 		most = max(most, len(arc))
 	}
-	longest.Add(float64(most))
+	longest.Set(float64(most))
 	for _, size := range s.sizes() {
 		n := 0
 		for _, arc := range arcs {
 			n += len(arc) / size
 		}
-		placeable.Add(float64(n), "size", strconv.Itoa(size))
+		placeable.Set(float64(n), "size", strconv.Itoa(size))
 	}
 	return []*node.Metric{longest, placeable}
 }
 
-// sizes are those that metrics tell of: the powers of two, and whole rings.
+// sizes are those that metrics tell of: the powers of two for which a ring has room when all is free, and whole rings. No metric is 0 only
+// because the node was never cabled for a size.
 func (s *state) sizes() (sizes []int) {
-	for size := 1; size <= len(s.node.Inventory.LPUs); size *= 2 {
+	longest := 0
+	for _, r := range s.node.Inventory.Rings {
+		longest = max(longest, len(r.Members))
+	}
+	for size := 1; size <= longest; size *= 2 {
 		sizes = append(sizes, size)
 	}
 	for _, r := range s.node.Inventory.Rings {

@@ -140,6 +140,35 @@ func TestPodMetrics(t *testing.T) {
 	absent("the answer is old")
 }
 
+// TestPlaceableSizes: no size is told of that is longer than the longest ring, on which nobody could ever place it.
+func TestPlaceableSizes(t *testing.T) {
+	for rings, want := range map[string]string{
+		`["lpu0","lpu1","lpu2","lpu3"],["lpu4","lpu5","lpu6","lpu7"]`: "1=8 2=4 4=2",
+		`["lpu0","lpu1","lpu2"],["lpu3","lpu4","lpu5","lpu6","lpu7"]`: "1=8 2=3 3=2 4=1 5=1",
+	} {
+		r := orion(t)
+		table := `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "RingTable", "rings": [` + rings + `]}`
+		if err := write(filepath.Join(r.root, "etc/lpuctl"), "ring.yaml", table); err != nil {
+			t.Fatal(err)
+		}
+		r.scan()
+		server := &Server{Plugin: r.plugin, Resource: DefaultResource, Log: r.plugin.log}
+		server.readPods(t.Context(), (&podLister{ids: orionIDs}).serve(t, t.TempDir()))
+		all, err := server.families()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range all["lpuctl_placeable"].GetMetric() {
+			got = append(got, fmt.Sprint(m.Label[0].GetValue(), "=", m.GetGauge().GetValue()))
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%s: %s, want %s", rings, text, want)
+		}
+	}
+}
+
 // TestPodsOfAKubeletThatHangs: it is not waited for long, nothing is served from it, and the log says so once.
 func TestPodsOfAKubeletThatHangs(t *testing.T) {
 	t.Parallel()

@@ -26,9 +26,12 @@ const alveoVendor = "10ee"
 // rivalPeriod is how long the answer of a socket holds: it is connected to no more often, so that its owner's log stays empty.
 const rivalPeriod = 30 * time.Second
 
-// Rivals finds other device plugins that hand out the same cards, by their sockets in the kubelet's directory. The zero value has seen
-// none. It is used by one caller at a time.
-type Rivals struct {
+// Rivals returns a finding for each other device plugin that hands out the same cards, by its socket in the kubelet's directory. It is
+// what [node.Node.Beside] asks for, and is called by one at a time.
+func (s *Server) Rivals(inv *discovery.Inventory) finding.List { return s.rivals.in(s.Dir, inv) }
+
+// rivals are the sockets of other plugins. The zero value has seen none.
+type rivals struct {
 	asked map[string]answer // by path
 }
 
@@ -38,9 +41,9 @@ type answer struct {
 	alive bool
 }
 
-// In returns a finding for each such plugin that serves in a directory, which is that of [Server.Dir]. The inventory tells whether there
-// are cards that it would hand out. The sockets of a plugin that has ended are left where they are.
-func (r *Rivals) In(dir string, inv *discovery.Inventory) (all finding.List) {
+// in returns a finding for each such plugin that serves in a directory. The inventory tells whether there are cards that it would hand
+// out. The sockets of a plugin that has ended are left where they are.
+func (r *rivals) in(dir string, inv *discovery.Inventory) (all finding.List) {
 	if !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Vendor == alveoVendor }) {
 		return nil
 	}

@@ -18,8 +18,7 @@ const rivalSocket = "xilinx_u55c_gen3x16_xdma_base_3-0-fpga.sock"
 func TestAnotherPluginIsNamed(t *testing.T) {
 	r, _, i := served(t, rules137)
 	labels := []string{"problem", string(finding.OtherPlugin), "severity", string(finding.Warning)}
-	var rivals Rivals
-	r.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return rivals.In(i.server.Dir, inv) }
+	r.plugin.Node.Beside = i.server.Rivals
 	r.scan()
 	if got := i.value("lpuctl_problem", labels...); got != -1 {
 		t.Errorf("there is no other plugin, and the metric is %v", got)
@@ -51,17 +50,17 @@ func TestRivals(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	var rivals Rivals
-	found := rivals.In(dir, orion)
+	var others rivals
+	found := others.in(dir, orion)
 	if len(found) != 1 || found[0].Subject != rivalSocket {
 		t.Fatalf("%v", found)
 	}
-	if found := new(Rivals).In(dir, inventoryOf(t, "bertha")); len(found) != 0 {
+	if found := new(rivals).in(dir, inventoryOf(t, "bertha")); len(found) != 0 {
 		t.Errorf("the other plugin hands out no such cards: %v", found)
 	}
 	connections := 0
 	_ = listener.(*net.UnixListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
-	for rivals.In(dir, orion); err == nil; connections++ {
+	for others.in(dir, orion); err == nil; connections++ {
 		var conn net.Conn
 		if conn, err = listener.Accept(); err == nil {
 			_ = conn.Close()
@@ -72,7 +71,7 @@ func TestRivals(t *testing.T) {
 	}
 	// It leaves its socket behind when it is killed.
 	_ = listener.Close()
-	if found := new(Rivals).In(dir, orion); len(found) != 0 {
+	if found := new(rivals).in(dir, orion); len(found) != 0 {
 		t.Errorf("nobody listens: %v", found)
 	}
 	if _, err := os.Stat(path); err != nil {
@@ -81,7 +80,7 @@ func TestRivals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file-fpga.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found := new(Rivals).In(dir, orion); len(found) != 0 {
+	if found := new(rivals).in(dir, orion); len(found) != 0 {
 		t.Errorf("a file is no plugin: %v", found)
 	}
 }

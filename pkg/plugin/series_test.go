@@ -9,6 +9,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -30,7 +31,7 @@ func TestSeriesAreFew(t *testing.T) {
 		server := &Server{Plugin: r.plugin, Resource: DefaultResource, Log: r.plugin.log}
 		server.readPods(t.Context(), lister.serve(t, t.TempDir()))
 		var text bytes.Buffer
-		if err := server.WriteMetrics(&text, "version", "1", "goversion", "1"); err != nil {
+		if err := node.WriteMetrics(&text, server.Metrics("version", "1", "goversion", "1")...); err != nil {
 			t.Fatal(err)
 		}
 		samples := 0

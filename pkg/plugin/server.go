@@ -26,6 +26,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // Times of registering. The kubelet answers Register only after it has connected to the plugin, which it tries for ten
@@ -34,6 +35,7 @@ const (
 	registerTimeout = 15 * time.Second
 	streamTimeout   = 10 * time.Second       // from a successful Register to ListAndWatch
 	pollInterval    = time.Second            // for what inotify may have missed
+	turnLimit       = time.Minute            // within which each loop of the server turns, whatever the kubelet does
 	minBackoff      = 100 * time.Millisecond // before the next attempt; it doubles with each that fails
 	maxBackoff      = 10 * time.Second
 )
@@ -51,26 +53,36 @@ type Server struct {
 
 	phase    atomic.Value // what it does now, as a string; nil before Run
 	openedAt atomic.Int64 // when the kubelet opened the stream, in milliseconds of Unix time
+	pulse    node.Pulse   // of Run
 	pods     podReader
+	rivals   rivals
 }
 
 // The phases of a server.
 const (
 	phaseWaiting    = "waiting for the kubelet"
-	phaseStandby    = "standing by until the instance that serves ends"
+	phaseStandby    = "standing by: another instance serves until it ends"
 	phaseRegistered = "registered"
 )
 
-// Ready returns nil if the kubelet has the list of LPUs or another instance serves it, or else why not.
-func (s *Server) Ready() error {
+// Ready returns "registered" if the kubelet has the list of LPUs from this instance, and "standing by: " with the reason if another one
+// serves it; or else why the server is not ready.
+func (s *Server) Ready() (phase string, err error) {
 	if err := s.Plugin.Node.Ready(); err != nil {
-		return err
+		return "", err
 	}
-	phase, _ := s.phase.Load().(string)
+	phase, _ = s.phase.Load().(string)
 	if phase == phaseRegistered || phase == phaseStandby {
-		return nil
+		return phase, nil
 	}
-	return errors.New(cmp.Or(phase, "starting"))
+	return "", errors.New(cmp.Or(phase, "starting"))
+}
+
+// Alive returns errors that name the loops which do not turn any more: a new start mends them. That the kubelet does not answer is none.
+func (s *Server) Alive() error {
+	now := time.Now()
+	return errors.Join(s.Plugin.Node.Alive(), s.pulse.Alive("keeps the plugin registered", now, turnLimit),
+		s.pods.pulse.Alive("asks the kubelet for pods", now, turnLimit))
 }
 
 // pathMax is the greatest length of a socket's path in bytes (unix(7), sun_path).
@@ -88,10 +100,13 @@ func (r restart) Error() string { return string(r) }
 // and logs an error once as long as it stays the same.
 func (s *Server) Run(ctx context.Context) {
 	backoff, logged := minBackoff, ""
+	defer s.pulse.Rest()
 	for ctx.Err() == nil {
+		s.beat()
 		changes, stop := watchDir(s.Dir)
 		started := time.Now()
 		err := s.once(ctx, changes)
+		s.beat()
 		was := s.phase.Swap(phaseWaiting)
 		switch why := withoutSocket(err); {
 		case ctx.Err() != nil:
@@ -113,6 +128,8 @@ func (s *Server) Run(ctx context.Context) {
 		stop()
 	}
 }
+
+func (s *Server) beat() { s.pulse.Beat(time.Now()) }
 
 var socketName = lazy.Regexp(socketPrefix + `[a-z0-9]+\.sock`)
 
@@ -148,6 +165,7 @@ func (s *Server) once(ctx context.Context, changes dirWatch) error {
 // is set, until no other instance is alive.
 func (s *Server) waitForOthers(ctx context.Context, changes dirWatch) error {
 	for ctx.Err() == nil {
+		s.beat()
 		live := s.siblings("")
 		if (s.Overlap || len(live) == 0) && s.Plugin.listed() {
 			return nil
@@ -285,6 +303,7 @@ func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *soc
 	opened, noStream, tick := sock.opened, time.After(streamTimeout), (<-chan time.Time)(nil)
 	others := s.siblings(sock.path)
 	for {
+		s.beat()
 		if tick == nil {
 			tick = time.After(host.UntilBeat(pollInterval, host.SinceBoot()))
 		}

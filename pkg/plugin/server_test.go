@@ -22,6 +22,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
@@ -61,6 +62,11 @@ func (r *rig) serve(k *kubelet, overlap bool) *instance {
 	}()
 	r.t.Cleanup(i.end)
 	return i
+}
+
+func (i *instance) ready() error {
+	_, err := i.server.Ready()
+	return err
 }
 
 func (i *instance) end() {
@@ -189,7 +195,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		r.scan()
 		i := r.serve(k, false)
 		time.Sleep(300 * time.Millisecond)
-		if err := i.server.Ready(); err == nil {
+		if err := i.ready(); err == nil {
 			t.Error("ready without a kubelet")
 		}
 		if err := os.Mkdir(k.dir, 0o750); err != nil {
@@ -201,7 +207,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		if took := time.Since(start); took > 2*time.Second {
 			t.Errorf("registered after %v", took)
 		}
-		eventually(t, "ready", func() bool { return i.server.Ready() == nil })
+		eventually(t, "ready", func() bool { return i.ready() == nil })
 	})
 	t.Run("refuses", func(t *testing.T) {
 		r, k := orion(t), newKubelet(t, rules137)
@@ -353,7 +359,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 				if n := k.allocatable(); n != 8 {
 					t.Fatalf("%d allocatable", n)
 				}
-				return next.server.Ready() == nil
+				return next.ready() == nil
 			})
 			old.end()
 			for range 100 {
@@ -373,7 +379,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 		k.wait(8)
 		next := r.serve(k, false)
 		eventually(t, "the new instance stands by", func() bool { return strings.Contains(r.log.String(), "another instance serves") })
-		if err := next.server.Ready(); err != nil {
+		if err := next.ready(); err != nil {
 			t.Errorf("an upgrade would wait for ever: %v", err)
 		}
 		if n := k.allocatable(); n != 8 || k.registers != 1 {
@@ -394,7 +400,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 		old := r.serve(k, true)
 		k.wait(8)
 		next := r.serve(k, true)
-		eventually(t, "the new instance is registered", func() bool { return next.server.Ready() == nil })
+		eventually(t, "the new instance is registered", func() bool { return next.ready() == nil })
 		old.end()
 		k.wait(8) // a moment of nothing, and it heals
 	})
@@ -487,7 +493,7 @@ func TestInvariant12NoLPUs(t *testing.T) {
 	k.start()
 	r.scan()
 	i := r.serve(k, false)
-	eventually(t, "registered with nothing", func() bool { return i.server.Ready() == nil })
+	eventually(t, "registered with nothing", func() bool { return i.ready() == nil })
 	options := r.plugin.state.Load().options
 	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
 		t.Errorf("a spec for nothing: %v", err)
@@ -641,5 +647,58 @@ func TestOverflowOfTheWatch(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestAlive: a loop that turns is alive, whatever the kubelet does; one that hangs is named.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	r, k, i := served(t, rules137)
+	lister := &podLister{ids: orionIDs}
+	lister.serve(t, k.dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		i.server.FollowPods(ctx, filepath.Join(k.dir, "pods"))
+	}()
+	alive := func() string {
+		if err := i.server.Alive(); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	const registering = "the loop that keeps the plugin registered has not turned for 1h"
+	anHour := func() { // passes
+		i.server.pulse.Beat(time.Now().Add(-time.Hour))
+		i.server.pods.pulse.Beat(time.Now().Add(-time.Hour))
+	}
+	eventually(t, "the kubelet was asked", func() bool { return i.value("lpuctl_free_lpus") == 8 })
+	anHour()
+	if got := alive(); !strings.Contains(got, "the loop that asks the kubelet for pods has not turned for 1h") {
+		t.Errorf("it has not asked for an hour: %q", got)
+	}
+	eventually(t, "both turn", func() bool { return alive() == "" })
+	k.stop()
+	anHour()
+	eventually(t, "the kubelet is away", func() bool { return !strings.Contains(alive(), registering) })
+
+	r.log.mu.Lock() // whoever logs hangs
+	k.start()
+	time.Sleep(time.Second)
+	anHour()
+	time.Sleep(2 * pollInterval)
+	if got := alive(); !strings.Contains(got, registering) {
+		t.Errorf("it hangs: %q", got)
+	}
+	r.log.mu.Unlock()
+	eventually(t, "it turns again", func() bool { return !strings.Contains(alive(), registering) })
+	cancel()
+	<-followed
+	i.end()
+	for what, pulse := range map[string]*node.Pulse{"Run": &i.server.pulse, "FollowPods": &i.server.pods.pulse} {
+		if err := pulse.Alive(what, time.Now().Add(time.Hour), turnLimit); err != nil {
+			t.Errorf("it has ended: %v", err)
+		}
 	}
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+)
+
+// serving is a serve that runs as a process, and answers at a URL.
+type serving struct {
+	*testing.T
+	command *exec.Cmd
+	url     string
+	log     string // a file
+}
+
+// servesMetrics starts a serve that answers.
+func (n *observedNode) servesMetrics(args ...string) *serving {
+	n.Helper()
+	address := freeAddress(n.T)
+	s := &serving{T: n.T, url: "http://" + address, log: filepath.Join(n.TempDir(), "log")}
+	log, err := os.Create(s.log)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	s.command = n.lpuctl(append([]string{"serve", "--listen", address}, args...)...)
+	s.command.Stderr = log
+	if err := s.command.Start(); err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() { kill(s.command) })
+	return s
+}
+
+// get asks for a page. The code is 0 while nobody listens.
+func (s *serving) get(page string) (code int, body string) {
+	answer, err := http.Get(s.url + page)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return answer.StatusCode, bodyOf(s.T, answer)
+}
+
+// eventually waits until a page has a code and a text.
+func (s *serving) eventually(limit time.Duration, page string, code int, text string) {
+	s.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		got, body := s.get(page)
+		took := time.Since(start)
+		if got == code && strings.Contains(body, text) && took < limit {
+			return
+		}
+		if took > limit {
+			log, _ := os.ReadFile(s.log)
+			s.Fatalf("%s is not %d with %q after %v: %d\n%s\n%s", page, code, text, took, got, body, log)
+		}
+	}
+}
+
+// TestServeSaysItsPhase: /readyz tells whether serve is registered, or for whom it stands by; without a kubelet it is not ready, and says
+// why. Whatever the kubelet does, it is alive.
+func TestServeSaysItsPhase(t *testing.T) {
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "kubelet"))
+	first := n.servesMetrics("--plugin-dir", "/kubelet")
+	first.eventually(20*time.Second, "/readyz", 200, "registered\n")
+	second := n.servesMetrics("--plugin-dir", "/kubelet")
+	second.eventually(20*time.Second, "/readyz", 200, "standing by: another instance serves until it ends\n")
+	second.eventually(time.Second, "/healthz", 200, "ok\n")
+	kill(first.command)
+	second.eventually(20*time.Second, "/readyz", 200, "registered\n")
+	if err := os.Remove(filepath.Join(n.root, "kubelet/kubelet.sock")); err != nil {
+		t.Fatal(err)
+	}
+	kill(second.command)
+	third := n.servesMetrics("--plugin-dir", "/kubelet")
+	third.eventually(20*time.Second, "/readyz", 503, "waiting for the kubelet\n")
+	third.eventually(time.Second, "/healthz", 200, "ok\n")
+}
+
+// configure writes the config file of the node, and has serve read it.
+func (n *observedNode) configure(s *serving, text string) {
+	n.Helper()
+	n.plant(defaultConfigFile, text)
+	if s != nil {
+		if err := s.command.Process.Signal(syscall.SIGHUP); err != nil {
+			n.Fatal(err)
+		}
+	}
+}
+
+// TestConfigValid: the metric says whether the config file in place is the one that holds, also at a start at which two entries match the
+// node. The feature file stays as it is while that is not known: a start takes no node out of its topology.
+func TestConfigValid(t *testing.T) {
+	const valid, faulty = "\nlpuctl_config_valid 1\n", "\nlpuctl_config_valid 0\n"
+	const one, two = "topology:\n- {nodes: [a*], labels: {switch: leaf-1}}\n", "- {nodes: [\"*z\"], labels: {switch: leaf-2}}\n"
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "kubelet"))
+	if err := os.Mkdir(filepath.Join(n.root, "features.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--plugin-dir", "/kubelet", "--nfd", "/features.d/lpuctl", "--node-name", "az"}
+	file := filepath.Join(n.root, "features.d/lpuctl")
+	written := func(label string) string {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if data, _ := os.ReadFile(file); strings.Contains(string(data), label) {
+				return host.State(file)
+			} else if time.Now().After(deadline) {
+				t.Fatalf("no %s in\n%s", label, data)
+			}
+		}
+	}
+	n.configure(nil, one)
+	s := n.servesMetrics(args...)
+	s.eventually(20*time.Second, "/metrics", 200, valid)
+	n.configure(s, "serve: {numa: maybe}\n")
+	s.eventually(20*time.Second, "/metrics", 200, faulty)
+	n.configure(s, one)
+	s.eventually(20*time.Second, "/metrics", 200, valid)
+	state := written("switch=leaf-1\n")
+	kill(s.command)
+
+	n.configure(nil, one+two)
+	s = n.servesMetrics(args...)
+	s.eventually(20*time.Second, "/readyz", 200, "registered")
+	s.eventually(time.Second, "/metrics", 200, faulty)
+	time.Sleep(2 * time.Second) // it looks at the machine each second
+	if after := host.State(file); after != state {
+		t.Errorf("the feature file was %s and is %s", state, after)
+	}
+	log, err := os.ReadFile(s.log)
+	if err != nil || strings.Count(string(log), "two entries match node az") != 1 {
+		t.Errorf("log:\n%s%v", log, err)
+	}
+	n.configure(s, "topology:\n"+two)
+	s.eventually(20*time.Second, "/metrics", 200, valid)
+	written("switch=leaf-2\n")
+}
+
+// TestServeLooksForOthersWhereItServes: another plugin is looked for in the kubelet's directory of now, not in the one of the start.
+func TestServeLooksForOthersWhereItServes(t *testing.T) {
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "old"))
+	newKubelet(t, filepath.Join(n.root, "new"))
+	listener, err := net.Listen("unix", filepath.Join(n.root, "old/xilinx_u55c-0-fpga.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	const other = "lpuctl_problem{problem=\"other-plugin\""
+	n.configure(nil, "serve: {pluginDir: /old}\n")
+	s := n.servesMetrics()
+	s.eventually(20*time.Second, "/metrics", 200, other)
+	n.configure(s, "serve: {pluginDir: /new}\n")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if code, body := s.get("/metrics"); code == 200 && !strings.Contains(body, other) {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("it looks in the old directory:\n%s", body)
+		}
+	}
+}
