@@ -38,8 +38,15 @@ func needControlPlane(t *testing.T) {
 	need(t, kubernetes("etcd"), kubernetes("kube-apiserver"), kubernetes("kube-scheduler"), kubernetes("kubectl"))
 }
 
-// startControlPlane starts an API server and a scheduler, each with some flags of its own. There is no controller manager, so no
-// admission plugin may wait for its work.
+// startDaemonSets starts the controller of DaemonSets, and no other.
+func startDaemonSets(t *testing.T) {
+	t.Helper()
+	machine.Start(t, kubernetes("kube-controller-manager"), "--kubeconfig", kubeconfig, "--leader-elect=false",
+		"--controllers=daemonset-controller")
+}
+
+// startControlPlane starts an API server and a scheduler, each with some flags of its own. There is no controller manager, or one that
+// does little, so no admission plugin may wait for its work.
 func startControlPlane(t *testing.T, ofServer, ofScheduler []string) {
 	t.Helper()
 	machine.Start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
