@@ -261,7 +261,12 @@ func (b *bed) metric(url, name string) (n int) {
 // waitScans waits until the plugin has read the whole machine anew.
 func (b *bed) waitScans() {
 	b.t.Helper()
-	scans := func() int { return b.metric("http://127.0.0.1:9477/metrics", "lpuctl_scan_duration_seconds_count") }
+	b.waitScansOf("http://127.0.0.1:9477/metrics")
+}
+
+func (b *bed) waitScansOf(url string) {
+	b.t.Helper()
+	scans := func() int { return b.metric(url, "lpuctl_scan_duration_seconds_count") }
 	before := scans()
 	machine.Eventually(b.t, 20*time.Second, "the machine is read", func() error {
 		if n := scans() - before; n < 2 { // the first of these may have begun before

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -23,8 +25,8 @@ const (
 
 type values = map[string]any
 
-// render renders the chart with values.
-func render(t *testing.T, v values) (string, error) {
+// template is what Helm makes of the chart with values.
+func template(t *testing.T, v values) (string, error) {
 	t.Helper()
 	cmd := exec.Command(os.Getenv("HELM"), "template", "lpuctl", chart, "--namespace", namespace, "--values", "-")
 	cmd.Stdin = strings.NewReader(toJSON(t, v))
@@ -35,10 +37,19 @@ func render(t *testing.T, v values) (string, error) {
 	return string(out), err
 }
 
-// install applies a manifest, with the directories of the simulated server, and waits for the DaemonSet's pod to be ready.
-func (b *bed) install(manifest string) {
+// render is the objects of the chart with values.
+func render(t *testing.T, v values) []map[string]any {
+	t.Helper()
+	manifest, err := template(t, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, manifest)
+}
+
+// install applies objects, with the directories of the simulated server, and waits for the DaemonSet's pod to be ready.
+func (b *bed) install(items []map[string]any) {
 	b.t.Helper()
-	items := objects(b.t, manifest)
 	for _, object := range items {
 		if object["kind"] == "DaemonSet" {
 			onServer(b.t, podSpec(object))
@@ -166,39 +177,27 @@ func newDaemonSets(t *testing.T) *bed {
 func TestDaemonSet(t *testing.T) {
 	b := newDaemonSets(t)
 	t.Run("all values", b.allValues)
+	machine.Lpuctl(t, "--root", nodeRoot, "cordon", "lpu7", "--reason", "test")
+	t.Run("upgrade and rollback", func(t *testing.T) { b.thereAndBack(t, false) })
+	t.Run("upgrade and rollback with overlap", func(t *testing.T) { b.thereAndBack(t, true) })
 }
 
 func (b *bed) allValues(t *testing.T) {
 	defer func(outer *testing.T) { b.t = outer }(b.t)
 	b.t = t
-	var rings [2][]string
-	for i := range b.node.LPUs() {
-		rings[i/4] = append(rings[i/4], b.node.Card(i).Address.String())
-	}
 	all := values{
 		"createNamespace": true,
 		"podResources":    values{"enabled": true},
 		"nfd":             values{"enabled": true},
 		"config":          values{"topology": []any{values{"nodes": []any{"no*"}, "labels": values{"switch": "leaf-1"}}}},
-		"ringTable":       toJSON(t, values{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "RingTable", "rings": rings}),
+		"ringTable":       ringTable(t, b.rings(4)),
 	}
-	install := func(v values) {
-		t.Helper()
-		manifest, err := render(t, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.install(manifest)
-	}
-	install(all)
+	b.install(render(t, all))
 	b.waitAllocatable(8)
 	b.checkConfined()
 	b.checkFeatures("hyperaccel.ai/lpu.count=8", "hyperaccel.ai/lpu.ring.sizes=4_4", "topology.hyperaccel.ai/switch=leaf-1")
 
-	if _, err := kubectl(toJSON(t, podManifest("four", 4)), "create", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-	got := b.check(t, b.inspect("four"), 4, true)
+	got := b.start("four", 4)
 	url, lost := b.url(), got[0]
 	healthy := fmt.Sprintf("lpuctl_lpu_healthy{lpu=%q,device=%q} ", fmt.Sprintf("lpu%d", lost), b.id(lost))
 	b.waitSample(time.Second, url, healthy+"1")
@@ -214,18 +213,46 @@ func (b *bed) allValues(t *testing.T) {
 	watched := b.watchAllocatable()
 	with := maps.Clone(all)
 	with["overlap"] = true
-	install(with)
+	b.install(render(t, with))
 	b.waitSample(12*time.Second, b.url(), "lpuctl_free_lpus 4")
-	if least, _ := watched(8); least != 8 {
-		t.Errorf("at one moment only %d LPUs were allocatable", least)
-	}
-	if _, err := kubectl(toJSON(t, podManifest("two", 2)), "create", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-	for _, lpu := range b.check(t, b.inspect("two"), 2, true) {
+	for _, lpu := range b.start("two", 2) {
 		if slices.Contains(got, lpu) {
 			t.Errorf("LPU %d is given twice", lpu)
 		}
+	}
+	if least, _ := watched(8); least != 8 {
+		t.Errorf("at one moment only %d LPUs were allocatable", least)
+	}
+	b.deletePods("four", "two")
+}
+
+// rings are rings of so many LPUs each, by address.
+func (b *bed) rings(size int) [][]string {
+	var addresses []string
+	for i := range b.node.LPUs() {
+		addresses = append(addresses, b.node.Card(i).Address.String())
+	}
+	return slices.Collect(slices.Chunk(addresses, size))
+}
+
+func ringTable(t *testing.T, rings [][]string) string {
+	t.Helper()
+	return toJSON(t, values{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "RingTable", "rings": rings})
+}
+
+// start lets the scheduler start a pod of n LPUs, which have to be connected, and returns which it has.
+func (b *bed) start(name string, n int) []int {
+	b.t.Helper()
+	if _, err := kubectl(toJSON(b.t, podManifest(name, n)), "create", "-f", "-"); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.check(b.t, b.inspect(name), n, true)
+}
+
+func (b *bed) deletePods(names ...string) {
+	b.t.Helper()
+	if _, err := kubectl("", append([]string{"delete", "pod", "--timeout", "1m"}, names...)...); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -269,4 +296,130 @@ func (b *bed) checkFeatures(lines ...string) {
 		}
 		return err
 	})
+}
+
+// previous is the objects of the version before, which had no chart, as its manifest says to change them for overlap.
+func previous(t *testing.T, overlap bool) []map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(os.Getenv("PREVIOUS") + "/source/packaging/kubernetes/lpuctl.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := objects(t, string(data))
+	for _, object := range items {
+		if object["kind"] == "DaemonSet" && overlap {
+			object["spec"].(map[string]any)["updateStrategy"] = values{"rollingUpdate": values{"maxSurge": 1, "maxUnavailable": 0}}
+			main := podSpec(object)["containers"].([]any)[0].(map[string]any)
+			main["args"] = append(main["args"].([]any), "--overlap")
+		}
+	}
+	return items
+}
+
+// thereAndBack goes from the version before to this one and back, under a pod that keeps its LPUs. One LPU is cordoned, and each start
+// finds one that is being reset, and a ring table that was broken meanwhile: both versions have to know of all three by the files of the
+// other.
+func (b *bed) thereAndBack(t *testing.T, overlap bool) {
+	defer func(outer *testing.T) { b.t = outer }(b.t)
+	b.t = t
+	const want = 7 // but for the one that is cordoned
+	earlier := b.said()
+	b.install(previous(t, overlap))
+	b.waitAllocatable(want)
+	keeper, up, down := fmt.Sprintf("keeper-%v", overlap), fmt.Sprintf("up-%v", overlap), fmt.Sprintf("down-%v", overlap)
+	kept := b.start(keeper, 2)
+	watched := b.watchAllocatable()
+	used := append(kept, b.replace(up, func() {
+		b.install(render(t, values{"createNamespace": true, "overlap": overlap}))
+	}, kept, b.rings(4))...)
+	b.replace(down, func() {
+		if overlap {
+			b.install(previous(t, overlap))
+			return
+		}
+		if out, err := kubectl("", "rollout", "undo", "daemonset/lpuctl", "--namespace", namespace); err != nil {
+			t.Fatal(out, err)
+		}
+		b.rollOut()
+	}, used, b.rings(8))
+	least, longest := watched(want)
+	t.Logf("allocatable: at least %d of %d, fewer for at most %v at a time", least, want, longest.Round(10*time.Millisecond))
+	if overlap && least != want || longest > 20*time.Second {
+		t.Error("that is a gap")
+	}
+	b.checkUntouched(keeper, kept)
+	logs := b.said()
+	maps.DeleteFunc(logs, func(path, _ string) bool { _, ok := earlier[path]; return ok })
+	if len(logs) != 3 {
+		t.Errorf("%d pods of the DaemonSet have run, want 3", len(logs))
+	}
+	for _, line := range complaints(logs) {
+		t.Errorf("a version complains: %s", line)
+	}
+	b.deletePods(keeper, up, down)
+}
+
+// checkUntouched checks that a pod runs as it was started, and has its LPUs, all healthy.
+func (b *bed) checkUntouched(name string, lpus []int) {
+	b.t.Helper()
+	want := map[string]string{}
+	for _, lpu := range lpus {
+		want[b.id(lpu)] = "Healthy"
+	}
+	pods, err := b.pods()
+	b.do(err)
+	i := slices.IndexFunc(pods, func(p pod) bool { return p.Metadata.Name == name })
+	if i < 0 || !maps.Equal(pods[i].health(), want) || pods[i].Status.ContainerStatuses[0].RestartCount != 0 {
+		b.t.Errorf("the pod that was there before, with %v, is not as it was: %+v", want, pods)
+	}
+}
+
+// replace installs a version, and checks by a pod that it goes on with what the one before it knew, and has written to files.
+func (b *bed) replace(pod string, install func(), used []int, rings [][]string) (more []int) {
+	b.t.Helper()
+	const reset, table = 6, nodeRoot + "/etc/lpuctl/ring.yaml"
+	b.setOffline(reset, "1")
+	machine.Write(b.t, table, ringTable(b.t, rings))
+	machine.Eventually(b.t, 20*time.Second, "the cabling is kept", func() error {
+		var kept struct{ Rings [][]string }
+		data, err := os.ReadFile("/var/lib/lpuctl/last-ring.yaml")
+		if err = errors.Join(err, yaml.Unmarshal(data, &kept)); err == nil && len(kept.Rings) != len(rings) {
+			err = fmt.Errorf("%s", data)
+		}
+		return err
+	})
+	b.waitScansOf(b.url())
+	machine.Write(b.t, table, "{")
+	install()
+	b.waitAllocatable(7)
+	url := b.url()
+	b.waitSample(5*time.Second, url, fmt.Sprintf("lpuctl_lpu_cordoned{lpu=\"lpu7\",device=%q} 1", b.id(7)))
+	b.waitSample(5*time.Second, url, `lpuctl_problem{problem="ring-kept",severity="warning"} 1`)
+	b.setOffline(reset, "0")
+	for _, lpu := range b.start(pod, 2) {
+		if lpu == 7 || slices.Contains(used, lpu) {
+			b.t.Errorf("%s gets LPU %d, which is cordoned or another pod's", pod, lpu)
+		}
+		more = append(more, lpu)
+	}
+	b.do(os.Remove(table))
+	if specs, _ := filepath.Glob("/var/run/cdi/[^.]*"); len(specs) != 1 { // fails on a bad pattern only
+		b.t.Errorf("there are the specs %v", specs)
+	}
+	return more
+}
+
+// complaints are the warnings and errors in logs, but for those of what the test does.
+func complaints(logs map[string]string) (found []string) {
+	for _, text := range logs {
+		for line := range strings.Lines(text) {
+			expected := slices.ContainsFunc([]string{`"msg":"cordoned"`, `"id":"ring-syntax"`, `"id":"ring-kept"`}, func(s string) bool {
+				return strings.Contains(line, s)
+			})
+			if !expected && !strings.Contains(line, `"level":"INFO"`) {
+				found = append(found, line)
+			}
+		}
+	}
+	return found
 }
