@@ -15,6 +15,12 @@ NPD_VERSION := $(shell awk '$$1 == "k8s.io/node-problem-detector" {print $$2}' t
 NPD := $(CACHE)/node-problem-detector-$(NPD_VERSION)/node-problem-detector
 NFD_VERSION := $(shell awk '$$1 == "sigs.k8s.io/node-feature-discovery" {print $$2}' test/e2e/kubelet/tools/nfd/go.mod)
 NFD := $(CACHE)/node-feature-discovery-$(NFD_VERSION)
+# The custom resources of the Prometheus operator.
+MONITORING_VERSION := v0.85.0
+MONITORING := $(CACHE)/prometheus-operator-$(MONITORING_VERSION)
+# What nodes are upgraded from and rolled back to: the last commit before the chart.
+PREVIOUS_COMMIT := 86d3017e59786019d1a03a2e01a47f5d9d0c5b1d
+PREVIOUS := $(CACHE)/lpuctl-$(PREVIOUS_COMMIT)
 CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
 CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
@@ -125,18 +131,23 @@ $(DEBIAN):
 e2e: build $(CDI_LIBRARIES) $(DEBIAN) ## tests on real consumers (needs root; names what is missing)
 	LPUCTL=$(CURDIR)/bin/lpuctl LIBRARIES=$(CACHE)/cdi-library DEBIAN=$(DEBIAN) go test -C test/e2e -json -count=1 -timeout 15m . | go run ./test/report
 
+# Those that wait long, or for programs that take long to build.
+LONG_OF_KUBELET := ^Test(NodeProblemDetector|NodeFeatureDiscovery)$$
+
 .PHONY: e2e-kubelet
 e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
 	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) NPD=$(NPD) \
-	  NFD=$(NFD) go test -C test/e2e -json -count=1 -timeout 20m $(if $(LPUCTL_LONG),,-skip '^TestNodeProblemDetector$$') ./kubelet | go run ./test/report
+	  NFD=$(NFD) HELM=$(CACHE)/helm-$(HELM_VERSION)/helm MONITORING=$(MONITORING) PREVIOUS=$(PREVIOUS) \
+	  go test -C test/e2e -json -count=1 -timeout 20m $(if $(LPUCTL_LONG),,-skip '$(LONG_OF_KUBELET)') ./kubelet | go run ./test/report
 
 .PHONY: e2e-kubelet-tools
 e2e-kubelet-tools: ## build what test/e2e/kubelet runs: kubelet, API server, containerd (once, 15 minutes)
-e2e-kubelet-tools: $(addprefix $(KUBERNETES)/,kubelet kube-apiserver kube-scheduler kubectl etcd) $(CONTAINERDS)
-e2e-kubelet-tools: $(addprefix $(NFD)/,crds.yaml nfd-worker nfd-master)
+e2e-kubelet-tools: $(addprefix $(KUBERNETES)/,kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl etcd) $(CONTAINERDS)
+e2e-kubelet-tools: $(CACHE)/helm-$(HELM_VERSION)/helm $(MONITORING)/crds.yaml $(PREVIOUS)/lpuctl-image.tar
 
 .PHONY: e2e-kubelet-tools-long
-e2e-kubelet-tools-long: e2e-kubelet-tools $(NPD) ## what it runs besides with LPUCTL_LONG: node-problem-detector (once, 2 minutes)
+e2e-kubelet-tools-long: ## what it runs besides with LPUCTL_LONG: node-problem-detector, node-feature-discovery (once, 4 minutes)
+e2e-kubelet-tools-long: e2e-kubelet-tools $(NPD) $(addprefix $(NFD)/,crds.yaml nfd-worker nfd-master)
 
 TOOL_BUILD = CGO_ENABLED=0 go build -p 2 -trimpath -buildvcs=false -o $@
 
@@ -155,6 +166,20 @@ $(NFD)/crds.yaml:
 
 $(NFD)/%:
 	cd test/e2e/kubelet/tools/nfd && $(TOOL_BUILD) -ldflags '-s -w' sigs.k8s.io/node-feature-discovery/cmd/$*
+
+$(MONITORING)/crds.yaml: MODULE = github.com/prometheus-operator/prometheus-operator@$(MONITORING_VERSION)
+$(MONITORING)/crds.yaml:
+	@go mod download $(MODULE)
+	mkdir -p $(@D)
+	cat "$$(go env GOMODCACHE)/$(MODULE)/example/prometheus-operator-crd/"*_{podmonitors,prometheusrules,servicemonitors}.yaml > $@
+
+# From the history, with its own Makefile. A clone without history fetches this one commit.
+$(PREVIOUS)/lpuctl-image.tar:
+	@git cat-file -e '$(PREVIOUS_COMMIT)^{commit}' 2>/dev/null || git fetch --quiet --depth=1 origin $(PREVIOUS_COMMIT) || { echo \
+	  'commit $(PREVIOUS_COMMIT) is missing, to upgrade from and to roll back to: git fetch --unshallow origin' >&2; exit 1; }
+	rm -rf $(@D) && mkdir -p $(@D)/source
+	git archive $(PREVIOUS_COMMIT) | tar -x -C $(@D)/source
+	$(MAKE) --no-print-directory -C $(@D)/source image VERSION=previous IMAGE=$@
 
 # containerd is built in its own module, with its own go.sum.
 $(CONTAINERDS) $(CONTAINERD_MORE): TAG = $(patsubst containerd-%,%,$(notdir $(@D)))

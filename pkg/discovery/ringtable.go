@@ -32,7 +32,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		paths = []string{s.real(InstalledRingTable), s.real(hyperdexRingTable)}
 	}
 	for _, p := range paths {
-		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return readTable(p) })
+		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return readTable(followLink(p)) })
 		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}

@@ -36,15 +36,18 @@ type bed struct {
 	flags      []string // of the kubelet, beyond those in start
 	api        podresources.PodResourcesListerClient
 	node       *simulate.Machine
+	logs       map[string]*os.File // of the DaemonSet's pods, by path
 }
 
 // containerd2 and containerd1 are a configuration for each of the two releases of containerd. Some machines forbid to lower the OOM score;
-// the network configuration is never used, as every pod has the host's network, but without one the node is not ready.
+// without a network configuration the node is not ready, though most pods have the host's network.
 const (
 	containerd2 = `version = 3
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   cni.conf_dir = "/run/cni"
+  cni.bin_dirs = ["/run/cni"]
+  cni.use_internal_loopback = true
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "` + machine.Image + `"
 `
@@ -56,8 +59,28 @@ const (
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "/run/cni"
 `
-	networkConfig = `{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}`
+	networkConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "pair"}]}`
 )
+
+// networkPlugin gives a pod a network: a pair of devices, by which it and the node reach each other. It needs iproute2. An address is
+// used once; the devices go with the pod's namespace.
+const networkPlugin = `#!/bin/sh
+set -eu
+case $CNI_COMMAND in
+VERSION) echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.4.0"]}' ;;
+ADD)
+	n=1
+	until mkdir /run/cni/pod$n 2>/dev/null; do n=$((n + 1)); done
+	namespace=${CNI_NETNS##*/} address=203.0.113.$n
+	ip link add pod$n type veth peer name "$CNI_IFNAME" netns "$namespace"
+	ip link set pod$n up
+	ip route add $address dev pod$n src ` + machine.Address + `
+	ip -n "$namespace" link set "$CNI_IFNAME" up
+	ip -n "$namespace" address add $address dev "$CNI_IFNAME"
+	ip -n "$namespace" route add ` + machine.Address + ` dev "$CNI_IFNAME"
+	echo '{"cniVersion": "0.4.0", "ips": [{"version": "4", "address": "'$address'/32"}]}' ;;
+esac
+`
 
 // newBed starts a node on the current release of containerd.
 func newBed(t *testing.T) *bed { return newBedOn(t, os.Getenv("CONTAINERD"), containerd2) }
@@ -96,7 +119,9 @@ func prepare(t *testing.T, binaries, config string) *bed {
 
 func (b *bed) startContainerd(binaries, config string) {
 	b.t.Helper()
-	machine.Write(b.t, "/run/cni/10-none.conflist", networkConfig)
+	machine.Write(b.t, "/run/cni/pair", networkPlugin)
+	b.do(os.Chmod("/run/cni/pair", 0o755))
+	machine.Write(b.t, "/run/cni/10-pods.conflist", networkConfig)
 	machine.Write(b.t, "/run/containerd.toml", config)
 	machine.WriteImage(b.t, "/run/image.tar", machine.Image)
 	b.t.Setenv("PATH", binaries+":"+os.Getenv("PATH")) // a shim must be of its daemon's release
@@ -236,7 +261,12 @@ func (b *bed) metric(url, name string) (n int) {
 // waitScans waits until the plugin has read the whole machine anew.
 func (b *bed) waitScans() {
 	b.t.Helper()
-	scans := func() int { return b.metric("http://127.0.0.1:9477/metrics", "lpuctl_scan_duration_seconds_count") }
+	b.waitScansOf("http://127.0.0.1:9477/metrics")
+}
+
+func (b *bed) waitScansOf(url string) {
+	b.t.Helper()
+	scans := func() int { return b.metric(url, "lpuctl_scan_duration_seconds_count") }
 	before := scans()
 	machine.Eventually(b.t, 20*time.Second, "the machine is read", func() error {
 		if n := scans() - before; n < 2 { // the first of these may have begun before
@@ -258,4 +288,46 @@ func (b *bed) waitAllocatable(want int) time.Duration {
 		return err
 	})
 	return time.Since(start)
+}
+
+// watchAllocatable looks at the number of allocatable LPUs all the time, until the function that it returns is called. That tells the
+// least, and for how long at a time there were fewer than want.
+func (b *bed) watchAllocatable() func(want int) (least int, longest time.Duration) {
+	type look struct {
+		at time.Time
+		n  int
+	}
+	end, result := make(chan struct{}), make(chan []look)
+	go func() {
+		var seen []look
+		for {
+			select {
+			case <-end:
+				result <- seen
+				return
+			case <-time.After(15 * time.Millisecond): // the kubelet answers no more than 100 a second
+				if n, err := b.allocatable(); err == nil {
+					seen = append(seen, look{time.Now(), n})
+				}
+			}
+		}
+	}()
+	return func(want int) (least int, longest time.Duration) {
+		b.t.Helper()
+		close(end)
+		seen := <-result
+		if len(seen) < 50 {
+			b.t.Fatalf("the kubelet told %d times only how many LPUs are allocatable", len(seen))
+		}
+		least, enough := seen[0].n, seen[0].at
+		for _, s := range seen {
+			least = min(least, s.n)
+			if s.n < want {
+				longest = max(longest, s.at.Sub(enough))
+			} else {
+				enough = s.at
+			}
+		}
+		return least, longest
+	}
 }

@@ -13,12 +13,8 @@ import (
 // TestGroupUnderOneSwitch: with the gates of docs/node-features.md, a group of four pods with eight LPUs each lands under the only switch
 // where four nodes have them free, and a group of five waits as a whole.
 func TestGroupUnderOneSwitch(t *testing.T) {
-	needControlPlane(t)
-	for _, dir := range []string{"/run", "/var/lib"} {
-		machine.Mount(t, "tmpfs", dir, "tmpfs", 0, "")
-	}
 	const gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
-	startControlPlane(t, []string{gates, "--runtime-config=scheduling.k8s.io/v1beta1=true"}, []string{gates})
+	newAPIServer(t, []string{gates, "--runtime-config=scheduling.k8s.io/v1beta1=true"}, []string{gates})
 	create := func(object any) {
 		t.Helper()
 		if out, err := kubectl(toJSON(t, object), "create", "-f", "-"); err != nil {

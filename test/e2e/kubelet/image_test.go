@@ -1,11 +1,9 @@
 package kubelet
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +23,7 @@ func TestImage(t *testing.T) {
 	if archive == "" {
 		t.Fatal("IMAGE must name the archive to test (make e2e-kubelet does)")
 	}
-	if out, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", archive).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	machine.Output(t, "ctr", "-n", "k8s.io", "images", "import", archive)
 	machine.Write(t, filepath.Join(manifests, "lpuctl.json"), toJSON(t, daemonPod(t)))
 	b.waitAllocatable(8)
 	b.check(t, b.run("four", 4), 4, true)
@@ -65,38 +61,57 @@ func daemonPod(t *testing.T) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(string(data), "\n---\n") {
-		var set struct {
-			Kind string
-			Spec struct{ Template struct{ Spec map[string]any } }
-		}
-		if err := yaml.Unmarshal([]byte(document), &set); err != nil {
-			t.Fatal(err)
-		}
-		if set.Kind != "DaemonSet" {
-			continue
-		}
-		spec := set.Spec.Template.Spec
-		spec["hostNetwork"] = true // there is no network plugin here
-		text := toJSON(t, spec)
-		for _, path := range []string{"/sys", "/dev", "/opt", "/etc/lpuctl"} {
-			from, to := fmt.Sprintf(`"path":%q`, path), fmt.Sprintf(`"path":%q`, nodeRoot+path)
-			if strings.Count(text, from) != 1 {
-				t.Fatalf("the manifest mounts %s %d times", path, strings.Count(text, from))
+	for _, object := range objects(t, string(data)) {
+		if object["kind"] == "DaemonSet" {
+			spec := podSpec(object)
+			onServer(t, spec)
+			spec["hostNetwork"] = true // as static pods here have
+			return map[string]any{
+				"apiVersion": "v1",
+				"kind":       "Pod",
+				"metadata":   map[string]any{"name": "lpuctl", "namespace": "default"},
+				"spec":       spec,
 			}
-			text = strings.Replace(text, from, to, 1)
-		}
-		var changed map[string]any
-		if err := json.Unmarshal([]byte(text), &changed); err != nil {
-			t.Fatal(err)
-		}
-		return map[string]any{
-			"apiVersion": "v1",
-			"kind":       "Pod",
-			"metadata":   map[string]any{"name": "lpuctl", "namespace": "default"},
-			"spec":       changed,
 		}
 	}
 	t.Fatal("the manifest has no DaemonSet")
 	return nil
+}
+
+// objects parses a manifest.
+func objects(t *testing.T, manifest string) (objects []map[string]any) {
+	t.Helper()
+	for document := range strings.SplitSeq("\n"+manifest, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		if object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// podSpec is that of the pods of a DaemonSet.
+func podSpec(set map[string]any) map[string]any {
+	return set["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+}
+
+// onServer lets a pod have the directories of the simulated server in place of this machine's, but for those in /var.
+func onServer(t *testing.T, spec map[string]any) {
+	t.Helper()
+	var changed []string
+	for _, volume := range spec["volumes"].([]any) {
+		directory, _ := volume.(map[string]any)["hostPath"].(map[string]any)
+		if path, ok := directory["path"].(string); ok && !strings.HasPrefix(path, "/var/") {
+			directory["path"] = nodeRoot + path
+			changed = append(changed, path)
+		}
+	}
+	for _, path := range []string{"/sys", "/dev", "/opt", "/etc/lpuctl"} {
+		if !slices.Contains(changed, path) {
+			t.Fatalf("the pod does not mount %s: %v", path, changed)
+		}
+	}
 }

@@ -68,11 +68,13 @@ func (b *bed) remove(names ...string) {
 
 // pod is what is read of a pod's state.
 type pod struct {
-	Metadata struct{ Name string }
+	Metadata struct{ Name, Namespace, DeletionTimestamp string }
 	Status   struct {
-		Phase, Reason, Message string
-		ContainerStatuses      []struct {
-			State struct {
+		Phase, Reason, Message, PodIP string
+		ContainerStatuses             []struct {
+			Ready        bool
+			RestartCount int
+			State        struct {
 				Waiting struct{ Reason, Message string }
 			}
 			AllocatedResourcesStatus []struct {
@@ -83,16 +85,22 @@ type pod struct {
 	}
 }
 
-func (b *bed) pod(name string) (pod, error) {
+// pods are those that the kubelet knows of.
+func (b *bed) pods() ([]pod, error) {
 	data, err := get("http://127.0.0.1:10255/pods")
+	if err != nil {
+		return nil, err
+	}
+	var list struct{ Items []pod }
+	return list.Items, json.Unmarshal(data, &list)
+}
+
+func (b *bed) pod(name string) (pod, error) {
+	pods, err := b.pods()
 	if err != nil {
 		return pod{}, err
 	}
-	var list struct{ Items []pod }
-	if err := json.Unmarshal(data, &list); err != nil {
-		return pod{}, err
-	}
-	for _, p := range list.Items {
+	for _, p := range pods {
 		if p.Metadata.Name == name+"-"+nodeName {
 			return p, nil
 		}

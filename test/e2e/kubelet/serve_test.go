@@ -193,21 +193,7 @@ func TestUpgrade(t *testing.T) {
 	b := newBed(t)
 	old := b.serve("--overlap")
 	b.waitAllocatable(8)
-	end, result := make(chan struct{}), make(chan []int)
-	go func() {
-		var seen []int
-		for {
-			select {
-			case <-end:
-				result <- seen
-				return
-			case <-time.After(15 * time.Millisecond): // the kubelet answers no more than 100 a second
-				if n, err := b.allocatable(); err == nil {
-					seen = append(seen, n)
-				}
-			}
-		}
-	}()
+	watched := b.watchAllocatable()
 	for i := range 5 {
 		next := b.serve("--overlap")
 		waitRegistered(t, next)
@@ -217,9 +203,8 @@ func TestUpgrade(t *testing.T) {
 		b.check(t, b.inspect(pod+"-"+nodeName), 1, true)
 		old = next
 	}
-	close(end)
-	if seen := <-result; len(seen) < 50 || slices.Min(seen) != 8 {
-		t.Errorf("as seen %d times, at one moment only %d LPUs were allocatable", len(seen), slices.Min(seen))
+	if least, _ := watched(8); least != 8 {
+		t.Errorf("at one moment only %d LPUs were allocatable", least)
 	}
 }
 

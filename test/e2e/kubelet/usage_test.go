@@ -29,21 +29,15 @@ func TestMetricsOfPods(t *testing.T) {
 		t.Logf("%s: after %v", what, time.Since(began).Round(100*time.Millisecond))
 	}
 	const unconnected = `lpuctl_container_unconnected_lpus{namespace="default",pod="four-node",container="main"}`
-	left := func(free, longest, singles, pairs int) map[string]int {
+	left := func(free, longest, pairs, ofPod int) map[string]int {
 		return map[string]int{
 			"lpuctl_free_lpus": free, "lpuctl_longest_free_arc_lpus": longest,
-			`lpuctl_placeable{size="1"}`: singles, `lpuctl_placeable{size="2"}`: pairs, unconnected: 4 - free,
+			`lpuctl_placeable{size="1"}`: free, `lpuctl_placeable{size="2"}`: pairs, unconnected: ofPod,
 		}
 	}
-	want("four are free, and no two of them are connected", map[string]int{
-		"lpuctl_free_lpus": 4, "lpuctl_longest_free_arc_lpus": 1, `lpuctl_placeable{size="1"}`: 4, `lpuctl_placeable{size="2"}`: 0,
-	})
+	want("four are free, and no two of them are connected", left(4, 1, 0, 0))
 	b.check(t, b.run("four", 4), 4, false)
-	want("a pod has these four", left(0, 0, 0, 0))
-	b.remove("four")
-	want("it has gone", left(4, 1, 4, 0))
-	b.remove(holder[1], holder[3])
-	want("a run of five is free", map[string]int{
-		"lpuctl_free_lpus": 6, "lpuctl_longest_free_arc_lpus": 5, `lpuctl_placeable{size="2"}`: 2, `lpuctl_placeable{size="4"}`: 1,
-	})
+	want("a pod has these four", left(0, 0, 0, 4))
+	b.remove("four", holder[1], holder[3])
+	want("it has gone, and a run of five is free", left(6, 5, 2, 0))
 }

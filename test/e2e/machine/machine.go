@@ -208,7 +208,7 @@ func lack(thing, tools string) string {
 	if filepath.IsAbs(thing) {
 		return fmt.Sprintf("%s (%s)", thing, tools)
 	}
-	name := map[string]string{"lspci": "pciutils", "newuidmap": "uidmap", "busybox": "busybox-static", "setpriv": "util-linux"}[thing]
+	name := map[string]string{"lspci": "pciutils", "newuidmap": "uidmap", "busybox": "busybox-static", "setpriv": "util-linux", "ip": "iproute2"}[thing]
 	if name == "" {
 		name = thing
 	}
