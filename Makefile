@@ -205,9 +205,9 @@ $(NERDCTL):
 	cd $(@D)/source && $(TOOL_BUILD) -mod=mod -ldflags '-s -w' ./cmd/nerdctl && rm -rf $(@D)/source
 
 .PHONY: test-chart
-test-chart: build dist/lpuctl-chart-$(CHART_VERSION).tgz ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
+test-chart: build dist/test-chart/$(CHART) ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
 	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS)/usr/bin \
-	  PACKAGED=$(CURDIR)/dist/lpuctl-chart-$(CHART_VERSION).tgz \
+	  PACKAGED=$(CURDIR)/dist/test-chart/$(CHART) \
 	  go test -tags chart -json -count=1 -timeout 10m ./test/chart | go run ./test/report
 
 .PHONY: test-chart-tools
