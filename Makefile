@@ -180,9 +180,11 @@ $(NERDCTL):
 	cd $(@D)/source && $(TOOL_BUILD) -mod=mod -ldflags '-s -w' ./cmd/nerdctl && rm -rf $(@D)/source
 
 .PHONY: test-chart
-test-chart: build dist/lpuctl-chart-$(CHART_VERSION).tgz ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
+test-chart: export DIGEST = sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+test-chart: build ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
+	$(MAKE) --no-print-directory dist/test/$(CHART) DIGEST=$(DIGEST)
 	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS)/usr/bin \
-	  PACKAGED=$(CURDIR)/dist/lpuctl-chart-$(CHART_VERSION).tgz \
+	  PACKAGED=$(CURDIR)/dist/test/$(CHART) \
 	  go test -tags chart -json -count=1 -timeout 10m ./test/chart | go run ./test/report
 
 .PHONY: test-chart-tools
@@ -199,10 +201,11 @@ $(HELM_UNITTEST):
 	@go mod download $(MODULE)
 	cd "$$(go env GOMODCACHE)/$(MODULE)" && $(TOOL_BUILD) -mod=readonly -ldflags '-s -w' ./cmd/helm-unittest
 
-# Debian's, unpacked and not installed: promtool, and the server without its service.
+# Debian's, unpacked and not installed: promtool, and the server without its service. A machine may have old lists of packages, or none.
 $(PROMETHEUS)/usr/bin/prometheus:
 	rm -rf $(PROMETHEUS) $(PROMETHEUS).new && mkdir -p $(PROMETHEUS).new
-	cd $(PROMETHEUS).new && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+	cd $(PROMETHEUS).new && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+	  dpkg -x prometheus_*.deb . && rm prometheus_*.deb
 	mv $(PROMETHEUS).new $(PROMETHEUS)
 
 .PHONY: vm

@@ -59,7 +59,7 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 
 .PHONY: release
 release: package $(ARCHES:%=archive-%) release-image ## the packages, the image, the chart, and archives for machines without Go
-	$(MAKE) --no-print-directory dist/lpuctl-chart-$(CHART_VERSION).tgz # last: the digest of the image is in it
+	$(MAKE) --no-print-directory dist/$(CHART) DIGEST="$$(cat dist/image-digest)" # last: the digest of the image is in it
 	cd dist && sha256sum *.tar.gz *.tgz *.deb *.rpm *.cdx.json lpuctl-image.tar image-digest > SHA256SUMS
 
 # The image, of all architectures, and the digest by which it is signed and pulled. The chart has the same tag.
@@ -91,16 +91,19 @@ $(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
 	tar -c -C dist/$*/archive --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner '$(ARCHIVE)' | \
 	  gzip -9n > 'dist/$(ARCHIVE).tar.gz'
 
-# The chart for `helm install FILE`, without its tests. If there is an image index, the chart takes that by its digest. A tag of another
-# version would make a chart that pulls an image of this one.
-dist/lpuctl-chart-$(CHART_VERSION).tgz: FORCE
+# The chart for `helm install FILE`, without its tests. With DIGEST it takes the image by that. A tag of another version would make a
+# chart that pulls an image of this one. `make test-chart` packs its own, so that the one of a release stays as it is.
+CHART := lpuctl-chart-$(CHART_VERSION).tgz
+DIGEST =
+dist/$(CHART) dist/test/$(CHART): FORCE
 	@case '$(VERSION)' in v[0-9]*-*-g* | *-dirty) ;; v[0-9]*) [ '$(VERSION)' = v$(CHART_VERSION) ] || \
 	  { echo "packaging/helm/lpuctl/Chart.yaml says $(CHART_VERSION), and the tag $(VERSION)" >&2; exit 1; } ;; esac
-	rm -rf dist/chart dist/lpuctl-chart-*.tgz && mkdir -p dist/chart
-	cp -r packaging/helm/lpuctl dist/chart && rm -r dist/chart/lpuctl/tests dist/chart/lpuctl/.helmignore && cp LICENSE dist/chart/lpuctl
-	if [ -s dist/image-digest ]; then sed -i "s/^  digest: \"\"/  digest: $$(cat dist/image-digest)/" dist/chart/lpuctl/values.yaml; fi
-	chmod -R u=rwX,go=rX dist/chart
-	tar -c -C dist/chart --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner lpuctl | gzip -9n > $@
+	rm -rf $(@D)/chart $(@D)/lpuctl-chart-*.tgz && mkdir -p $(@D)/chart
+	cp -r packaging/helm/lpuctl $(@D)/chart && cp LICENSE $(@D)/chart/lpuctl
+	rm -r $(@D)/chart/lpuctl/tests $(@D)/chart/lpuctl/.helmignore
+	if [ -n '$(DIGEST)' ]; then sed -i 's/^  digest: ""/  digest: $(DIGEST)/' $(@D)/chart/lpuctl/values.yaml; fi
+	chmod -R u=rwX,go=rX $(@D)/chart
+	tar -c -C $(@D)/chart --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner lpuctl | gzip -9n > $@
 
 .PHONY: $(ARCHES:%=package-%)
 $(ARCHES:%=package-%): package-%: materials-% dist/nfpm.yaml dist/completion $(NFPM)
