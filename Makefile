@@ -205,6 +205,7 @@ $(NERDCTL):
 	cd $(@D)/source && $(TOOL_BUILD) -mod=mod -ldflags '-s -w' ./cmd/nerdctl && rm -rf $(@D)/source
 
 .PHONY: test-chart
+test-chart: export DIGEST = sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 test-chart: build dist/test-chart/$(CHART) ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
 	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS)/usr/bin \
 	  PACKAGED=$(CURDIR)/dist/test-chart/$(CHART) \
@@ -224,10 +225,11 @@ $(HELM_UNITTEST):
 	@go mod download $(MODULE)
 	cd "$$(go env GOMODCACHE)/$(MODULE)" && $(TOOL_BUILD) -mod=readonly -ldflags '-s -w' ./cmd/helm-unittest
 
-# Debian's, unpacked and not installed: promtool, and the server without its service.
+# Debian's, unpacked and not installed: promtool, and the server without its service. A machine may have old lists of packages, or none.
 $(PROMETHEUS)/usr/bin/prometheus:
 	rm -rf $(PROMETHEUS) $(PROMETHEUS).new && mkdir -p $(PROMETHEUS).new
-	cd $(PROMETHEUS).new && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+	cd $(PROMETHEUS).new && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+	  dpkg -x prometheus_*.deb . && rm prometheus_*.deb
 	mv $(PROMETHEUS).new $(PROMETHEUS)
 
 .PHONY: vm

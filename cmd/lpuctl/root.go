@@ -198,6 +198,9 @@ func (a *app) scanOptions(options discovery.Options) (discovery.Options, error) 
 	options.Models = a.config.Models
 	options.Policy = a.config.Health.policy()
 	options.RingTable = a.ringTable
+	if options.RingTable == "" { // the command has no --ring-table, and the variable means the same file to all commands
+		options.RingTable, _ = a.env(ringTableVariable)
+	}
 	var err error
 	if table := a.config.Ring.Table; options.RingTable == "" && table != "" {
 		options.RingTable, err = a.root.Resolve(table)

@@ -113,14 +113,20 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
-// TestPackaged: the packaged chart has neither its tests nor anything that is not its own. The digest of a release is looked for where
-// that is made (packaging/check, row 20).
+// TestPackaged: the packaged chart has neither its tests nor anything that is not its own, and takes the image by the digest that it was
+// packed with.
 func TestPackaged(t *testing.T) {
 	for name := range strings.FieldsSeq(output(t, "tar", "tzf", tool(t, "PACKAGED"))) {
 		if !strings.HasPrefix(name, "lpuctl/") || strings.HasPrefix(name, "lpuctl/tests") {
 			t.Errorf("%s is in the package", name)
 		}
 	}
+	eachHelm(t, func(t *testing.T, helm string) {
+		rendered, want := output(t, helm, template(tool(t, "PACKAGED"))...), "image: hyperaccel/lpuctl@"+tool(t, "DIGEST")+"\n"
+		if !strings.Contains(rendered, want) {
+			t.Errorf("no %q in\n%s", want, rendered)
+		}
+	})
 }
 
 // TestUnit runs the suites of helm-unittest in the chart: each value alone.
@@ -134,6 +140,11 @@ func TestRefused(t *testing.T) {
 		{"unknown key of a toleration", "tolerations: [{operater: Exists}]", "'operater' not allowed"},
 		{"unknown key of seLinuxOptions", "seLinuxOptions: {typ: x}", "'typ' not allowed"},
 		{"latest", "image: {tag: latest}", "/image/tag"},
+		{"tag in the repository", "image: {repository: 'x:5000/lpuctl:0.1.0'}", "/image/repository"},
+		{"digest in the repository", "image: {repository: 'x/lpuctl@sha256:12'}", "/image/repository"},
+		{"port in the repository", "image: {repository: 'x:5000/lpuctl'}", ""},
+		{"policy", "onCdiOff: ignore", "/onCdiOff"},
+		{"kubelet's directory", "kubeletDirectory: k0s", "/kubeletDirectory"},
 		{"digest", "image: {digest: sha256:12}", "/image/digest"},
 		{"port", "metrics: {port: 0}", "/metrics/port"},
 		{"directory", "hostConfig: etc", "/hostConfig"},
@@ -147,6 +158,9 @@ func TestRefused(t *testing.T) {
 		{"listen in config", "config: {serve: {listen: ':1'}}", "set metrics.port"},
 		{"nfd in config", "config: {serve: {nfd: /x}}", "set nfd.enabled and nfd.directory"},
 		{"pods in config", "config: {serve: {podResources: /x}}", "set podResources.enabled"},
+		{"policy in config", "config: {serve: {onCdiOff: fail}}", "set onCdiOff"},
+		{"sockets in config", "config: {serve: {pluginDir: /x}}", "set kubeletDirectory"},
+		{"spec in config", "config: {cdi: {specDir: /etc/cdi}}", "config.cdi.specDir names a directory that is not mounted"},
 		{"two ring tables", "{ringTable: x, config: {ring: {table: /x}}}", "ringTable and config.ring.table exclude each other"},
 		{"topology without a file", "config: {topology: {}}", ""}, // empty, which is none
 		{"labels without a file", "config: {topology: {a: b}}", "config.topology needs nfd.enabled"},
@@ -156,6 +170,10 @@ func TestRefused(t *testing.T) {
 		{"listen in extraArgs", "extraArgs: ['--listen=:1']", "set the value metrics.port"},
 		{"nfd in extraArgs", "extraArgs: [--nfd, /x]", "set the value nfd"},
 		{"pods in extraArgs", "extraArgs: [--pod-resources]", "set the value podResources.enabled"},
+		{"resource in extraArgs", "extraArgs: [--resource=example.com/lpu]", "set the value config.serve.resource"},
+		{"policy in extraArgs", "extraArgs: [--on-cdi-off, fail]", "set the value onCdiOff"},
+		{"sockets in extraArgs", "extraArgs: [--plugin-dir, /x]", "set the value kubeletDirectory"},
+		{"spec in extraArgs", "extraArgs: [--spec-dir, /etc/cdi]", "extraArgs cannot have --spec-dir"},
 	}
 	eachHelm(t, func(t *testing.T, helm string) {
 		for _, c := range cases {
@@ -235,41 +253,90 @@ func TestEverything(t *testing.T) {
 	})
 }
 
-// TestConfiguration: lpuctl takes what is in the ConfigMap, laid out as the kubelet does it, by links that it swaps.
+// TestConfiguration: lpuctl takes what is in the ConfigMap, laid out as the kubelet does it, by links that it swaps; and so does every
+// command that somebody runs in the pod, because the files are in its environment.
 func TestConfiguration(t *testing.T) {
 	lpuctl, node := tool(t, "LPUCTL"), filepath.Join(t.TempDir(), "node")
 	output(t, lpuctl, "simulate", node)
-	table := filepath.Join(node, "opt/hyperdex/hrt/xclbin/table.json")
+	table := filepath.Join(t.TempDir(), "table.json") // the node has none of its own
+	if err := os.Rename(filepath.Join(node, "opt/hyperdex/hrt/xclbin/table.json"), table); err != nil {
+		t.Fatal(err)
+	}
 	eachHelm(t, func(t *testing.T, helm string) {
 		dir := t.TempDir()
-		data := filepath.Join(dir, "..2026")
-		if err := os.Mkdir(data, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink("..2026", filepath.Join(dir, "..data")); err != nil {
-			t.Fatal(err)
-		}
 		for _, o := range render(t, helm, "config: {serve: {requireConnected: true}}", table) {
-			files, _ := o["data"].(map[string]any)
-			for name, text := range files {
-				if err := os.WriteFile(filepath.Join(data, name), []byte(fmt.Sprint(text)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Symlink("..data/"+name, filepath.Join(dir, name)); err != nil {
-					t.Fatal(err)
+			switch o["kind"] {
+			case "ConfigMap":
+				mountConfigMap(t, o, dir)
+			case "DaemonSet":
+				for name, value := range environment(t, o) {
+					t.Setenv(name, strings.Replace(value, "/config/", dir+"/", 1))
 				}
 			}
 		}
-		config := filepath.Join(dir, "config.yaml")
-		shown := output(t, lpuctl, "--root", node, "--config", config, "config", "show")
-		if !strings.Contains(shown, "requireConnected: true") {
-			t.Errorf("the configuration is not as the values say:\n%s", shown)
-		}
-		ring := output(t, lpuctl, "--root", node, "--config", config, "list", "-o", "json", "--ring-table", filepath.Join(dir, "ring.yaml"))
-		if !strings.Contains(ring, filepath.Join(dir, "ring.yaml")) {
-			t.Errorf("the ring table is not the one of the values:\n%s", ring)
+		for command, has := range map[string]string{
+			"config show":  "requireConnected: true",
+			"config check": filepath.Join(dir, "config.yaml"),
+			"ring check":   filepath.Join(dir, "..data/ring.yaml"),
+			"list -o json": filepath.Join(dir, "..data/ring.yaml"),
+			"health":       "healthy",
+		} {
+			said, err := exec.Command(lpuctl, append([]string{"--root", node}, strings.Fields(command)...)...).CombinedOutput()
+			if text := string(said); err != nil || !strings.Contains(text, has) || strings.Contains(text, "error: ") {
+				t.Errorf("%s: %v, want %q in\n%s", command, err, has, text)
+			}
 		}
 	})
+}
+
+// mountConfigMap lays out a ConfigMap in a directory as the kubelet does.
+func mountConfigMap(t *testing.T, object map[string]any, dir string) {
+	t.Helper()
+	const data = "..2026"
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, data), 0o755), os.Symlink(data, filepath.Join(dir, "..data"))); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := object["data"].(map[string]any)
+	for name, text := range files {
+		err := errors.Join(os.WriteFile(filepath.Join(dir, data, name), []byte(fmt.Sprint(text)), 0o600),
+			os.Symlink("..data/"+name, filepath.Join(dir, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// environment is that of the DaemonSet's container, without what the kubelet fills in.
+func environment(t *testing.T, object map[string]any) map[string]string {
+	t.Helper()
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemonSet struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Env []struct {
+							Name  string `json:"name"`
+							Value string `json:"value"`
+						} `json:"env"`
+					} `json:"containers"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(data, &daemonSet); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for _, e := range daemonSet.Spec.Template.Spec.Containers[0].Env {
+		if e.Value != "" {
+			env[e.Name] = e.Value
+		}
+	}
+	return env
 }
 
 // TestCommands: every command of lpuctl in an alert or in the notes is one.

@@ -45,6 +45,15 @@ app.kubernetes.io/name: lpuctl
 {{- if dig "serve" "podResources" "" $v.config -}}
 {{- fail "config.serve.podResources names a socket that is not mounted: take it out of config, and set podResources.enabled" -}}
 {{- end -}}
+{{- if dig "serve" "onCdiOff" "" $v.config -}}
+{{- fail "config.serve.onCdiOff is overridden by the argument of the chart: take it out of config, and set onCdiOff" -}}
+{{- end -}}
+{{- if dig "serve" "pluginDir" "" $v.config -}}
+{{- fail "config.serve.pluginDir names a directory that is not mounted: take it out of config, and set kubeletDirectory" -}}
+{{- end -}}
+{{- if dig "cdi" "specDir" "" $v.config -}}
+{{- fail "config.cdi.specDir names a directory that is not mounted: take it out of config. The spec is written to /var/run/cdi" -}}
+{{- end -}}
 {{- if and $v.ringTable (dig "ring" "table" "" $v.config) -}}
 {{- fail "ringTable and config.ring.table exclude each other: only one ring table can count. Leave one of them out" -}}
 {{- end -}}
@@ -55,12 +64,15 @@ app.kubernetes.io/name: lpuctl
 {{- fail "podLabels cannot set app.kubernetes.io/name: the DaemonSet knows its pods by it. Take it out of podLabels" -}}
 {{- end -}}
 {{- $values := dict
-    "--root" "" "--overlap" "overlap" "--listen" "metrics.port" "--config" "config" "--ring-table" "ringTable"
-    "--nfd" "nfd" "--node-name" "nfd" "--pod-resources" "podResources.enabled" -}}
+    "--overlap" "overlap" "--listen" "metrics.port" "--config" "config" "--ring-table" "ringTable" "--nfd" "nfd" "--node-name" "nfd"
+    "--pod-resources" "podResources.enabled" "--on-cdi-off" "onCdiOff" "--resource" "config.serve.resource"
+    "--plugin-dir" "kubeletDirectory" -}}
 {{- range $v.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
 {{- if eq $flag "--root" -}}
 {{- fail "extraArgs cannot have --root: the host's directories are mounted at /host. Take it out of extraArgs" -}}
+{{- else if eq $flag "--spec-dir" -}}
+{{- fail "extraArgs cannot have --spec-dir: only /var/run/cdi is mounted. Take it out of extraArgs" -}}
 {{- else if hasKey $values $flag -}}
 {{- fail (printf "extraArgs cannot have %s: set the value %s, which changes what belongs to it too" $flag (get $values $flag)) -}}
 {{- end -}}
