@@ -39,6 +39,7 @@ HELM_UNITTEST := $(CACHE)/helm-unittest-$(HELM_UNITTEST_VERSION)/untt
 PROMETHEUS := $(CACHE)/prometheus-debian
 # The chart's version is that of the image that `make image` makes by default.
 CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuctl/Chart.yaml)
+CHART := lpuctl-chart-$(CHART_VERSION).tgz
 # grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.

@@ -94,7 +94,6 @@ $(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
 # The chart for `helm install FILE`, without its tests. With DIGEST it takes the image by that; the digest of a release must not get into
 # a chart that is packed later, and `make test-chart` packs one elsewhere, beside no released one. A tag of another version would make a
 # chart that pulls an image of this one.
-CHART := lpuctl-chart-$(CHART_VERSION).tgz
 dist/$(CHART) dist/test-chart/$(CHART): FORCE
 	@case '$(VERSION)' in v[0-9]*-*-g* | *-dirty) ;; v[0-9]*) [ '$(VERSION)' = v$(CHART_VERSION) ] || \
 	  { echo "packaging/helm/lpuctl/Chart.yaml says $(CHART_VERSION), and the tag $(VERSION)" >&2; exit 1; } ;; esac
