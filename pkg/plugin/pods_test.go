@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,9 +23,13 @@ type podLister struct {
 	pods  []*podresources.PodResources
 	ids   []string // that are allocatable
 	hangs bool
+
+	asked  atomic.Int64 // how often it was asked for pods
+	server *grpc.Server
 }
 
 func (l *podLister) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	l.asked.Add(1)
 	if l.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -50,7 +55,7 @@ func (l *podLister) run(namespace, pod string, ids ...string) {
 }
 
 // serve serves on a socket, and returns a client that asks it.
-func (l *podLister) serve(t *testing.T, dir string) podresources.PodResourcesListerClient {
+func (l *podLister) serve(t testing.TB, dir string) podresources.PodResourcesListerClient {
 	t.Helper()
 	socket := filepath.Join(dir, "pods")
 	listener, err := net.Listen("unix", socket)
@@ -58,6 +63,7 @@ func (l *podLister) serve(t *testing.T, dir string) podresources.PodResourcesLis
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
+	l.server = server
 	podresources.RegisterPodResourcesListerServer(server, l)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
