@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 )
 
 // serving is a serve that runs as a process, and answers at a URL.
@@ -170,4 +172,17 @@ func TestServeLooksForOthersWhereItServes(t *testing.T) {
 			t.Fatalf("it looks in the old directory:\n%s", body)
 		}
 	}
+}
+
+// TestLostCardIsInTheMetrics within three seconds.
+func TestLostCardIsInTheMetrics(t *testing.T) {
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "kubelet"))
+	s := n.servesMetrics("--plugin-dir", "/kubelet")
+	sample := fmt.Sprintf("lpuctl_lpu_healthy{lpu=\"lpu3\",device=%q} ", cdi.AddressName(n.machine.Card(3).Address))
+	s.eventually(20*time.Second, "/metrics", 200, sample+"1\n")
+	if err := n.machine.Unplug(3); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(3*time.Second, "/metrics", 200, sample+"0\n")
 }

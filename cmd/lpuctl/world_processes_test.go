@@ -17,7 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -66,6 +68,49 @@ func (k *kubelet) listed() map[string]string {
 		listed[d.ID] = d.Health
 	}
 	return listed
+}
+
+// podLister answers as the kubelet does where it tells of the devices of pods: each LPU is in a pod of its own.
+type podLister struct {
+	podresources.UnimplementedPodResourcesListerServer
+
+	ids  []string
+	pods int // in all
+}
+
+func (l *podLister) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	answer := &podresources.ListPodResourcesResponse{}
+	for i := range l.pods {
+		c := &podresources.ContainerResources{Name: "main"}
+		if i < len(l.ids) {
+			c.Devices = []*podresources.ContainerDevices{{ResourceName: plugin.DefaultResource, DeviceIds: l.ids[i : i+1]}}
+		}
+		answer.PodResources = append(answer.PodResources, &podresources.PodResources{
+			Name: fmt.Sprint("pod", i), Namespace: "ml", Containers: []*podresources.ContainerResources{c},
+		})
+	}
+	return answer, nil
+}
+
+func (l *podLister) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
+	return &podresources.AllocatableResourcesResponse{
+		Devices: []*podresources.ContainerDevices{{ResourceName: plugin.DefaultResource, DeviceIds: l.ids}},
+	}, nil
+}
+
+// newPodLister tells on a socket of so many pods, the first of which have the LPUs with these ids.
+func newPodLister(t *testing.T, socket string, ids []string, pods int) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, &podLister{ids: ids, pods: pods})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
 }
 
 // processes is a world in which lpuctl runs as real processes.

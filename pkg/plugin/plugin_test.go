@@ -25,7 +25,7 @@ import (
 
 // rig is a simulated server with a plugin.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	root   string
 	plugin *Plugin
 	log    *lockedBuffer
@@ -48,7 +48,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func newRig(t *testing.T, node simulate.Node, change func(*Options)) *rig {
+func newRig(t testing.TB, node simulate.Node, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, root: filepath.Join(t.TempDir(), "node"), log: &lockedBuffer{}}
 	if _, err := node.Write(r.root); err != nil {

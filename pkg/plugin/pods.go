@@ -57,9 +57,7 @@ func (s *Server) FollowPods(ctx context.Context, socket string) {
 		return
 	}
 	defer s.pods.latest.Store(nil)
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, MaxDelay: podsInterval / 2}}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(podsAnswerMax)))
+	conn, err := dialPods(socket)
 	if err != nil {
 		s.Log.Error("the kubelet cannot be asked for pods", "error", err)
 		return
@@ -72,6 +70,13 @@ func (s *Server) FollowPods(ctx context.Context, socket string) {
 		s.readPods(ctx, client)
 		host.WaitBeat(ctx, podsInterval)
 	}
+}
+
+// dialPods connects to a socket when something is asked, and again when the kubelet was away.
+func dialPods(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, MaxDelay: podsInterval / 2}}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(podsAnswerMax)))
 }
 
 // readPods asks the kubelet once. It logs an error when its code changes, and that it is over.

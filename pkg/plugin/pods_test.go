@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,9 +23,13 @@ type podLister struct {
 	pods  []*podresources.PodResources
 	ids   []string // that are allocatable
 	hangs bool
+
+	asked  atomic.Int64 // how often it was asked for pods
+	server *grpc.Server
 }
 
 func (l *podLister) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	l.asked.Add(1)
 	if l.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -50,7 +55,7 @@ func (l *podLister) run(namespace, pod string, ids ...string) {
 }
 
 // serve serves on a socket, and returns a client that asks it.
-func (l *podLister) serve(t *testing.T, dir string) podresources.PodResourcesListerClient {
+func (l *podLister) serve(t testing.TB, dir string) podresources.PodResourcesListerClient {
 	t.Helper()
 	socket := filepath.Join(dir, "pods")
 	listener, err := net.Listen("unix", socket)
@@ -58,10 +63,11 @@ func (l *podLister) serve(t *testing.T, dir string) podresources.PodResourcesLis
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
+	l.server = server
 	podresources.RegisterPodResourcesListerServer(server, l)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	conn, err := dial(socket)
+	conn, err := dialPods(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,23 +88,7 @@ func TestPodMetrics(t *testing.T) {
 			t.Errorf("%s%v is %v, not %v", family, labels, got, value)
 		}
 	}
-	families := []string{
-		"lpuctl_container_lpu", "lpuctl_container_unconnected_lpus", "lpuctl_free_lpus", "lpuctl_longest_free_arc_lpus", "lpuctl_placeable",
-		"lpuctl_pod_resources_timestamp_seconds",
-	}
-	absent := func(when string) {
-		t.Helper()
-		all, err := i.server.families()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range families {
-			if all[name] != nil {
-				t.Errorf("%s: %v", when, all[name])
-			}
-		}
-	}
-	absent("nobody was asked")
+	i.noPods("nobody was asked")
 	r.scan()
 	i.server.readPods(t.Context(), client)
 	want(8, "lpuctl_free_lpus")
@@ -137,7 +127,70 @@ func TestPodMetrics(t *testing.T) {
 		t.Errorf("%d samples of 10,000 pods", n)
 	}
 	now = now.Add(node.MaxAge + time.Second)
-	absent("the answer is old")
+	i.noPods("the answer is old")
+}
+
+// noPods sees that there is no metric of pods, which is not the same as 0.
+func (i *instance) noPods(when string) {
+	i.t.Helper()
+	all, err := i.server.families()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	for _, name := range []string{
+		"lpuctl_container_lpu", "lpuctl_container_unconnected_lpus", "lpuctl_free_lpus", "lpuctl_longest_free_arc_lpus", "lpuctl_placeable",
+		"lpuctl_pod_resources_timestamp_seconds",
+	} {
+		if all[name] != nil {
+			i.t.Errorf("%s: %v", when, all[name])
+		}
+	}
+}
+
+// TestPodsOfAKubeletThatIsRestarted: its socket is absent, comes, goes with it and is made anew. What it said holds for as long as it may,
+// and then there are no metrics, until it answers again.
+func TestPodsOfAKubeletThatIsRestarted(t *testing.T) {
+	t.Parallel()
+	r, dir := orion(t), t.TempDir()
+	var passed atomic.Int64
+	r.plugin.Node.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	r.scan()
+	i := &instance{t: t, server: &Server{Plugin: r.plugin, Resource: DefaultResource, Log: r.plugin.log}}
+	conn, err := dialPods(filepath.Join(dir, "pods"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := podresources.NewPodResourcesListerClient(conn)
+	ask := func() { i.server.readPods(t.Context(), client) }
+	answers := func(free float64) func() bool {
+		return func() bool {
+			ask()
+			return i.value("lpuctl_free_lpus") == free
+		}
+	}
+	ask()
+	i.noPods("it has not started yet")
+	kubelet := &podLister{ids: orionIDs}
+	kubelet.serve(t, dir)
+	eventually(t, "it has started", answers(8))
+
+	kubelet.server.Stop() // which removes the socket
+	ask()
+	if got := i.value("lpuctl_free_lpus"); got != 8 {
+		t.Errorf("what it has just said does not hold any more: %v", got)
+	}
+	passed.Add(int64(node.MaxAge + time.Second))
+	ask()
+	i.noPods("it has been away for long")
+	kubelet = &podLister{ids: orionIDs[:7]}
+	kubelet.run("ml", "pair", ids(0, 1)...)
+	kubelet.serve(t, dir)
+	eventually(t, "it is there again", answers(5))
+	log := r.log.String()
+	if away, back := strings.Count(log, "does not say which pods"), strings.Count(log, "the kubelet says which pods"); away != 2 || back != 2 {
+		t.Errorf("it is said %d times that it is away, and %d times that it is back:\n%s", away, back, log)
+	}
 }
 
 // TestPlaceableSizes: no size is told of that is longer than the longest ring, on which nobody could ever place it.
@@ -188,14 +241,16 @@ func TestPodsOfAKubeletThatHangs(t *testing.T) {
 
 // TestFollowPods: the socket may come later, and what was known is forgotten when nobody follows it any more.
 func TestFollowPods(t *testing.T) {
-	_, k, i := served(t, rules137)
+	t.Parallel()
+	r, k, i := served(t, rules137)
 	ctx, cancel := context.WithCancel(t.Context())
-	(&podLister{ids: orionIDs}).serve(t, k.dir)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		i.server.FollowPods(ctx, filepath.Join(k.dir, "pods"))
 	}()
+	eventually(t, "it has asked nobody", func() bool { return strings.Contains(r.log.String(), "does not say which pods have LPUs") })
+	(&podLister{ids: orionIDs}).serve(t, k.dir)
 	eventually(t, "it has asked", func() bool { return i.value("lpuctl_free_lpus") == 8 })
 	cancel()
 	<-ended

@@ -23,8 +23,11 @@ const rivalSuffix = "-fpga.sock"
 // alveoVendor is the PCI vendor of the cards that Xilinx' plugin hands out.
 const alveoVendor = "10ee"
 
-// rivalPeriod is how long the answer of a socket holds: it is connected to no more often, so that its owner's log stays empty.
-const rivalPeriod = 30 * time.Second
+// Times of looking for others. A socket is connected to no more often than each rivalPeriod, so that its owner's log stays empty.
+const (
+	rivalLook   = 10 * time.Second // between two looks for sockets
+	rivalPeriod = 30 * time.Second // for which the answer of a socket holds
+)
 
 // Rivals returns a finding for each other device plugin that hands out the same cards, by its socket in the kubelet's directory. It is
 // what [node.Node.Beside] asks for, and is called by one at a time.
@@ -32,7 +35,9 @@ func (s *Server) Rivals(inv *discovery.Inventory) finding.List { return s.rivals
 
 // rivals are the sockets of other plugins. The zero value has seen none.
 type rivals struct {
-	asked map[string]answer // by path
+	sockets []string          // that there were at the latest look
+	next    time.Duration     // since boot: not to be looked for before
+	asked   map[string]answer // by path
 }
 
 // answer tells whether somebody listened on a socket.
@@ -47,9 +52,12 @@ func (r *rivals) in(dir string, inv *discovery.Inventory) (all finding.List) {
 	if !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Vendor == alveoVendor }) {
 		return nil
 	}
-	sockets, _ := filepath.Glob(filepath.Join(dir, "*"+rivalSuffix))
 	asked, now := map[string]answer{}, host.SinceBoot()
-	for _, path := range sockets {
+	if now >= r.next {
+		r.sockets, _ = filepath.Glob(filepath.Join(dir, "*"+rivalSuffix))
+		r.next = now + host.UntilBeat(rivalLook, now)
+	}
+	for _, path := range r.sockets {
 		a, known := r.asked[path]
 		if !known || now-a.at > rivalPeriod {
 			a = answer{now, listens(path)}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
@@ -28,6 +29,16 @@ func TestAnotherPluginIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	next := &i.server.rivals.next
+	if left := *next - host.SinceBoot(); left > rivalLook || left < -rivalLook {
+		t.Errorf("it looks again in %v", left)
+	}
+	*next += time.Hour
+	r.scan()
+	if got := i.value("lpuctl_problem", labels...); got != -1 {
+		t.Errorf("it was looked for again at once: %v", got)
+	}
+	*next = 0
 	r.scan()
 	if got := i.value("lpuctl_problem", labels...); got != 1 {
 		t.Errorf("there is another plugin, and the metric is %v", got)
@@ -35,6 +46,7 @@ func TestAnotherPluginIsNamed(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
+	*next = 0
 	r.scan()
 	if got := i.value("lpuctl_problem", labels...); got != -1 {
 		t.Errorf("the other plugin has ended, and the metric is %v", got)

@@ -9,7 +9,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// Runtime is what is known of the container runtime that the kubelet uses. The zero value is that nobody has asked.
+// Runtime is what is known of the container runtime that the kubelet uses. The zero value is that nobody has asked. It is what
+// runtimes.Answer says, in the plugin's own words: who answers the kubelet needs nothing of what asks runtimes.
 type Runtime struct {
 	CDI    CDIState
 	Reason *finding.Finding // why it is not on; nil if it is

@@ -41,7 +41,7 @@ func holdLock(t *testing.T, dir, name string) (unlock func()) {
 
 // instance is one running plugin server.
 type instance struct {
-	t      *testing.T
+	t      testing.TB
 	server *Server
 	cancel context.CancelFunc
 	done   chan struct{}
