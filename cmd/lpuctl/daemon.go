@@ -35,7 +35,7 @@ func watchAndTell(ctx context.Context, watcher *discovery.Watcher, interval time
 }
 
 // stopped tells systemd that a daemon ends because its ctx did. It returns nil if a signal has ended it, or else the cause.
-func stopped(cmd *cobra.Command, ctx context.Context) error {
+func stopped(ctx context.Context, cmd *cobra.Command) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	if cmd.Context().Err() != nil {
 		return nil
@@ -43,8 +43,8 @@ func stopped(cmd *cobra.Command, ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// latestFault is the text of an error that was there at the latest look; "" if none was. With it a daemon that looks again and again logs an
-// error once, until it is another one, or was over.
+// latestFault is the text of an error that was there at the latest look; "" if none was. With it a daemon that looks again and again logs
+// an error once, until it is another one, or was over.
 type latestFault string
 
 // isNew takes the error of the next look. It returns false for nil, and for one that says the same as before.

@@ -25,12 +25,8 @@ func TestDaemonsTellSystemd(t *testing.T) {
 		"exporter": {"exporter", "--listen", "127.0.0.1:0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "") // short: the path of a socket has at most 107 bytes
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+			socket := filepath.Join(t.TempDir(), "notify")
+			systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +35,7 @@ func TestDaemonsTellSystemd(t *testing.T) {
 				t.Fatal(err)
 			}
 			command := exec.Command("lpuctl", append([]string{"--root", root, "--log-level", "error"}, args...)...)
-			command.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(dir, "notify"))
+			command.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
 			command.Stderr = t.Output()
 			if err := command.Start(); err != nil {
 				t.Fatal(err)

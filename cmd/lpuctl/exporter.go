@@ -69,7 +69,7 @@ func (a *app) export(cmd *cobra.Command, address string) error {
 	}
 	a.log.Info("listening", "address", listener.Addr().String())
 	e.run(ctx, end, listener)
-	return stopped(cmd, ctx)
+	return stopped(ctx, cmd)
 }
 
 // exporter keeps what the metrics of a node are made of up to date.

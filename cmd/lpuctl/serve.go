@@ -105,7 +105,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 			d.run(ctx, c, options)
 		}
 	}
-	err = stopped(cmd, ctx)
+	err = stopped(ctx, cmd)
 	d.registration.stop()
 	a.log.Info("ended; the CDI spec stays")
 	return err

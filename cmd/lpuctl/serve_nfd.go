@@ -337,8 +337,8 @@ func (f *featureFile) place(plan *featurePlan, body string, before placement, ou
 	return f.placement(plan, body, expiry), nil
 }
 
-// cutOff returns an error if a directory is out of reach and was not so when it was looked at first: it was made anew outside of the sandbox,
-// or only after serve had started. One that was out of reach from the start would be so again.
+// cutOff returns an error if a directory is out of reach and was not so when it was looked at first: it was made anew outside of the
+// sandbox, or only after serve had started. One that was out of reach from the start would be so again.
 func (f *featureFile) cutOff(dir string) error {
 	err := outOfReach(dir)
 	if f.dir != dir {

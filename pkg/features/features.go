@@ -22,7 +22,7 @@ import (
 const (
 	countLabel         = "hyperaccel.ai/lpu.count"          // LPUs in the machine, usable or not
 	modelLabel         = "hyperaccel.ai/lpu.model"          // row of the model table
-	ringSizesLabel     = "hyperaccel.ai/lpu.ring.sizes"     // how many LPUs are cabled to each other, for each such group, largest first: "4_4"
+	ringSizesLabel     = "hyperaccel.ai/lpu.ring.sizes"     // how many LPUs are cabled to each other, by group, largest first: "4_4"
 	ringLargestLabel   = "hyperaccel.ai/lpu.ring.largest"   // the first of these
 	driverLabel        = "hyperaccel.ai/lpu.driver"         // kernel driver
 	driverVersionLabel = "hyperaccel.ai/lpu.driver.version" // version of its module, without the commit that xocl adds after a comma
@@ -54,8 +54,8 @@ func (c card) take(l *discovery.LPU) card {
 	}
 }
 
-// Labels returns the labels of the machine as the latest inventory shows it. They depend on the LPUs in the machine and on their cables, not
-// on health, cordons or holders. Where LPUs differ, a label has all values, sorted and joined by underscores.
+// Labels returns the labels of the machine as the latest inventory shows it. They depend on the LPUs in the machine and on their cables,
+// not on health, cordons or holders. Where LPUs differ, a label has all values, sorted and joined by underscores.
 func (m *Machine) Labels(inv *discovery.Inventory) map[string]string {
 	var present []int
 	told := map[discovery.Address]card{} // a card that is gone is forgotten: the next one in its slot may be another one

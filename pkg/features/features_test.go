@@ -85,8 +85,8 @@ func TestLabelsOfDifferentLPUs(t *testing.T) {
 	}
 }
 
-// TestLabelsStay: one reload of the driver, or a card that hangs, takes no label away and changes none. Another driver does, and a card that
-// was gone may be another one.
+// TestLabelsStay: one reload of the driver, or a card that hangs, takes no label away and changes none. Another driver does, and a card
+// that was gone may be another one.
 func TestLabelsStay(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "node")
 	m, err := (simulate.Node{Profile: "orion", LPUs: 4}).Start(root)
