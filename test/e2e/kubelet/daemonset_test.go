@@ -329,9 +329,9 @@ func (b *bed) thereAndBack(t *testing.T, overlap bool) {
 	keeper, up, down := fmt.Sprintf("keeper-%v", overlap), fmt.Sprintf("up-%v", overlap), fmt.Sprintf("down-%v", overlap)
 	kept := b.start(keeper, 2)
 	watched := b.watchAllocatable()
-	used := append(kept, b.replace(up, func() {
+	used := slices.Concat(kept, b.replace(up, func() {
 		b.install(render(t, values{"createNamespace": true, "overlap": overlap}))
-	}, kept, b.rings(4))...)
+	}, kept, b.rings(4)))
 	b.replace(down, func() {
 		if overlap {
 			b.install(previous(t, overlap))

@@ -1,6 +1,6 @@
 // Package kubelet proves `lpuctl serve` on the real kubelet, containerd and scheduler, on a machine of their own.
-// KUBERNETES, CONTAINERD, OLD_CONTAINERD and NFD name the directories that `make e2e-kubelet-tools` fills, IMAGE an
-// archive of the image that is shipped.
+// KUBERNETES, CONTAINERD, OLD_CONTAINERD, MONITORING (custom resources) and PREVIOUS (lpuctl as it was before) name the directories that
+// `make e2e-kubelet-tools` fills, HELM a program that it builds, and IMAGE an archive of the image that is shipped.
 package kubelet
 
 import (

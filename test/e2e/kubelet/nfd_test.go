@@ -16,10 +16,10 @@ import (
 const featureDir = "/etc/kubernetes/node-feature-discovery/features.d"
 
 // TestNodeFeatureDiscovery: labels appear on the node, follow a lost card and the config file, stay during an upgrade of serve, and end
-// after its removal.
+// after its removal. It waits long, and its programs take long to build, see LPUCTL_LONG.
 func TestNodeFeatureDiscovery(t *testing.T) {
 	programs := os.Getenv("NFD")
-	machine.Need(t, obstacle, "make e2e-kubelet-tools", programs+"/nfd-worker", programs+"/nfd-master")
+	machine.Need(t, obstacle, "make e2e-kubelet-tools-long", programs+"/nfd-worker", programs+"/nfd-master")
 	b := newCluster(t)
 	machine.Output(t, "cp", "-a", "/etc", "/run/etc") // this machine's own stays as it is
 	machine.BindMount(t, "/run/etc", "/etc")

@@ -208,7 +208,9 @@ func lack(thing, tools string) string {
 	if filepath.IsAbs(thing) {
 		return fmt.Sprintf("%s (%s)", thing, tools)
 	}
-	name := map[string]string{"lspci": "pciutils", "newuidmap": "uidmap", "busybox": "busybox-static", "setpriv": "util-linux", "ip": "iproute2"}[thing]
+	name := map[string]string{
+		"lspci": "pciutils", "newuidmap": "uidmap", "busybox": "busybox-static", "setpriv": "util-linux", "ip": "iproute2",
+	}[thing]
 	if name == "" {
 		name = thing
 	}
