@@ -34,7 +34,7 @@ func everythingOn(t *testing.T, lpus int) (n *observedNode, args []string) {
 	newPodLister(t, filepath.Join(n.root, "pods.sock"), ids, 100)
 	runtime := runtimes.Runtime{Name: "containerd", UsedByKubelet: true, CDI: runtimes.On, AfterRestart: runtimes.On}
 	result := runtimes.NewResult([]runtimes.Runtime{runtime}, host.Now(), 5*time.Minute)
-	if err := result.Write(filepath.Join(n.root, runtimes.ResultPath)); err != nil {
+	if err := result.Write(filepath.Join(n.root, runtimes.ResultPath), host.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return n, []string{

@@ -65,10 +65,11 @@ func Alerts() ([]Alert, error) {
 
 // Panel is a panel of a dashboard of Grafana.
 type Panel struct {
-	ID      int    `json:"id"`
-	Type    string `json:"type"`
-	Title   string `json:"title"`
-	GridPos struct {
+	ID          int    `json:"id"`
+	Type        string `json:"type"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	GridPos     struct {
 		X int `json:"x"`
 		Y int `json:"y"`
 		W int `json:"w"`
@@ -76,9 +77,15 @@ type Panel struct {
 	} `json:"gridPos"`
 	Datasource any `json:"datasource"`
 	Targets    []struct {
-		Expr       string `json:"expr"`
-		Datasource any    `json:"datasource"`
+		Expr         string `json:"expr"`
+		LegendFormat string `json:"legendFormat"`
+		Datasource   any    `json:"datasource"`
 	} `json:"targets"`
+	FieldConfig struct {
+		Defaults struct {
+			Unit string `json:"unit"`
+		} `json:"defaults"`
+	} `json:"fieldConfig"`
 }
 
 // Dashboard is a dashboard of Grafana, as far as tests look at it.
@@ -125,10 +132,10 @@ func Expressions() ([]Expression, error) {
 	return all, nil
 }
 
-// Documented are the metrics in the table of docs/kubernetes.md. A name that begins with an underscore there is another ending of the
+// Documented are the metrics in the tables of a page. A name that begins with an underscore there is another ending of the
 // name before it: `lpuctl_x_sum`, `_count`.
-func Documented() ([]string, error) {
-	page, err := os.ReadFile(filepath.Join(Top, "docs/kubernetes.md"))
+func Documented(file string) ([]string, error) {
+	page, err := os.ReadFile(filepath.Join(Top, file))
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +155,7 @@ func Documented() ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("docs/kubernetes.md: no table of metrics")
+		return nil, fmt.Errorf("%s: no table of metrics", file)
 	}
 	return names, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // TestExpressions: alerts and dashboard use metrics that there are.
 func TestExpressions(t *testing.T) {
-	documented, err := Documented()
+	documented, err := Documented("docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,11 @@ func checkPanel(t *testing.T, p Panel) {
 			t.Errorf("%s: data source %v", p.Title, s)
 		}
 	}
-	if len(p.Targets) == 0 {
-		t.Errorf("%s: no query", p.Title)
+	if len(p.Targets) == 0 || p.Description == "" {
+		t.Errorf("%s: no query, or no description", p.Title)
+	}
+	if p.Type == "timeseries" && (p.FieldConfig.Defaults.Unit == "" || p.Targets[0].LegendFormat == "") {
+		t.Errorf("%s: no unit, or no legend", p.Title)
 	}
 }
 
