@@ -77,7 +77,7 @@ func TestServeSaysItsPhase(t *testing.T) {
 	first := n.servesMetrics("--plugin-dir", "/kubelet")
 	first.eventually(20*time.Second, "/readyz", 200, "registered\n")
 	second := n.servesMetrics("--plugin-dir", "/kubelet")
-	second.eventually(20*time.Second, "/readyz", 200, "standing by: another instance serves until it ends\n")
+	second.eventually(20*time.Second, "/readyz", 200, "standing by: another instance serves\n")
 	second.eventually(time.Second, "/healthz", 200, "ok\n")
 	kill(first.command)
 	second.eventually(20*time.Second, "/readyz", 200, "registered\n")

@@ -258,3 +258,26 @@ func TestFollowPods(t *testing.T) {
 		t.Error("it says what it does not follow")
 	}
 }
+
+// TestHungPodsAreNoReasonToStartAgain: while the kubelet does not answer, the loop that asks it turns, and serve is alive.
+func TestHungPodsAreNoReasonToStartAgain(t *testing.T) {
+	t.Parallel()
+	r, dir := orion(t), t.TempDir()
+	r.scan()
+	server := &Server{Plugin: r.plugin, Resource: DefaultResource, Log: r.plugin.log}
+	(&podLister{hangs: true}).serve(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		server.FollowPods(ctx, filepath.Join(dir, "pods"))
+	}()
+	eventually(t, "it has asked", func() bool { return strings.Contains(r.log.String(), "does not say which pods have LPUs") })
+	server.pods.pulse.Beat(time.Now().Add(-time.Hour))
+	if server.Alive() == nil {
+		t.Error("it has not asked for an hour, and is alive")
+	}
+	eventually(t, "it asks again", func() bool { return server.Alive() == nil })
+	cancel()
+	<-ended
+}

@@ -61,7 +61,7 @@ type Server struct {
 // The phases of a server.
 const (
 	phaseWaiting    = "waiting for the kubelet"
-	phaseStandby    = "standing by: another instance serves until it ends"
+	phaseStandby    = "standing by: another instance serves"
 	phaseRegistered = "registered"
 )
 
