@@ -145,8 +145,9 @@ type featureFile struct {
 	now       func() time.Time
 	sinceBoot func() time.Duration
 
-	dir     string // of the latest try; only the goroutine of the file has this and the next
+	dir     string // of the latest try; only the goroutine of the file has this and the next two
 	inReach bool   // it was, when it was looked at first
+	ending  bool   // end was called
 
 	wake  chan struct{} // holds one
 	start sync.Once
@@ -277,6 +278,9 @@ func (f *featureFile) keep() {
 	defer f.mu.Unlock()
 	f.began = 0
 	f.pulse.Beat(time.Now()) // it may have hung for long
+	if f.ending {
+		return
+	}
 	if err != nil {
 		f.fail(err)
 		f.retry = f.sinceBoot() + featureRetry
@@ -312,6 +316,7 @@ func (f *featureFile) place(plan *featurePlan, body string, before placement, ou
 		return placement{}, err
 	}
 	if err := f.cutOff(dir); err != nil {
+		f.ending = true
 		f.end(err)
 		return placement{}, err
 	}
