@@ -101,7 +101,8 @@ x86_64*62 | aarch64*183) ;;
 *) fail "$archive/bin/lpuctl is for another kind of machine than this one, $(uname -m)" ;;
 esac
 # An upgrade keeps units, and what the administrator has disabled of them.
-if [ -z "$units" ] && [ -n "$(installed_units)" ]; then units=kept; fi
+former=$(installed_units)
+if [ -z "$units" ] && [ -n "$former" ]; then units=kept; fi
 if [ -n "$units" ]; then
 	[ "$(id -u)" = 0 ] || fail "--units: only root can install units"
 	systemd_runs || fail "--units: systemd does not run on this machine"
@@ -188,20 +189,23 @@ if [ -n "$units" ]; then
 	systemctl daemon-reload
 	systemd-tmpfiles --create lpuctl.conf || true
 	udevadm control --reload 2>/dev/null || true
-	restart=try-restart
-	if [ "$units" = yes ]; then
-		# shellcheck disable=SC2086 # several units
-		systemctl --quiet enable $watched $leases
-		systemctl start $leases || true
-		restart=restart
-	fi
+	# What the version before did not have was disabled by nobody.
+	added="$watched $leases"
+	# shellcheck disable=SC2086 # several units
+	if [ "$units" = kept ]; then added=$(printf '%s\n' $added | grep -Fvx -e "$former" | xargs); fi
 	# That this machine has no LPU, or one that is sick, is no failure of the installation.
 	# shellcheck disable=SC2086
-	systemctl $restart $watched || true
+	systemctl try-restart $watched || true
+	if [ -n "$added" ]; then
+		# shellcheck disable=SC2086
+		systemctl --quiet enable $added
+		# shellcheck disable=SC2086
+		systemctl start $added || true
+	fi
 	systemctl try-restart lpuctl-serve.service lpuctl-exporter.service lpuctl-lease.service || true # neither forgets anything
 	case $units in
-	yes) echo "  units        in /etc/systemd/system; these are enabled and started: $watched $leases" ;;
-	kept) echo "  units        in /etc/systemd/system; enabled or not as before" ;;
+	yes) echo "  units        in /etc/systemd/system; these are enabled and started: $added" ;;
+	kept) echo "  units        in /etc/systemd/system; enabled or not as before${added:+; enabled because they are new: $added}" ;;
 	esac
 fi
 case :$PATH: in

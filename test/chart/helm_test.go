@@ -277,8 +277,8 @@ func TestConfiguration(t *testing.T) {
 		for command, has := range map[string]string{
 			"config show":  "requireConnected: true",
 			"config check": filepath.Join(dir, "config.yaml"),
-			"ring check":   filepath.Join(dir, "..data/ring.yaml"),
-			"list -o json": filepath.Join(dir, "..data/ring.yaml"),
+			"ring check":   filepath.Join(dir, "ring.yaml"),
+			"list -o json": filepath.Join(dir, "ring.yaml"),
 			"health":       "healthy",
 		} {
 			said, err := exec.Command(lpuctl, append([]string{"--root", node}, strings.Fields(command)...)...).CombinedOutput()
