@@ -249,9 +249,10 @@ func (b *bed) start(name string, n int) []int {
 	return b.check(b.t, b.inspect(name), n, true)
 }
 
+// deletePods does not wait for their end.
 func (b *bed) deletePods(names ...string) {
 	b.t.Helper()
-	if _, err := kubectl("", append([]string{"delete", "pod", "--timeout", "1m"}, names...)...); err != nil {
+	if _, err := kubectl("", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
 		b.t.Fatal(err)
 	}
 }
