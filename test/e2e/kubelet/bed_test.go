@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -134,6 +135,9 @@ func (b *bed) startContainerd(binaries, config string) {
 		return nil
 	})
 	b.t.Cleanup(func() {
+		if b.kubelet != nil { // it would start pods again; it still runs if this was a second start
+			b.kubelet.Stop(unix.SIGTERM)
+		}
 		if b.containerd.Running() { // after a second start those of the first are gone by now, and so is the daemon
 			removePods(b.t)
 		}

@@ -249,9 +249,10 @@ func (b *bed) start(name string, n int) []int {
 	return b.check(b.t, b.inspect(name), n, true)
 }
 
+// deletePods does not wait for their end.
 func (b *bed) deletePods(names ...string) {
 	b.t.Helper()
-	if _, err := kubectl("", append([]string{"delete", "pod", "--timeout", "1m"}, names...)...); err != nil {
+	if _, err := kubectl("", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -378,7 +379,6 @@ func (b *bed) checkUntouched(name string, lpus []int) {
 func (b *bed) replace(pod string, install func(), used []int, rings [][]string) (more []int) {
 	b.t.Helper()
 	const reset, table = 6, nodeRoot + "/etc/lpuctl/ring.yaml"
-	b.setOffline(reset, "1")
 	machine.Write(b.t, table, ringTable(b.t, rings))
 	machine.Eventually(b.t, 20*time.Second, "the cabling is kept", func() error {
 		var kept struct{ Rings [][]string }
@@ -388,6 +388,7 @@ func (b *bed) replace(pod string, install func(), used []int, rings [][]string) 
 		}
 		return err
 	})
+	b.setOffline(reset, "1") // for less than the time of grace
 	b.waitScansOf(b.url())
 	machine.Write(b.t, table, "{")
 	install()
