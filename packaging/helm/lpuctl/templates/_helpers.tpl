@@ -46,7 +46,7 @@ app.kubernetes.io/name: lpuctl
 {{- fail "config.serve.podResources names a socket that is not mounted: take it out of config, and set podResources.enabled" -}}
 {{- end -}}
 {{- if dig "serve" "onCdiOff" "" $v.config -}}
-{{- fail "config.serve.onCdiOff is overridden by the argument of the chart: take it out of config, and set onCdiOff" -}}
+{{- fail "config.serve.onCdiOff is a value of its own in the chart: take it out of config, and set onCdiOff" -}}
 {{- end -}}
 {{- if dig "serve" "pluginDir" "" $v.config -}}
 {{- fail "config.serve.pluginDir names a directory that is not mounted: take it out of config, and set kubeletDirectory" -}}
