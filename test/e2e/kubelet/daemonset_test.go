@@ -207,13 +207,14 @@ func (b *bed) allValues(t *testing.T) {
 	b.do(b.node.Replug(lost))
 	b.waitSample(20*time.Second, url, healthy+"1")
 	b.waitAllocatable(8)
-	b.waitSample(12*time.Second, url, "lpuctl_free_lpus 4")
+	b.waitSample(12*time.Second, url, fmt.Sprintf(
+		`lpuctl_container_lpu{lpu="lpu%d",device=%q,namespace="default",pod="four",container="main"} 1`, lost, b.id(lost)))
+	b.checkConfigMap()
 
 	// The same with overlap, which is a rollout without a gap.
 	watched := b.watchAllocatable()
-	with := maps.Clone(all)
-	with["overlap"] = true
-	b.install(render(t, with))
+	all["overlap"] = true
+	b.install(render(t, all))
 	b.waitSample(12*time.Second, b.url(), "lpuctl_free_lpus 4")
 	for _, lpu := range b.start("two", 2) {
 		if slices.Contains(got, lpu) {
@@ -224,6 +225,23 @@ func (b *bed) allValues(t *testing.T) {
 		t.Errorf("at one moment only %d LPUs were allocatable", least)
 	}
 	b.deletePods("four", "two")
+}
+
+// checkConfigMap replaces the files of the chart's ConfigMap. The pod takes the new ring table as the kubelet renews it below, and goes on
+// with the configuration before, as the new one has faults.
+func (b *bed) checkConfigMap() {
+	b.t.Helper()
+	name, url := b.daemon().Metadata.Name, b.url()
+	b.waitSample(time.Second, url, "lpuctl_config_valid 1")
+	patch := toJSON(b.t, values{"data": values{"config.yaml": "topologie: []\n", "ring.yaml": ringTable(b.t, b.rings(8))}})
+	if out, err := kubectl("", "patch", "configmap", "lpuctl", "--namespace", namespace, "-p", patch); err != nil {
+		b.t.Fatal(out, err)
+	}
+	b.waitSample(20*time.Second, url, "lpuctl_config_valid 0")
+	b.checkFeatures("hyperaccel.ai/lpu.ring.sizes=8", "topology.hyperaccel.ai/switch=leaf-1")
+	if got := b.daemon(); got.Metadata.Name != name || got.Status.ContainerStatuses[0].RestartCount != 0 {
+		b.t.Errorf("%s was started again, or replaced by %+v", name, got)
+	}
 }
 
 // rings are rings of so many LPUs each, by address.
@@ -284,7 +302,7 @@ func (b *bed) checkConfined() {
 // checkFeatures checks lines of the one file that node-feature-discovery would read.
 func (b *bed) checkFeatures(lines ...string) {
 	b.t.Helper()
-	machine.Eventually(b.t, 10*time.Second, "the feature file is there", func() error {
+	machine.Eventually(b.t, 20*time.Second, "the feature file is there", func() error {
 		files, _ := filepath.Glob(nodeRoot + featureDir + "/[^.]*")
 		if len(files) != 1 {
 			return fmt.Errorf("there are %v", files)
