@@ -11,6 +11,8 @@ PACKAGE_VERSION := $(shell SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/vers
 ENGINES := containerd crio docker k3s k3s-agent kubelet podman podman-auto-update podman-kube@ podman-restart \
 	rke2-agent rke2-server
 LPUCTL := bin/lpuctl
+# Our tools are compiled as the program is: then what they share with it is compiled once.
+RUN := CGO_ENABLED=0 go run -trimpath
 # Where packages install. An archive has the same below its top, and the configuration among the documents.
 PREFIX = /usr
 SAMPLE = /etc/lpuctl/config.yaml
@@ -20,7 +22,7 @@ DOCUMENTS := $(wildcard docs/*.md docs/*.svg)
 # Always, because the date is in them.
 dist/man: bin/lpuctl FORCE
 	rm -rf $@ && mkdir -p $@
-	bin/lpuctl help-tree | go run ./packaging/man $@ packaging/man/*.[58]
+	bin/lpuctl help-tree | $(RUN) ./packaging/man $@ packaging/man/*.[58]
 	gzip -9n $@/*
 
 dist/nfpm.yaml: packaging/nfpm.yaml dist/man $(DOCUMENTS)
@@ -65,7 +67,7 @@ release: package $(ARCHES:%=archive-%) release-image ## the packages, the image,
 # The image, of all architectures, and the digest by which it is signed and pulled. The chart has the same tag.
 IMAGE_NAME := docker.io/hyperaccel/lpuctl:$(CHART_VERSION)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
-MAKE_IMAGE = go run ./packaging/image -name '$(IMAGE_NAME)' -version '$(VERSION)' -revision '$(REVISION)'
+MAKE_IMAGE = $(RUN) ./packaging/image -name '$(IMAGE_NAME)' -version '$(VERSION)' -revision '$(REVISION)'
 .PHONY: release-image
 release-image: $(ARCHES:%=materials-%)
 	$(MAKE_IMAGE) -o dist/lpuctl-image.tar -digest dist/image-digest $(ARCHES:%=dist/%)
@@ -74,8 +76,8 @@ release-image: $(ARCHES:%=materials-%)
 .PHONY: $(ARCHES:%=materials-%)
 $(ARCHES:%=materials-%): materials-%: dist/%/lpuctl
 	rm -f dist/*_$*.cdx.json
-	go run ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
-	go run ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > dist/$*/sbom.cdx.json
+	$(RUN) ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
+	$(RUN) ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > dist/$*/sbom.cdx.json
 	cp dist/$*/sbom.cdx.json 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
 
 # Sorted, of nobody, and with the date of the source: the same source makes the same archive.
