@@ -36,7 +36,10 @@ HELM_VERSION := v4.3.1
 HELMS := $(addprefix $(CACHE)/helm-,$(addsuffix /helm,$(HELM_VERSION) $(if $(LPUCTL_LONG),v3.22.0)))
 HELM_UNITTEST_VERSION := v1.1.2
 HELM_UNITTEST := $(CACHE)/helm-unittest-$(HELM_UNITTEST_VERSION)/untt
-PROMETHEUS := $(CACHE)/prometheus-debian
+# Debian's, or in .ci/long, because that takes minutes to build, a newer one.
+DEBIAN_PROMETHEUS := $(CACHE)/prometheus-debian
+NEW_PROMETHEUS := $(CACHE)/prometheus-v0.305.0
+PROMETHEUS := $(if $(LPUCTL_LONG),$(NEW_PROMETHEUS),$(DEBIAN_PROMETHEUS)/usr/bin)
 # The chart's version is that of the image that `make image` makes by default.
 CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuctl/Chart.yaml)
 CHART := lpuctl-chart-$(CHART_VERSION).tgz
@@ -208,12 +211,12 @@ $(NERDCTL):
 .PHONY: test-chart
 test-chart: export DIGEST = sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 test-chart: build dist/test-chart/$(CHART) ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS)/usr/bin \
+	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS) \
 	  PACKAGED=$(CURDIR)/dist/test-chart/$(CHART) \
 	  go test -tags chart -json -count=1 -timeout 10m ./test/chart | go run ./test/report
 
 .PHONY: test-chart-tools
-test-chart-tools: $(HELMS) $(HELM_UNITTEST) $(PROMETHEUS)/usr/bin/prometheus ## build what test/chart runs: Helm, helm-unittest; fetch Prometheus (once, 4 minutes)
+test-chart-tools: $(HELMS) $(HELM_UNITTEST) $(PROMETHEUS)/prometheus ## build what test/chart runs: Helm, helm-unittest; fetch Prometheus (once, 4 minutes)
 
 # Helm and helm-unittest are built in their own modules, with their own go.sum.
 $(CACHE)/helm-v%/helm: MODULE = helm.sh/helm/v$(firstword $(subst ., ,$*))
@@ -227,11 +230,18 @@ $(HELM_UNITTEST):
 	cd "$$(go env GOMODCACHE)/$(MODULE)" && $(TOOL_BUILD) -mod=readonly -ldflags '-s -w' ./cmd/helm-unittest
 
 # Debian's, unpacked and not installed: promtool, and the server without its service. A machine may have old lists of packages, or none.
-$(PROMETHEUS)/usr/bin/prometheus:
-	rm -rf $(PROMETHEUS) $(PROMETHEUS).new && mkdir -p $(PROMETHEUS).new
-	cd $(PROMETHEUS).new && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+$(DEBIAN_PROMETHEUS)/usr/bin/prometheus:
+	rm -rf $(DEBIAN_PROMETHEUS) $(DEBIAN_PROMETHEUS).new && mkdir -p $(DEBIAN_PROMETHEUS).new
+	cd $(DEBIAN_PROMETHEUS).new && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
 	  dpkg -x prometheus_*.deb . && rm prometheus_*.deb
-	mv $(PROMETHEUS).new $(PROMETHEUS)
+	mv $(DEBIAN_PROMETHEUS).new $(DEBIAN_PROMETHEUS)
+
+$(NEW_PROMETHEUS)/prometheus: MODULE = github.com/prometheus/prometheus@$(patsubst prometheus-%,%,$(notdir $(@D)))
+$(NEW_PROMETHEUS)/prometheus:
+	@go mod download $(MODULE)
+	mkdir -p $(@D)
+	cd "$$(go env GOMODCACHE)/$(MODULE)" && GOWORK=off CGO_ENABLED=0 go build -p 2 -trimpath -buildvcs=false -mod=readonly -tags remove_all_sd \
+	  -ldflags '-s -w' -o $(@D)/ ./cmd/promtool ./cmd/prometheus
 
 .PHONY: vm
 vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)
