@@ -174,6 +174,21 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	root, cannotWrite := os.Getuid() == 0, "permission denied"
+	if root { // who may write to any directory of a filesystem that can be written to
+		cannotWrite = "read-only file system"
+	}
+	readOnly := func(dir string, yes bool) error {
+		switch {
+		case root && yes:
+			return unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+		case root:
+			return unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_BIND, "")
+		case yes:
+			return os.Chmod(dir, 0o555)
+		}
+		return os.Chmod(dir, 0o755)
+	}
 	for name, c := range map[string]struct {
 		harm, mend func(file string)
 		want       string
@@ -229,9 +244,9 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 		"read-only": {
 			func(file string) {
 				must(os.Remove(file))
-				must(os.Chmod(filepath.Dir(file), 0o555))
+				must(readOnly(filepath.Dir(file), true))
 			},
-			func(file string) { must(os.Chmod(filepath.Dir(file), 0o755)) }, "permission denied",
+			func(file string) { must(readOnly(filepath.Dir(file), false)) }, cannotWrite,
 		},
 		"a full disk": {
 			func(file string) { // as much as there is room for
@@ -244,11 +259,8 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if os.Getuid() == 0 && name == "read-only" {
-				t.Skip("root may write to any directory")
-			}
 			dir := t.TempDir()
-			if name == "a full disk" {
+			if name == "a full disk" || root && name == "read-only" {
 				if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
 					t.Skip("mount: ", err)
 				}
