@@ -69,6 +69,7 @@ func (f fakeCRI) Version(context.Context, *cri.VersionRequest) (*cri.VersionResp
 func (f fakeCRI) Status(ctx context.Context, r *cri.StatusRequest) (*cri.StatusResponse, error) {
 	if f.criMutes {
 		<-ctx.Done()
+		return nil, ctx.Err() // as late as it is, it must not be taken for an answer
 	}
 	if !r.Verbose || f.criErr != nil {
 		return nil, f.criErr
