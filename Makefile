@@ -18,9 +18,7 @@ NFD := $(CACHE)/node-feature-discovery-$(NFD_VERSION)
 # The custom resources of the Prometheus operator.
 MONITORING_VERSION := v0.85.0
 MONITORING := $(CACHE)/prometheus-operator-$(MONITORING_VERSION)
-# What nodes are upgraded from and rolled back to: the last commit before the chart.
-PREVIOUS_COMMIT := 86d3017e59786019d1a03a2e01a47f5d9d0c5b1d
-PREVIOUS := $(CACHE)/lpuctl-$(PREVIOUS_COMMIT)
+PREVIOUS := $(CACHE)/lpuctl-$(shell packaging/previous)
 CONTAINERD_PROGRAMS = $(addprefix $(1)/,containerd containerd-shim-runc-v2 ctr)
 CONTAINERD_MORE := $(foreach tag,v1.6.20 v2.2.9,$(call CONTAINERD_PROGRAMS,$(CACHE)/containerd-$(tag)))
 CONTAINERDS := $(foreach dir,$(CONTAINERD) $(OLD_CONTAINERD),$(call CONTAINERD_PROGRAMS,$(dir)))
@@ -29,7 +27,7 @@ NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 GOARCH := $(shell go env GOARCH)
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
-SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
+SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/previous packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
 HELM_VERSION := v4.3.1
 # The releases of Helm that the chart is tried with; .ci/long takes the one before too, which some still have.
@@ -177,12 +175,9 @@ $(MONITORING)/crds.yaml:
 	mkdir -p $(@D)
 	cat "$$(go env GOMODCACHE)/$(MODULE)/example/prometheus-operator-crd/"*_{podmonitors,prometheusrules,servicemonitors}.yaml > $@
 
-# From the history, with its own Makefile. A clone without history fetches this one commit.
+# From the history, with its own Makefile.
 $(PREVIOUS)/lpuctl-image.tar:
-	@git cat-file -e '$(PREVIOUS_COMMIT)^{commit}' 2>/dev/null || git fetch --quiet --depth=1 origin $(PREVIOUS_COMMIT) || { echo \
-	  'commit $(PREVIOUS_COMMIT) is missing, to upgrade from and to roll back to: git fetch --unshallow origin' >&2; exit 1; }
-	rm -rf $(@D) && mkdir -p $(@D)/source
-	git archive $(PREVIOUS_COMMIT) | tar -x -C $(@D)/source
+	rm -rf $(@D) && packaging/previous $(@D)/source
 	$(MAKE) --no-print-directory -C $(@D)/source image VERSION=previous IMAGE=$@
 
 # containerd is built in its own module, with its own go.sum.

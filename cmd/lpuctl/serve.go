@@ -66,7 +66,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if err := a.setUpDaemonLog(cmd); err != nil {
 		return err
 	}
-	config := configFile{app: a, inPlace: a.configState()}
+	config := a.followConfig()
 	c, options, err := a.serveConfig(cmd)
 	if err == nil {
 		err = a.checkNodeName()

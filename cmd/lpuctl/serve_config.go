@@ -147,6 +147,12 @@ type configFile struct {
 	inPlace, seen string // its state when it was read, and at the latest look
 }
 
+// followConfig is called before the file is read: what changes after this is seen.
+func (a *app) followConfig() configFile {
+	state := a.configState()
+	return configFile{app: a, inPlace: state, seen: state}
+}
+
 // look tells whether the file has changed since it was read last, and not since the look before: it may be half-way written, or away for
 // a moment while an editor writes it anew.
 func (f *configFile) look() (changed bool) {

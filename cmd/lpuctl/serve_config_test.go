@@ -27,7 +27,7 @@ func TestConfigFileAtRest(t *testing.T) {
 	}
 	put("a")
 	a := &app{configFile: name}
-	f := configFile{app: a, inPlace: a.configState()}
+	f := a.followConfig()
 	expect := func(what string, looks ...bool) {
 		t.Helper()
 		for i, want := range looks {
@@ -36,6 +36,18 @@ func TestConfigFileAtRest(t *testing.T) {
 			}
 		}
 	}
+	away := func(what string) {
+		t.Helper()
+		if err := os.Rename(name, name+"~"); err != nil {
+			t.Fatal(err)
+		}
+		expect(what, false)
+	}
+	away("away at the first look")
+	if err := os.Rename(name+"~", name); err != nil {
+		t.Fatal(err)
+	}
+	f = a.followConfig()
 	expect("as it was", false, false)
 	put("b")
 	expect("another one", false, true, false)
@@ -43,10 +55,7 @@ func TestConfigFileAtRest(t *testing.T) {
 	expect("a half", false)
 	put("cc")
 	expect("the whole", false, true, false)
-	if err := os.Rename(name, name+"~"); err != nil {
-		t.Fatal(err)
-	}
-	expect("away", false)
+	away("away")
 	put("d")
 	expect("back", false, true, false)
 }

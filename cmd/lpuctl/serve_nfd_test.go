@@ -251,7 +251,7 @@ func TestFeatureFileCannotBeWritten(t *testing.T) {
 			dir := t.TempDir()
 			if name == "a full disk" {
 				if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
-					t.Skip("mount: ", err)
+					t.Skip("needs root: only root can mount: ", err)
 				}
 				defer func() { must(unix.Unmount(dir, unix.MNT_DETACH)) }()
 			}

@@ -76,7 +76,7 @@ func TestReadTrusted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
 			if err := test.put(path); errors.Is(err, fs.ErrPermission) {
-				t.Skip("needs root")
+				t.Skip("needs root: only root can give a file to another user")
 			} else if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -76,6 +80,19 @@ func readTable(path string) ([]byte, error) {
 		return data, nil
 	}
 	return data, err
+}
+
+// followLink is the file to which a symbolic link leads that root or the user of this process has made: each file of a ConfigMap is such
+// a link in a pod. Any other path stays as it is, and whoever reads it refuses the link of another user.
+func followLink(path string) string {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return path
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
 }
 
 // unsafeRemedy is what is done about a table that cannot be trusted.

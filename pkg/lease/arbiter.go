@@ -2,11 +2,8 @@ package lease
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"slices"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -194,26 +190,6 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	return nil
 }
 
-// accept takes connections until the listener has a deadline or fails.
-func (a *Arbiter) accept(ctx context.Context) <-chan error {
-	failed := make(chan error, 1)
-	go func() {
-		for {
-			conn, err := a.Listener.AcceptUnix()
-			switch {
-			case err == nil:
-				a.do(ctx, func() { a.admit(ctx, conn) })
-			case isTransient(err):
-				time.Sleep(firstPause) // those that are open have to be closed first
-			default:
-				failed <- err
-				return
-			}
-		}
-	}()
-	return failed
-}
-
 // rest ends the arbiter if nobody is connected, and nobody just now. It stops accepting first: who comes later waits at the socket, which
 // the service manager watches. The result is false if somebody came.
 func (a *Arbiter) rest(accepting <-chan error) bool {
@@ -242,62 +218,6 @@ func (a *Arbiter) wind() {
 	a.clocks.idle.Stop()
 	if a.Idle > 0 && len(a.conns) == 0 {
 		a.clocks.idle.Reset(a.Idle)
-	}
-}
-
-// admit takes a new connection.
-func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
-	a.last++
-	c := &connection{UnixConn: conn, conn: a.last}
-	peer, err := credentials(conn)
-	if err != nil {
-		_ = c.Close()
-		return
-	}
-	if peer.UID != 0 && !a.makeRoom(peer.UID) {
-		_ = c.send(Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseBusy,
-			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them")})
-		_ = c.Close()
-		return
-	}
-	c.peer = a.Describe(peer)
-	a.conns[c.conn] = c
-	_ = c.SetReadDeadline(time.Now().Add(silence))
-	go a.read(ctx, c)
-}
-
-// makeRoom closes the oldest connection of a user that has too many, if one of them has nothing to lose.
-func (a *Arbiter) makeRoom(uid int) bool {
-	var idle []Conn
-	n := 0
-	for number, c := range a.conns {
-		if c.peer.UID == uid {
-			n++
-			if !c.busy && !a.book.Keeps(number) {
-				idle = append(idle, number)
-			}
-		}
-	}
-	if n < maxConnections {
-		return true
-	}
-	if len(idle) == 0 {
-		return false
-	}
-	a.hangUp(slices.Min(idle))
-	return true
-}
-
-// read hands the requests of a connection to the loop of Serve, until the connection is closed. At rest it costs a goroutine and nothing
-// else.
-func (a *Arbiter) read(ctx context.Context, c *connection) {
-	for {
-		r, err := c.receive()
-		if errors.Is(err, errHungUp) {
-			a.do(ctx, func() { a.hangUp(c.conn) })
-			return
-		}
-		a.do(ctx, func() { a.request(ctx, c, r, err) })
 	}
 }
 
@@ -510,38 +430,4 @@ func named(lpus []LPU) (names []string) {
 		names = append(names, l.Name)
 	}
 	return names
-}
-
-// marshal makes an answer of bounded size: of a list that is longer, what is said last is left out.
-func (a *Answer) marshal() ([]byte, error) {
-	data, err := json.Marshal(a)
-	if a.List == nil {
-		return data, err
-	}
-	short := *a.List
-	for _, leave := range []func(){func() { short.Unleased = nil }, func() { short.Waiting = nil }, func() { short.Reservations = nil }} {
-		if err != nil || len(data) <= maxAnswer {
-			break
-		}
-		leave()
-		data, err = json.Marshal(Answer{APIVersion: a.APIVersion, List: &short})
-	}
-	return data, err
-}
-
-// containers are the containers that leases last as long as.
-func (b *Book) containers() []string {
-	ids := map[string]bool{}
-	for _, e := range b.entries {
-		if e.Container != "" {
-			ids[e.Container] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(ids))
-}
-
-// waiting tells whether a connection waits for a lease.
-func (b *Book) waiting(conn Conn) bool {
-	e := b.entry(conn)
-	return e != nil && e.Grant == nil
 }

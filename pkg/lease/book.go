@@ -518,3 +518,20 @@ func (b *Book) overdue(uid int) *entry {
 	}
 	return b.entries[i]
 }
+
+// containers are the containers that leases last as long as.
+func (b *Book) containers() []string {
+	ids := map[string]bool{}
+	for _, e := range b.entries {
+		if e.Container != "" {
+			ids[e.Container] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// waiting tells whether a connection waits for a lease.
+func (b *Book) waiting(conn Conn) bool {
+	e := b.entry(conn)
+	return e != nil && e.Grant == nil
+}

@@ -1,14 +1,19 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // connection is one at the arbiter's end.
@@ -174,4 +179,80 @@ func (s *Store) notify(state string, rights []byte) error {
 		return err
 	}
 	return unix.Sendmsg(fd, []byte(state), rights, &unix.SockaddrUnix{Name: s.Socket}, unix.MSG_NOSIGNAL)
+}
+
+// accept takes connections until the listener has a deadline or fails.
+func (a *Arbiter) accept(ctx context.Context) <-chan error {
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			conn, err := a.Listener.AcceptUnix()
+			switch {
+			case err == nil:
+				a.do(ctx, func() { a.admit(ctx, conn) })
+			case isTransient(err):
+				time.Sleep(firstPause) // those that are open have to be closed first
+			default:
+				failed <- err
+				return
+			}
+		}
+	}()
+	return failed
+}
+
+// admit takes a new connection.
+func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
+	a.last++
+	c := &connection{UnixConn: conn, conn: a.last}
+	peer, err := credentials(conn)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	if peer.UID != 0 && !a.makeRoom(peer.UID) {
+		_ = c.send(Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseBusy,
+			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them")})
+		_ = c.Close()
+		return
+	}
+	c.peer = a.Describe(peer)
+	a.conns[c.conn] = c
+	_ = c.SetReadDeadline(time.Now().Add(silence))
+	go a.read(ctx, c)
+}
+
+// makeRoom closes the oldest connection of a user that has too many, if one of them has nothing to lose.
+func (a *Arbiter) makeRoom(uid int) bool {
+	var idle []Conn
+	n := 0
+	for number, c := range a.conns {
+		if c.peer.UID == uid {
+			n++
+			if !c.busy && !a.book.Keeps(number) {
+				idle = append(idle, number)
+			}
+		}
+	}
+	if n < maxConnections {
+		return true
+	}
+	if len(idle) == 0 {
+		return false
+	}
+	a.hangUp(slices.Min(idle))
+	return true
+}
+
+// read hands the requests of a connection to the loop of Serve, until the connection is closed. At rest it costs a goroutine and nothing
+// else.
+func (a *Arbiter) read(ctx context.Context, c *connection) {
+	for {
+		r, err := c.receive()
+		if errors.Is(err, errHungUp) {
+			a.do(ctx, func() { a.hangUp(c.conn) })
+			return
+		}
+		a.do(ctx, func() { a.request(ctx, c, r, err) })
+	}
 }

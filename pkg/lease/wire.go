@@ -328,3 +328,20 @@ func number(id, letter string) (uint64, error) {
 	}
 	return strconv.ParseUint(digits, 10, 53)
 }
+
+// marshal makes an answer of bounded size: of a list that is longer, what is said last is left out.
+func (a *Answer) marshal() ([]byte, error) {
+	data, err := json.Marshal(a)
+	if a.List == nil {
+		return data, err
+	}
+	short := *a.List
+	for _, leave := range []func(){func() { short.Unleased = nil }, func() { short.Waiting = nil }, func() { short.Reservations = nil }} {
+		if err != nil || len(data) <= maxAnswer {
+			break
+		}
+		leave()
+		data, err = json.Marshal(Answer{APIVersion: a.APIVersion, List: &short})
+	}
+	return data, err
+}

@@ -105,7 +105,7 @@ func FuzzParseResult(f *testing.F) {
 		}
 		text, err := json.Marshal(r)
 		if err != nil {
-			t.Skip() // a year that JSON has no form for
+			return // a year that JSON has no form for
 		}
 		again, err := parseResult(text)
 		if err != nil {

@@ -196,7 +196,7 @@ func TestResultsThatDoNotCount(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "runtime.json")
 			if err := test.put(path); err != nil {
 				if os.IsPermission(err) {
-					t.Skip("needs root")
+					t.Skip("needs root: only root can give a file to another user")
 				}
 				t.Fatal(err)
 			}

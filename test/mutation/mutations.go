@@ -63,8 +63,8 @@ func mutations() []mutation {
 		},
 		{
 			"a change of the config file while serve starts is not seen", "cmd/lpuctl/serve.go",
-			"inPlace: a.configState()}\n	c, options, err := a.serveConfig(cmd)\n",
-			"}\n	c, options, err := a.serveConfig(cmd)\n	config.inPlace = a.configState()\n", "TestServeSeesAChangeWhileItStarts", program,
+			"a.followConfig()\n	c, options, err := a.serveConfig(cmd)\n",
+			"configFile{}\n	c, options, err := a.serveConfig(cmd)\n	config = a.followConfig()\n", "TestServeSeesAChangeWhileItStarts", program,
 		},
 		{
 			"a config file is read while it is written", "cmd/lpuctl/serve_config.go",

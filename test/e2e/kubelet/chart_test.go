@@ -43,14 +43,15 @@ var chartSamples = map[string]string{
 	"validatingAdmissionPolicy.enabled": `validatingAdmissionPolicy: {enabled: true}`,
 	"validatingAdmissionPolicy.sizes":   `validatingAdmissionPolicy: {enabled: true, sizes: [1, 8]}`,
 	"nodeSelector":                      `nodeSelector: {example.com/lpu: "true"}`,
-	"affinity":                          `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}`, //nolint:lll // one object
-	"tolerations":                       `tolerations: [{operator: Exists, effect: NoExecute}]`,
-	"priorityClassName":                 `priorityClassName: system-cluster-critical`,
-	"resources":                         `resources: {limits: {memory: 128Mi}}`,
-	"podAnnotations":                    `podAnnotations: {example.com/a: b}`,
-	"podLabels":                         `podLabels: {example.com/a: b}`,
-	"seLinuxOptions":                    `seLinuxOptions: {type: container_device_plugin_t}`,
-	"extraArgs":                         `extraArgs: [--log-level, debug]`,
+	"affinity": `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
+  nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}`,
+	"tolerations":       `tolerations: [{operator: Exists, effect: NoExecute}]`,
+	"priorityClassName": `priorityClassName: system-cluster-critical`,
+	"resources":         `resources: {limits: {memory: 128Mi}}`,
+	"podAnnotations":    `podAnnotations: {example.com/a: b}`,
+	"podLabels":         `podLabels: {example.com/a: b}`,
+	"seLinuxOptions":    `seLinuxOptions: {type: container_device_plugin_t}`,
+	"extraArgs":         `extraArgs: [--log-level, debug]`,
 }
 
 // chartTogether are values that change one another, or the same objects.
