@@ -55,7 +55,7 @@ func attribute(root string, a Address, name string) string {
 
 // TestAnEventReadsItsCardAgain, and no other one. What no glance shows is seen by the next reading of everything.
 func TestAnEventReadsItsCardAgain(t *testing.T) {
-	w, root, now := settled(t, Options{})
+	w, root, now := settled(t, Options{CardDeadline: 20 * time.Second}) // the machine may be busy
 	for _, a := range []Address{first, second} {
 		plant.File(t, attribute(root, a, "numa_node"), "7\n")
 	}
@@ -146,7 +146,7 @@ func TestTheNodeOfACardThatIsLate(t *testing.T) {
 
 // TestAnAttributeThatWasReplaced: a glance does not go on reading a file that is not there any more.
 func TestAnAttributeThatWasReplaced(t *testing.T) {
-	w, root, _ := settled(t, Options{})
+	w, root, _ := settled(t, Options{CardDeadline: 20 * time.Second})
 	width := attribute(root, first, "current_link_width")
 	plant.File(t, width+".new", "2\n")
 	if err := os.Rename(width+".new", width); err != nil {
