@@ -42,7 +42,7 @@ PROMETHEUS := $(if $(LPUCTL_LONG),$(NEW_PROMETHEUS),$(DEBIAN_PROMETHEUS)/usr/bin
 CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuctl/Chart.yaml)
 CHART := lpuctl-chart-$(CHART_VERSION).tgz
 # grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise.
-BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
+BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X github.com/hyperaccel/lpuctl/cmd/internal/cli.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
 MEMORY = $(shell d=$$(mktemp -d -p /dev/shm 2>/dev/null) && cp /bin/true $$d/ 2>/dev/null && $$d/true && echo /dev/shm; rm -rf "$$d")
 # The race detector needs a C compiler; without one the tests run all the same.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -18,7 +19,7 @@ import (
 )
 
 func newAllocateCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var replay string
 	var w wish
 	cmd := &cobra.Command{
@@ -47,7 +48,7 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 			}
 			for _, other := range []string{"count", "available", "must-include", "require-connected", "numa", "same-switch", "same-socket"} {
 				if cmd.Flags().Changed(other) {
-					return usage("--replay takes what was logged: leave out --%s", other)
+					return cli.Usage("--replay takes what was logged: leave out --%s", other)
 				}
 			}
 			return a.replay(cmd.Context(), replay, f)
@@ -59,7 +60,7 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
 		"take these `LPUS` for the free ones (default: those that are usable and used by nobody)")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
 	_ = cmd.RegisterFlagCompletionFunc("available", a.completeLPUList)
-	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName, formatArgs)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName, cli.FormatArgs)
 	return cmd
 }
 
@@ -89,9 +90,9 @@ func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
 		func(string) error { return at(allocate.Place{Near: allocate.SameSwitch}) })
 	flags.BoolFunc("same-socket", "all of them on one socket (processor package)",
 		func(string) error { return at(allocate.Place{Near: allocate.SameSocket}) })
-	a.ringTableFlag(cmd)
-	complete(cmd, "count")
-	complete(cmd, "numa")
+	a.RingTableFlag(cmd)
+	cli.Complete(cmd, "count")
+	cli.Complete(cmd, "numa")
 	_ = cmd.RegisterFlagCompletionFunc("must-include", a.completeLPUList)
 }
 
@@ -105,29 +106,29 @@ type wish struct {
 
 // allocation is the document that allocate prints.
 type allocation struct {
-	header
+	cli.Header
 	allocate.Decision
 	Device string `json:"device,omitempty"` // qualified CDI name of exactly these LPUs
 }
 
-func (a *app) allocate(ctx context.Context, w wish, f format) error {
+func (a *app) allocate(ctx context.Context, w wish, f cli.Format) error {
 	inv, wish, err := a.scanFor(ctx, w)
 	if err != nil {
 		return err
 	}
-	a.report(inv.Problems)
+	a.Report(inv.Problems)
 	decision, refused := a.decide(inv, wish)
 	if decision == nil {
 		return refused
 	}
-	result := &allocation{header: newHeader("Allocation"), Decision: *decision}
+	result := &allocation{Header: cli.NewHeader("Allocation"), Decision: *decision}
 	if name := cdi.NameOf(inv, decision.Chosen); refused == nil && name != "" {
-		result.Device = a.config.CDI.Kind + "=" + name
+		result.Device = a.Config.CDI.Kind + "=" + name
 	}
 	switch {
-	case refused == nil && f == formatArgs:
+	case refused == nil && f == cli.FormatArgs:
 		err = a.writeArguments(inv, decision.LPUs)
-	case refused == nil || f.isDocument():
+	case refused == nil || f.IsDocument():
 		err = a.writeAllocation(result, f)
 	}
 	return cmp.Or(err, refused)
@@ -136,7 +137,7 @@ func (a *app) allocate(ctx context.Context, w wish, f format) error {
 // scanFor scans the node and finds out which LPUs a wish means and which are free.
 func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, allocate.Wish, error) {
 	if w.size < 1 {
-		return nil, allocate.Wish{}, usage("-n %d: at least one LPU", w.size)
+		return nil, allocate.Wish{}, cli.Usage("-n %d: at least one LPU", w.size)
 	}
 	inv, err := a.scan(ctx, discovery.Options{})
 	if err != nil {
@@ -158,10 +159,10 @@ func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decis
 	case decision == nil:
 		return nil, refused
 	case len(inv.LPUs) == 0:
-		refused = noLPU(a.root)
+		refused = cli.NoLPU(a.Root)
 		decision.Explanation.Reason = refused.Error()
 	case refused == nil:
-		a.report(cordonsOf(inv))
+		a.Report(cordonsOf(inv))
 	}
 	return decision, refused
 }
@@ -173,7 +174,7 @@ func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish)
 		return resolved, nil
 	}
 	if w.place.Near == allocate.SameSocket {
-		resolved.Sockets = discovery.Sockets(string(a.root), inv)
+		resolved.Sockets = discovery.Sockets(string(a.Root), inv)
 	}
 	var err error
 	if w.available != nil {
@@ -187,28 +188,28 @@ func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish)
 		resolved.Must, err = a.withNodes(inv, w.must)
 	}
 	if err == nil && len(resolved.Must) > w.size {
-		err = usage("%d LPUs must be included, and -n is %d", len(resolved.Must), w.size)
+		err = cli.Usage("%d LPUs must be included, and -n is %d", len(resolved.Must), w.size)
 	}
 	return resolved, err
 }
 
-func (a *app) writeAllocation(r *allocation, f format) error {
+func (a *app) writeAllocation(r *allocation, f cli.Format) error {
 	switch f {
-	case formatJSON, formatYAML:
-		return writeDocument(a.out, f, r)
-	case formatName:
+	case cli.FormatJSON, cli.FormatYAML:
+		return cli.WriteDocument(a.Out, f, r)
+	case cli.FormatName:
 		if r.Device == "" {
 			names := strings.Join(r.LPUs, " ")
-			return fail(exitFound, "use -o args", "no single CDI device covers %s", names)
+			return cli.Fail(cli.ExitFound, "use -o args", "no single CDI device covers %s", names)
 		}
-		_, err := fmt.Fprintln(a.out, r.Device)
+		_, err := fmt.Fprintln(a.Out, r.Device)
 		return err
-	case formatWide:
+	case cli.FormatWide:
 		if err := a.writeCandidates(r); err != nil {
 			return err
 		}
 	}
-	return a.writeTable(nil, [][]string{
+	return a.WriteTable(nil, [][]string{
 		{"LPUs", strings.Join(r.LPUs, " ")},
 		{"Connected", connectedText(r.Connected)},
 		{"CDI device", r.Device},
@@ -223,16 +224,16 @@ func (a *app) writeArguments(inv *discovery.Inventory, names []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.out, strings.Join(arguments(e), " "))
+	_, err = fmt.Fprintln(a.Out, strings.Join(arguments(e), " "))
 	return err
 }
 
 // explain tells how a container is given LPUs: by the device that covers them, or by a device for each and the variables that describe
 // them as a whole.
 func (a *app) explain(inv *discovery.Inventory, names []string) (*cdi.Explanation, error) {
-	e, err := cdi.Explain(inv, cdi.Options{Kind: a.config.CDI.Kind}, names)
+	e, err := cdi.Explain(inv, cdi.Options{Kind: a.Config.CDI.Kind}, names)
 	if err == nil && len(e.Collisions) > 0 && slices.Equal(e.Use, e.Devices) {
-		return nil, fail(exitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
+		return nil, cli.Fail(cli.ExitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
 	}
 	return e, err
 }
@@ -246,12 +247,12 @@ func (a *app) writeCandidates(r *allocation) error {
 	for _, c := range r.Explanation.Candidates {
 		rows = append(rows, []string{
 			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), strconv.Itoa(c.Pairs), strconv.Itoa(c.Broken),
-			yesNo(c.Wraps), strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
+			cli.YesNo(c.Wraps), strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
 		})
 	}
 	columns := []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "PAIRS", "BROKEN-PAIRS", "WRAPS", "NUMA", "SWITCHES", "WHY-NOT"}
-	err := a.writeTable(columns, rows)
-	fmt.Fprintln(a.out)
+	err := a.WriteTable(columns, rows)
+	fmt.Fprintln(a.Out)
 	return err
 }
 
@@ -259,7 +260,7 @@ func connectedText(connected *bool) string {
 	if connected == nil {
 		return "not known: no ring table"
 	}
-	return yesNo(*connected)
+	return cli.YesNo(*connected)
 }
 
 func numbers(list []int) string {

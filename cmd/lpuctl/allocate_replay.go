@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -27,7 +28,7 @@ type loggedDecision struct {
 }
 
 type replayDocument struct {
-	header
+	cli.Header
 	Decisions []replayed `json:"decisions"`
 }
 
@@ -43,9 +44,9 @@ type replayed struct {
 }
 
 // replay makes the decisions of a log again, on this node.
-func (a *app) replay(ctx context.Context, name string, f format) error {
-	if f == formatName {
-		return usage("--replay has no names to print: leave out -o name")
+func (a *app) replay(ctx context.Context, name string, f cli.Format) error {
+	if f == cli.FormatName {
+		return cli.Usage("--replay has no names to print: leave out -o name")
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -56,25 +57,25 @@ func (a *app) replay(ctx context.Context, name string, f format) error {
 		return err
 	}
 	if len(inv.LPUs) == 0 {
-		return noLPU(a.root)
+		return cli.NoLPU(a.Root)
 	}
-	a.report(inv.Problems)
+	a.Report(inv.Problems)
 	results, err := replayLog(inv, name, data)
 	if err != nil {
 		return err
 	}
-	if f.isDocument() {
-		err = writeDocument(a.out, f, replayDocument{newHeader("Replay"), results})
+	if f.IsDocument() {
+		err = cli.WriteDocument(a.Out, f, replayDocument{cli.NewHeader("Replay"), results})
 	} else {
 		var rows [][]string
 		for _, r := range results {
 			logged, now := strings.Join(r.Logged, " "), strings.Join(r.Now, " ")
-			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), logged, now, yesNo(r.Same), r.Reason})
+			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), logged, now, cli.YesNo(r.Same), r.Reason})
 		}
-		err = a.writeTable([]string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
+		err = a.WriteTable([]string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
 	}
 	if err == nil && slices.ContainsFunc(results, func(r replayed) bool { return !r.Same }) {
-		err = found()
+		err = cli.Found()
 	}
 	return err
 }
@@ -93,7 +94,7 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 		if json.Unmarshal(text, &d) != nil || d.Message != plugin.DecisionMessage {
 			continue
 		}
-		r := replayed{Line: line, Time: d.Time, Size: d.Size, Logged: emptyNotNull(d.Chosen), Now: []string{}}
+		r := replayed{Line: line, Time: d.Time, Size: d.Size, Logged: cli.EmptyNotNull(d.Chosen), Now: []string{}}
 		decision, err := d.again(inv)
 		if err != nil {
 			r.Reason = err.Error()
@@ -103,7 +104,7 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 		results = append(results, r)
 	}
 	if len(results) == 0 {
-		return nil, fail(exitFailed, "decisions are logged by lpuctl serve --log-level info --log-format json",
+		return nil, cli.Fail(cli.ExitFailed, "decisions are logged by lpuctl serve --log-level info --log-format json",
 			"%s: there is no decision in it", name)
 	}
 	return results, lines.Err()

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -31,26 +34,20 @@ lpuctl writes one file. Its devices have three families of names:
 	return cmd
 }
 
-func (a *app) specDirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.specDir, "spec-dir", "",
-		"`DIR` under the root in which the spec lies (default "+cdi.DefaultSpecDir+", or "+specDirVariable+", or cdi.specDir of the config file)")
-	_ = cmd.MarkFlagDirname("spec-dir")
-}
-
 // specFlags are the flags that shape a spec.
 func specFlags(cmd *cobra.Command, o *cdi.Options) {
 	cmd.Flags().StringVar(&o.Version, "cdi-version", "", "write this CDI `VERSION` (default: the lowest that holds the content)")
 	cmd.Flags().BoolVar(&o.Management, "with-mgmt", false, "hand out the management function's node too (it is the card's root of trust)")
 	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false,
 		"put mounts in whether or not the host has them (for when the host cannot be seen)")
-	complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+	cli.Complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 }
 
 // scanForSpec scans the node for a spec with these options, and adds to them what the config says.
 func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Inventory, error) {
 	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
 	if err == nil {
-		o.Kind, o.Annotations = a.config.CDI.Kind, a.config.CDI.Annotations
+		o.Kind, o.Annotations = a.Config.CDI.Kind, a.Config.CDI.Annotations
 	}
 	return inv, err
 }
@@ -74,22 +71,15 @@ func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (*made, error) {
 	}
 	m := &made{inv: inv, findings: inv.Problems}
 	if len(inv.LPUs) == 0 {
-		m.end = noLPU(a.root)
+		m.end = cli.NoLPU(a.Root)
 		return m, nil
 	}
 	spec, findings, err := cdi.Spec(inv, o)
 	m.findings = slices.Concat(m.findings, findings)
 	if errors.Is(err, cdi.ErrNoDevices) {
-		m.end = &exitError{code: exitFound, err: err}
+		m.end = &cli.ExitError{Code: cli.ExitFound, Err: err}
 		return m, nil
 	}
-	m.spec, m.end = spec, foundIn(findings)
+	m.spec, m.end = spec, cli.FoundIn(findings)
 	return m, err
-}
-
-func (a *app) locateSpec() (cdi.File, error) {
-	if err := a.loadConfig(); err != nil {
-		return cdi.File{}, err
-	}
-	return cdi.Locate(string(a.root), a.config.CDI.SpecDir, a.config.CDI.Kind)
 }

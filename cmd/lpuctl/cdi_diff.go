@@ -6,13 +6,16 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 )
 
 func newDiffCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var o cdi.Options
 	cmd := &cobra.Command{
 		Use:   "diff",
@@ -27,24 +30,24 @@ The exit code is 3 if they differ.`,
 			if err != nil {
 				return err
 			}
-			a.report(m.findings) // LPUs that are left out are no difference
-			file, err := a.locateSpec()
+			a.Report(m.findings) // LPUs that are left out are no difference
+			file, err := a.LocateSpec()
 			if err != nil {
 				return err
 			}
 			return a.diff(file, m.spec, f)
 		},
 	}
-	a.specDirFlag(cmd)
-	a.ringTableFlag(cmd)
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
 	specFlags(cmd, &o)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
 // drift is how the spec in place differs from the hardware.
 type drift struct {
-	header
+	cli.Header
 	Path    string        `json:"path"`
 	Drift   bool          `json:"drift"`
 	Changes []driftChange `json:"changes"` // device by device; none where only the file's form differs
@@ -57,19 +60,19 @@ type driftChange struct {
 	To     *specs.Device `json:"to,omitempty"`
 }
 
-func (a *app) diff(file cdi.File, spec *specs.Spec, f format) error {
+func (a *app) diff(file cdi.File, spec *specs.Spec, f cli.Format) error {
 	have, want, err := compare(file, spec)
 	if err != nil {
 		return err
 	}
 	differs := !bytes.Equal(have, want)
-	if f == formatTable {
+	if f == cli.FormatTable {
 		err = a.showChange(file.Path, have, want)
 	} else {
-		err = writeDocument(a.out, f, drift{newHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want))})
+		err = cli.WriteDocument(a.Out, f, drift{cli.NewHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want))})
 	}
 	if err == nil && differs {
-		err = found()
+		err = cli.Found()
 	}
 	return err
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func newExplainCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var o cdi.Options
 	cmd := &cobra.Command{
 		Use:   "explain LPU...",
@@ -36,23 +37,23 @@ and explain names the device to use instead.
 				return err
 			}
 			if len(inv.LPUs) == 0 {
-				return noLPU(a.root)
+				return cli.NoLPU(a.Root)
 			}
 			e, err := cdi.Explain(inv, o, args)
 			if errors.Is(err, cdi.ErrNoDevices) {
-				return &exitError{code: exitFound, err: err, remedy: "lpuctl list says why"}
+				return &cli.ExitError{Code: cli.ExitFound, Err: err, Remedy: "lpuctl list says why"}
 			}
 			if err != nil {
-				return &exitError{code: exitFailed, err: err, remedy: "lpuctl list shows every LPU, lpuctl cdi generate every device"}
+				return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "lpuctl list shows every LPU, lpuctl cdi generate every device"}
 			}
-			a.report(a.explainFindings(inv, o, e))
+			a.Report(a.explainFindings(inv, o, e))
 			return a.writeExplanation(e, f)
 		},
 	}
-	a.specDirFlag(cmd)
-	a.ringTableFlag(cmd)
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
 	specFlags(cmd, &o)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -65,7 +66,7 @@ func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Ex
 		}
 		findings.Add(finding.EnvCollision, strings.Join(e.Devices, ", "), collisionText(e), remedy)
 	}
-	file, err := a.locateSpec()
+	file, err := a.LocateSpec()
 	if err != nil {
 		return findings
 	}
@@ -117,19 +118,19 @@ type readyLine struct {
 	Line    string `json:"line"`
 }
 
-func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
+func (a *app) writeExplanation(e *cdi.Explanation, f cli.Format) error {
 	var ready []readyLine
 	for _, program := range []string{"podman", "nerdctl", "docker"} {
 		ready = append(ready, readyLine{program, program + " run " + strings.Join(arguments(e), " ") + " IMAGE"})
 	}
-	limits := fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.config.Serve.Resource, len(e.LPUs))
+	limits := fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.Config.Serve.Resource, len(e.LPUs))
 	ready = append(ready, readyLine{"Kubernetes", limits})
-	if f.isDocument() {
-		return writeDocument(a.out, f, struct {
-			header
+	if f.IsDocument() {
+		return cli.WriteDocument(a.Out, f, struct {
+			cli.Header
 			*cdi.Explanation
 			Ready []readyLine `json:"ready"`
-		}{newHeader("Explanation"), e, ready})
+		}{cli.NewHeader("Explanation"), e, ready})
 	}
 	rows := [][]string{}
 	for _, n := range e.Nodes {
@@ -141,18 +142,18 @@ func (a *app) writeExplanation(e *cdi.Explanation, f format) error {
 	for _, v := range e.Env {
 		rows = append(rows, []string{"env", v.String(), v.Source})
 	}
-	if err := a.writeTable([]string{"EDIT", "WHAT", "SOURCE"}, rows); err != nil {
+	if err := a.WriteTable([]string{"EDIT", "WHAT", "SOURCE"}, rows); err != nil {
 		return err
 	}
 	if err := a.writeMeanings(e.Meanings); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.Out)
 	rows = nil
 	for _, r := range ready {
 		rows = append(rows, []string{r.Runtime + ":", r.Line})
 	}
-	return a.writeTable(nil, rows)
+	return a.WriteTable(nil, rows)
 }
 
 // writeMeanings says what variables mean to the host and in the container, below a table of the container edits.
@@ -160,10 +161,10 @@ func (a *app) writeMeanings(meanings []cdi.Meaning) error {
 	if len(meanings) == 0 {
 		return nil
 	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.Out)
 	var rows [][]string
 	for _, m := range meanings {
 		rows = append(rows, []string{m.Variable, m.Host, m.Container})
 	}
-	return a.writeTable([]string{"VARIABLE", "ON THE HOST", "IN THE CONTAINER"}, rows)
+	return a.WriteTable([]string{"VARIABLE", "ON THE HOST", "IN THE CONTAINER"}, rows)
 }

@@ -8,6 +8,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
@@ -16,7 +19,7 @@ import (
 
 func newGenerateCommand(a *app) *cobra.Command {
 	var o cdi.Options
-	var f format
+	var f cli.Format
 	var output string
 	cmd := &cobra.Command{
 		Use:   "generate",
@@ -39,24 +42,24 @@ own, 4 if there is no LPU.`,
 			if err != nil {
 				return err
 			}
-			a.report(m.findings)
+			a.Report(m.findings)
 			if m.spec == nil {
 				return m.end
 			}
 			var text bytes.Buffer
-			if err := writeDocument(&text, f, m.spec); err != nil {
+			if err := cli.WriteDocument(&text, f, m.spec); err != nil {
 				return err
 			}
 			if output == "" {
-				_, err = a.out.Write(text.Bytes())
+				_, err = a.Out.Write(text.Bytes())
 			} else if err = a.writeSpec(output, m.spec, text.Bytes()); err == nil {
-				a.say("wrote %s: %s, cdiVersion %s", output, plural(len(m.spec.Devices), "device"), m.spec.Version)
+				a.Say("wrote %s: %s, cdiVersion %s", output, cli.Plural(len(m.spec.Devices), "device"), m.spec.Version)
 			}
 			return cmp.Or(err, m.end)
 		},
 	}
-	a.formatFlag(cmd, &f, formatJSON, formatYAML)
-	a.ringTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatJSON, cli.FormatYAML)
+	a.RingTableFlag(cmd)
 	specFlags(cmd, &o)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout, which is -")
@@ -82,7 +85,7 @@ func (a *app) writeSpec(path string, spec *specs.Spec, text []byte) error {
 func (a *app) isSpecDir(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && slices.ContainsFunc(a.specDirs(), func(specDir string) bool {
-		path, _ := a.root.Resolve(specDir)
+		path, _ := a.Root.Resolve(specDir)
 		other, err := os.Stat(path)
 		return err == nil && os.SameFile(info, other)
 	})
@@ -90,17 +93,17 @@ func (a *app) isSpecDir(dir string) bool {
 
 // formatByName lets the output file's ending choose the format, and refuses one that says otherwise than
 // --format: runtimes read a file by its ending.
-func formatByName(cmd *cobra.Command, f *format, output string) error {
-	if output == string(formatJSON) || output == string(formatYAML) {
+func formatByName(cmd *cobra.Command, f *cli.Format, output string) error {
+	if output == string(cli.FormatJSON) || output == string(cli.FormatYAML) {
 		remedy := "use -o " + output + "; --output ./" + output + " writes a file of that name"
-		return fail(exitUsage, remedy, "--output takes a file, and %s is a format", output)
+		return cli.Fail(cli.ExitUsage, remedy, "--output takes a file, and %s is a format", output)
 	}
-	byName := map[string]format{".json": formatJSON, ".yaml": formatYAML}[filepath.Ext(output)]
+	byName := map[string]cli.Format{".json": cli.FormatJSON, ".yaml": cli.FormatYAML}[filepath.Ext(output)]
 	if byName == "" || byName == *f {
 		return nil
 	}
 	if cmd.Flags().Changed("format") {
-		return usage("--output %s ends in %s, but --format is %s", output, filepath.Ext(output), *f)
+		return cli.Usage("--output %s ends in %s, but --format is %s", output, filepath.Ext(output), *f)
 	}
 	*f = byName
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -18,7 +19,7 @@ import (
 const specReadLimit = 5 * time.Second
 
 func newCDIListCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -29,27 +30,27 @@ HOST:CONTAINER. The exit code is 3 if a spec of ours is refused or in conflict.`
 		Example: `  lpuctl cdi list
   lpuctl cdi list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.loadConfig(); err != nil {
+			if err := a.LoadConfig(); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
-			devices, findings, err := cdi.Resolve(ctx, string(a.root), a.specDirs(), a.config.CDI.Kind)
+			devices, findings, err := cdi.Resolve(ctx, string(a.Root), a.specDirs(), a.Config.CDI.Kind)
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
-				return &exitError{code: exitFailed, err: err, remedy: "lpuctl cdi validate names the file"}
+				return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "lpuctl cdi validate names the file"}
 			}
 			if err != nil {
 				return err
 			}
-			a.report(findings)
+			a.Report(findings)
 			if err := a.writeResolved(devices, findings, f); err != nil || !findings.HasErrors() {
 				return err
 			}
-			return found()
+			return cli.Found()
 		},
 	}
-	a.specDirFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	a.SpecDirFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
@@ -57,43 +58,43 @@ HOST:CONTAINER. The exit code is 3 if a spec of ours is refused or in conflict.`
 func (a *app) specDirs() []string {
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
 	real := func(dir string) string { // /var/run is a link on most machines
-		path, _ := a.root.Resolve(dir)
+		path, _ := a.Root.Resolve(dir)
 		return path
 	}
-	own := a.config.CDI.SpecDir
+	own := a.Config.CDI.SpecDir
 	if !slices.ContainsFunc(dirs, func(dir string) bool { return real(dir) == real(own) }) {
 		dirs = append(dirs, filepath.Clean(own))
 	}
 	return dirs
 }
 
-func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f format) error {
+func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli.Format) error {
 	switch f {
-	case formatJSON, formatYAML:
-		return writeDocument(a.out, f, struct {
-			header
+	case cli.FormatJSON, cli.FormatYAML:
+		return cli.WriteDocument(a.Out, f, struct {
+			cli.Header
 			Devices  []cdi.Resolved `json:"devices"`
 			Findings finding.List   `json:"findings"`
-		}{newHeader("DeviceList"), devices, emptyNotNull(findings)})
-	case formatName:
+		}{cli.NewHeader("DeviceList"), devices, cli.EmptyNotNull(findings)})
+	case cli.FormatName:
 		for _, d := range devices {
-			if _, err := a.out.Write([]byte(d.Name + "\n")); err != nil {
+			if _, err := a.Out.Write([]byte(d.Name + "\n")); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if len(devices) == 0 {
-		a.say("no device of kind %s in %s", a.config.CDI.Kind, strings.Join(a.specDirs(), ", "))
+		a.Say("no device of kind %s in %s", a.Config.CDI.Kind, strings.Join(a.specDirs(), ", "))
 		return nil
 	}
 	var rows [][]string
 	for _, d := range devices {
 		nodes := strings.Join(d.Nodes, ",")
 		if len(d.Nodes) > 2 {
-			nodes = plural(len(d.Nodes), "node")
+			nodes = cli.Plural(len(d.Nodes), "node")
 		}
 		rows = append(rows, []string{d.Name, nodes, d.File})
 	}
-	return a.writeTable([]string{"DEVICE", "NODES", "FILE"}, rows)
+	return a.WriteTable([]string{"DEVICE", "NODES", "FILE"}, rows)
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -36,7 +39,7 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
   lpuctl cdi refresh --dry-run         # what would change
   sudo lpuctl cdi refresh --spec-dir /etc/cdi`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := a.locateSpec()
+			file, err := a.LocateSpec()
 			if err != nil {
 				return err
 			}
@@ -46,8 +49,8 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 			return a.refresh(cmd, file, o)
 		},
 	}
-	a.specDirFlag(cmd)
-	a.ringTableFlag(cmd)
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
 	specFlags(cmd, &o)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference to the file in place, and change nothing")
 	return cmd
@@ -65,12 +68,12 @@ type refreshed struct {
 // end is how the command ends.
 func (r *refreshed) end() error {
 	switch {
-	case r.Code == exitDone:
+	case r.Code == cli.ExitDone:
 		return nil
 	case r.Error == "":
-		return found()
+		return cli.Found()
 	}
-	return &exitError{r.Code, errors.New(r.Error), r.Remedy}
+	return &cli.ExitError{Code: r.Code, Err: errors.New(r.Error), Remedy: r.Remedy}
 }
 
 // refresh scans and writes under the lock of the file. If another refresh of the same request began its scan after this one had
@@ -98,23 +101,23 @@ func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 			return err
 		}
 		if err := held.Remember(began, request, r); err != nil { // the spec is written; only those who wait have to scan again
-			a.log.Warn("the result of the refresh cannot be kept", "error", err)
+			a.Log.Warn("the result of the refresh cannot be kept", "error", err)
 		}
 	}
-	a.report(r.Findings)
+	a.Report(r.Findings)
 	if r.Says != "" {
-		a.say("%s", r.Says)
+		a.Say("%s", r.Says)
 	}
 	return r.end()
 }
 
 // specRequest identifies what a spec depends on besides the machine.
 func (a *app) specRequest(o cdi.Options) (string, error) {
-	scan, err := a.scanOptions(discovery.Options{})
+	scan, err := a.ScanOptions(discovery.Options{})
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal([]any{readVersion(), a.root, a.config.CDI, o, scan.Models, scan.RingTable})
+	text, err := json.Marshal([]any{cli.ReadVersion(), a.Root, a.Config.CDI, o, scan.Models, scan.RingTable})
 	return string(text), err
 }
 
@@ -126,7 +129,7 @@ func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r 
 		r.Says, err = a.putSpec(cmd, held, m, &r.Findings)
 		err = cmp.Or(err, m.end)
 	}
-	r.Code, r.Remedy = codeOf(err), remedyFor(err)
+	r.Code, r.Remedy = cli.CodeOf(err), cli.RemedyFor(err)
 	if err != nil {
 		r.Error = err.Error()
 	}
@@ -145,20 +148,20 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 	*findings = slices.Concat(*findings, cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), held.OldKinds(m.spec))
 	err = held.Write(m.spec)
 	if conflict, ok := errors.AsType[*cdi.Conflict](err); ok {
-		return fmt.Sprintf("wrote %s without %s", held.Path, plural(len(conflict.Devices), "device")), err
+		return fmt.Sprintf("wrote %s without %s", held.Path, cli.Plural(len(conflict.Devices), "device")), err
 	}
 	if err != nil {
 		return "", err
 	}
-	dir := cdi.Validator{Root: string(a.root), Kind: a.config.CDI.Kind, Own: held.Path, RuntimeDirs: a.runtimeDirs(cmd.Context())}
-	unread, err := dir.CheckDirs([]string{a.config.CDI.SpecDir})
+	dir := cdi.Validator{Root: string(a.Root), Kind: a.Config.CDI.Kind, Own: held.Path, RuntimeDirs: a.runtimeDirs(cmd.Context())}
+	unread, err := dir.CheckDirs([]string{a.Config.CDI.SpecDir})
 	*findings = slices.Concat(*findings, unread)
-	if memory, err := node.RememberIn(a.root); err == nil {
+	if memory, err := node.RememberIn(a.Root); err == nil {
 		if err := memory.KeepRing(m.inv); err != nil {
-			a.log.Debug("the cabling cannot be kept", "error", err)
+			a.Log.Debug("the cabling cannot be kept", "error", err)
 		}
 	}
-	return fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, plural(len(m.spec.Devices), "device"), m.spec.Version), err
+	return fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, cli.Plural(len(m.spec.Devices), "device"), m.spec.Version), err
 }
 
 // previewSpec shows what refresh would change.
@@ -167,9 +170,9 @@ func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) erro
 	if err != nil {
 		return err
 	}
-	a.report(m.findings)
+	a.Report(m.findings)
 	if m.spec != nil {
-		a.report(slices.Concat(cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), file.OldKinds(m.spec)))
+		a.Report(slices.Concat(cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), file.OldKinds(m.spec)))
 	}
 	have, want, err := compare(file, m.spec)
 	if err != nil {
@@ -197,8 +200,8 @@ func (a *app) showChange(path string, have, want []byte) error {
 	}
 	change := diff.Diff(from, have, to, want)
 	if len(change) == 0 {
-		a.say("%s: nothing would change", path)
+		a.Say("%s: nothing would change", path)
 	}
-	_, err := a.out.Write(change)
+	_, err := a.Out.Write(change)
 	return err
 }

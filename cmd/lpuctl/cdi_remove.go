@@ -19,20 +19,20 @@ func newRemoveCommand(a *app) *cobra.Command {
 		Example: `  sudo lpuctl cdi remove
   sudo lpuctl cdi remove --spec-dir /etc/cdi`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := a.locateSpec()
+			file, err := a.LocateSpec()
 			if err != nil {
 				return err
 			}
 			return a.removeSpec(cmd, file)
 		},
 	}
-	a.specDirFlag(cmd)
+	a.SpecDirFlag(cmd)
 	return cmd
 }
 
 func (a *app) removeSpec(cmd *cobra.Command, file cdi.File) error {
 	if _, err := os.Stat(filepath.Dir(file.Path)); errors.Is(err, fs.ErrNotExist) {
-		a.say("%s", removal(file, false))
+		a.Say("%s", removal(file, false))
 		return nil
 	}
 	held, err := file.Hold(cmd.Context())
@@ -42,7 +42,7 @@ func (a *app) removeSpec(cmd *cobra.Command, file cdi.File) error {
 	defer held.Release()
 	removed, err := held.Remove()
 	if err == nil {
-		a.say("%s", removal(file, removed))
+		a.Say("%s", removal(file, removed))
 	}
 	return err
 }

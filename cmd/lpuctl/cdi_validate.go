@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -14,7 +15,7 @@ import (
 )
 
 func newValidateCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var targets, devices []string
 	var host, strict bool
 	cmd := &cobra.Command{
@@ -42,7 +43,7 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 			if err != nil {
 				return err
 			}
-			return a.writeFindings(findingList{Findings: findings}, f, strict, "")
+			return a.WriteFindings(cli.FindingList{Findings: findings}, f, strict, "")
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
@@ -53,35 +54,35 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 	for _, name := range runtimes.Consumers() {
 		consumers = append(consumers, name+"=")
 	}
-	complete(cmd, "target", consumers...)
-	a.specDirFlag(cmd)
-	a.ringTableFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	cli.Complete(cmd, "target", consumers...)
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
 func (a *app) validate(ctx context.Context, args, targets, devices []string, host bool) (finding.List, error) {
-	v := cdi.Validator{Root: string(a.root), Host: host}
+	v := cdi.Validator{Root: string(a.Root), Host: host}
 	for _, text := range targets {
 		consumer, version, _ := strings.Cut(text, "=")
 		newest, err := runtimes.MaxCDI(consumer, version)
 		if err != nil {
-			return nil, usage("--target %s: %v", text, err)
+			return nil, cli.Usage("--target %s: %v", text, err)
 		}
 		library := runtimes.CDILibrary(consumer, version)
 		v.Targets = append(v.Targets, cdi.Target{Consumer: consumer, Release: version, Newest: newest, Library: library})
 	}
-	if err := a.loadConfig(); err != nil {
+	if err := a.LoadConfig(); err != nil {
 		return nil, err
 	}
-	v.Kind = a.config.CDI.Kind
-	if own, err := a.locateSpec(); err == nil && len(args) == 0 {
+	v.Kind = a.Config.CDI.Kind
+	if own, err := a.LocateSpec(); err == nil && len(args) == 0 {
 		v.Own = own.Path
 	}
 	if host {
 		inv, err := a.scan(ctx, discovery.Options{Management: true})
 		if err != nil { // a node whose sysfs cannot be read has specs all the same
-			a.log.Warn("the devices are not held against the hardware", "error", err)
+			a.Log.Warn("the devices are not held against the hardware", "error", err)
 		}
 		v.Inventory = inv
 	}
@@ -103,10 +104,10 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 // runtimeDirs are the directories that runtimes of this node read, if our spec lies in an unusual one; else nil, because it takes time
 // to find out.
 func (a *app) runtimeDirs(ctx context.Context) []string {
-	if a.root.Same(a.config.CDI.SpecDir, cdi.DefaultSpecDir) || a.root.Same(a.config.CDI.SpecDir, "/etc/cdi") {
+	if a.Root.Same(a.Config.CDI.SpecDir, cdi.DefaultSpecDir) || a.Root.Same(a.Config.CDI.SpecDir, "/etc/cdi") {
 		return nil
 	}
-	return runtimes.SpecDirs(ctx, string(a.root))
+	return runtimes.SpecDirs(ctx, string(a.Root))
 }
 
 // deviceNames are the CDI devices that people mean, as far as the node tells; else they stay as they are typed, because a spec
@@ -117,7 +118,7 @@ func (a *app) deviceNames(inv *discovery.Inventory, words []string) []string {
 	}
 	var all []string
 	for _, word := range words {
-		names, err := cdi.DeviceNames(inv, cdi.Options{Kind: a.config.CDI.Kind}, []string{word})
+		names, err := cdi.DeviceNames(inv, cdi.Options{Kind: a.Config.CDI.Kind}, []string{word})
 		if err != nil {
 			names = []string{word}
 		}

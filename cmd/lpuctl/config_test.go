@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
@@ -24,7 +25,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("topology:\n- {nodes: [a, \"b*\"], labels: {switch: s, a.b/c: d}}\n- {nodes: [b], labels: {rack: \"\"}}\n"))
 	f.Add([]byte("models:\n- &a {name: x}\n- *a\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, findings := parseConfig("file", data)
+		c, findings := cli.ParseConfig("file", data)
 		for _, finding := range findings {
 			if finding.Message == "" || finding.Remedy == "" || finding.File != "file" {
 				t.Errorf("a finding without words: %+v", finding)
@@ -33,7 +34,7 @@ func FuzzParseConfig(f *testing.F) {
 		if len(findings) > 0 {
 			return
 		}
-		if _, err := c.annotated(func(string, string) {}); err != nil {
+		if _, err := c.Annotated(func(string, string) {}); err != nil {
 			t.Errorf("cannot be shown: %v", err)
 		}
 	})
@@ -41,18 +42,18 @@ func FuzzParseConfig(f *testing.F) {
 
 // TestDefaultPolicy: without a config file health is judged as pkg/health says.
 func TestDefaultPolicy(t *testing.T) {
-	c, _ := parseConfig("", nil)
-	if got := c.Health.policy(); *got != health.DefaultPolicy() {
+	c, _ := cli.ParseConfig("", nil)
+	if got := c.Health.Policy(); *got != health.DefaultPolicy() {
 		t.Errorf("%+v", got)
 	}
 	all := "health: {badReadings: 3, goodReadings: 4, goodFor: 5s, resetGrace: 6s, grace: 7s, counterQuiet: 8s, " +
 		"correctableErrors: 9, nonFatalErrors: 10, degradedLink: unhealthy, maxCelsius: 80}"
-	c, findings := parseConfig("file", []byte(all))
+	c, findings := cli.ParseConfig("file", []byte(all))
 	want := health.Policy{
 		BadReadings: 3, GoodReadings: 4, GoodFor: 5 * time.Second, ResetGrace: 6 * time.Second, Grace: 7 * time.Second,
 		CounterQuiet: 8 * time.Second, CorrectableErrors: 9, NonFatalErrors: 10, DegradedLink: "unhealthy", MaxCelsius: 80,
 	}
-	if got := c.Health.policy(); len(findings) > 0 || *got != want {
+	if got := c.Health.Policy(); len(findings) > 0 || *got != want {
 		t.Errorf("%+v %v", got, findings)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -24,7 +25,7 @@ import (
 )
 
 func newCordonCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "cordon LPU... --reason TEXT",
@@ -46,7 +47,7 @@ Printed are all cordons of the node.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reason = strings.TrimSpace(reason)
 			if reason == "" || len(reason) > reasonLimit || strings.ContainsFunc(reason, unicode.IsControl) {
-				return usage("--reason %.40q: say why on one line, with at most %d characters, for those who find the LPU cordoned",
+				return cli.Usage("--reason %.40q: say why on one line, with at most %d characters, for those who find the LPU cordoned",
 					reason, reasonLimit)
 			}
 			cordon := health.Cordon{Reason: reason, Since: time.Now().UTC().Truncate(time.Second), By: a.caller()}
@@ -56,8 +57,8 @@ Printed are all cordons of the node.`,
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
-	complete(cmd, "reason")
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	cli.Complete(cmd, "reason")
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -67,7 +68,7 @@ const reasonLimit = 200
 // caller is the user who runs the command, before sudo.
 func (a *app) caller() string {
 	id := fmt.Sprint(os.Getuid())
-	if before, ok := a.env("SUDO_UID"); ok && os.Getuid() == 0 {
+	if before, ok := a.Env("SUDO_UID"); ok && os.Getuid() == 0 {
 		id = before
 	}
 	u, err := user.LookupId(id)
@@ -101,16 +102,16 @@ func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []s
 
 // changeCordons changes the cordons of LPUs that are named, says what change says, and prints those that are in force.
 func (a *app) changeCordons(
-	ctx context.Context, words []string, f format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
+	ctx context.Context, words []string, f cli.Format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
 ) error {
 	inv, err := a.scan(ctx, discovery.Options{})
 	if err != nil {
 		return err
 	}
 	if err := inv.Undecided(); err != nil && slices.ContainsFunc(words, isNumbered) {
-		return fail(exitFailed, "name the LPU by its PCI address, such as 0000:43:00.1", "indices of LPUs may be wrong: %w", err)
+		return cli.Fail(cli.ExitFailed, "name the LPU by its PCI address, such as 0000:43:00.1", "indices of LPUs may be wrong: %w", err)
 	}
-	memory, err := node.RememberIn(a.root)
+	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return err
 	}
@@ -122,9 +123,9 @@ func (a *app) changeCordons(
 	if err != nil {
 		return cordonError(err)
 	}
-	a.report(findings)
+	a.Report(findings)
 	for _, text := range says {
-		a.say("%s", printable(text))
+		a.Say("%s", cli.Printable(text))
 	}
 	return a.writeCordons(inv, cordons, f)
 }
@@ -144,16 +145,18 @@ func isNumbered(words string) bool {
 func cordonError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return &exitError{exitFailed, err, "only root can cordon and uncordon: run it with sudo"}
+		return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "only root can cordon and uncordon: run it with sudo"}
 	case errors.Is(err, unix.EROFS):
-		return &exitError{exitFailed, err, "remount the file system to write to it; in a container, run it on the host"}
+		return &cli.ExitError{
+			Code: cli.ExitFailed, Err: err, Remedy: "remount the file system to write to it; in a container, run it on the host",
+		}
 	}
 	return err
 }
 
-func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f format) error {
-	if f.isDocument() {
-		return writeDocument(a.out, f, cordons.Document())
+func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f cli.Format) error {
+	if f.IsDocument() {
+		return cli.WriteDocument(a.Out, f, cordons.Document())
 	}
 	if len(cordons) == 0 {
 		return nil
@@ -167,7 +170,7 @@ func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f f
 		c := cordons[address]
 		rows = append(rows, []string{names[address], address, c.Since.Format(time.RFC3339), c.By, c.Reason})
 	}
-	return a.writeTable([]string{"NAME", "ADDRESS", "SINCE", "BY", "REASON"}, rows)
+	return a.WriteTable([]string{"NAME", "ADDRESS", "SINCE", "BY", "REASON"}, rows)
 }
 
 // byAddress orders PCI addresses as the inventory does: a longer domain is a higher one.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
@@ -34,7 +35,7 @@ func TestCordonsAtOnce(t *testing.T) {
 		})
 	}
 	running.Wait()
-	a := &app{root: host.Root(root), env: noEnvironment, log: slog.New(slog.DiscardHandler)}
+	a := &app{cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler)}}
 	inv, err := a.scan(t.Context(), discovery.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +57,8 @@ func TestCordonWithoutTheRight(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "/x", Err: unix.EROFS}, "remount the file system"},
 		{&fs.PathError{Op: "open", Path: "/x", Err: unix.ENOSPC}, "the disk is full"},
 	} {
-		if err := cordonError(c.err); codeOf(err) != exitFailed || !strings.Contains(remedyFor(err), c.remedy) {
-			t.Errorf("%v: %d, %s", c.err, codeOf(err), remedyFor(err))
+		if err := cordonError(c.err); cli.CodeOf(err) != cli.ExitFailed || !strings.Contains(cli.RemedyFor(err), c.remedy) {
+			t.Errorf("%v: %d, %s", c.err, cli.CodeOf(err), cli.RemedyFor(err))
 		}
 	}
 }

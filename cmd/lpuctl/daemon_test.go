@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -62,14 +63,14 @@ func TestDaemonsTellSystemd(t *testing.T) {
 }
 
 func TestLatestFault(t *testing.T) {
-	var f latestFault
+	var f cli.LatestFault
 	for i, test := range []struct {
 		err   error
 		isNew bool
 	}{
 		{nil, false}, {io.EOF, true}, {errors.New("EOF"), false}, {io.ErrClosedPipe, true}, {io.EOF, true}, {nil, false}, {io.EOF, true},
 	} {
-		if got := f.isNew(test.err); got != test.isNew {
+		if got := f.IsNew(test.err); got != test.isNew {
 			t.Errorf("%d: %v is new: %t", i, test.err, got)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 )
 
 // demoStep is a command of the demo.
@@ -28,7 +30,7 @@ func demoSteps(sound, sick string) []demoStep {
 		return demoStep{words: words, args: append([]string{"--root", node}, args...)}
 	}
 	found := on(sick, "An LPU that no container could use is left out of the spec, and the exit code says so:", "cdi", "refresh")
-	found.code = exitFound
+	found.code = cli.ExitFound
 	return []demoStep{
 		{words: "A server with eight LPUs on one ring, simulated as files in a directory:", args: []string{"simulate", sound}},
 		on(sound, "Its LPUs. With --root any command looks at these files instead of at this machine:", "list"),
@@ -72,9 +74,9 @@ nothing of this machine and changes nothing: the server is a temporary directory
 				return err
 			}
 			if keep == "" {
-				fmt.Fprintln(a.out, "\nThe directory is removed now. lpuctl demo --keep DIR keeps it, to go on by hand.")
+				fmt.Fprintln(a.Out, "\nThe directory is removed now. lpuctl demo --keep DIR keeps it, to go on by hand.")
 			} else {
-				fmt.Fprintf(a.out, "\nBoth servers are still in %s. Go on by hand, for example: lpuctl --root %[1]s/orion health\n", quoted(dir))
+				fmt.Fprintf(a.Out, "\nBoth servers are still in %s. Go on by hand, for example: lpuctl --root %[1]s/orion health\n", cli.Quoted(dir))
 			}
 			return nil
 		},
@@ -91,20 +93,20 @@ func (a *app) demonstrate(ctx context.Context, steps []demoStep) error {
 	for _, step := range steps {
 		words := []string{"lpuctl"}
 		for _, arg := range step.args {
-			words = append(words, quoted(arg))
+			words = append(words, cli.Quoted(arg))
 		}
 		line := strings.Join(words, " ")
-		if _, err := fmt.Fprintf(a.out, "\n%s\n\n$ %s\n", step.words, line); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "\n%s\n\n$ %s\n", step.words, line); err != nil {
 			return err
 		}
 		var said bytes.Buffer
 		code := run(ctx, step.args, &said, &said, empty)
-		fmt.Fprint(a.out, beginning(said.String()))
+		fmt.Fprint(a.Out, beginning(said.String()))
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
 		if code != 0 {
-			fmt.Fprintf(a.out, "(exit code %d)\n", code)
+			fmt.Fprintf(a.Out, "(exit code %d)\n", code)
 		}
 		if code != step.code {
 			return fmt.Errorf("%s: exit code %d, expected %d", line, code, step.code)
@@ -120,5 +122,5 @@ func beginning(text string) string {
 	if len(lines) <= screen+1 { // behind the last newline there is nothing
 		return text
 	}
-	return strings.Join(lines[:screen], "") + "... " + plural(len(lines)-screen-1, "more line") + "\n"
+	return strings.Join(lines[:screen], "") + "... " + cli.Plural(len(lines)-screen-1, "more line") + "\n"
 }

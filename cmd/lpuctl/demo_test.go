@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 )
 
 // TestDemoInterrupted: a demo that is interrupted leaves nothing behind either.
@@ -17,7 +19,7 @@ func TestDemoInterrupted(t *testing.T) {
 	var out, errOut bytes.Buffer
 	code := run(ctx, []string{"demo"}, &out, &errOut, os.LookupEnv)
 	left, err := os.ReadDir(dir)
-	if code != exitFailed || len(left) > 0 || err != nil || errOut.String() != "lpuctl: interrupted\n" {
+	if code != cli.ExitFailed || len(left) > 0 || err != nil || errOut.String() != "lpuctl: interrupted\n" {
 		t.Errorf("exit code %d, left %v, %v: %s", code, left, err, errOut.String())
 	}
 	if !strings.Contains(out.String(), "$ lpuctl simulate ") || strings.Contains(out.String(), " list\n\n") {

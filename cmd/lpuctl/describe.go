@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
@@ -18,7 +19,7 @@ import (
 const detailLimit = 3 * time.Second
 
 func newDescribeCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	cmd := &cobra.Command{
 		Use:     "describe LPU...",
 		Aliases: []string{"inspect"},
@@ -43,12 +44,12 @@ lpuctl serve says, if serve runs on this node: it has watched the LPU for longer
 			}
 			known := len(inv.Problems)
 			a.findUsers(cmd.Context(), inv)
-			a.report(inv.Problems[known:]) // that there may be users it cannot see
+			a.Report(inv.Problems[known:]) // that there may be users it cannot see
 			return a.describe(cmd.Context(), inv, cards, f)
 		},
 	}
-	a.ringTableFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -58,33 +59,33 @@ type description struct {
 	Details discovery.Details `json:"details"`
 }
 
-func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []int, f format) error {
+func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []int, f cli.Format) error {
 	var all []description
 	noted := ""
 	for _, card := range cards {
 		l := &inv.LPUs[card]
-		details, err := discovery.Describe(ctx, string(a.root), l, detailLimit)
+		details, err := discovery.Describe(ctx, string(a.Root), l, detailLimit)
 		if err != nil && err.Error() != noted {
 			noted = err.Error()
-			a.say("%s", noted)
+			a.Say("%s", noted)
 		}
 		all = append(all, description{l, details})
 	}
 	switch {
-	case f.isDocument() && len(all) == 1:
-		return writeDocument(a.out, f, struct {
-			header
+	case f.IsDocument() && len(all) == 1:
+		return cli.WriteDocument(a.Out, f, struct {
+			cli.Header
 			description
-		}{newHeader("LPU"), all[0]})
-	case f.isDocument():
-		return writeDocument(a.out, f, struct {
-			header
+		}{cli.NewHeader("LPU"), all[0]})
+	case f.IsDocument():
+		return cli.WriteDocument(a.Out, f, struct {
+			cli.Header
 			LPUs []description `json:"lpus"`
-		}{newHeader("LPUList"), all})
+		}{cli.NewHeader("LPUList"), all})
 	}
 	for i, d := range all {
 		if i > 0 {
-			fmt.Fprintln(a.out)
+			fmt.Fprintln(a.Out)
 		}
 		if err := a.writeDescription(d.LPU, d.Details); err != nil {
 			return err
@@ -94,7 +95,7 @@ func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []in
 }
 
 func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
-	tw := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(key, value string) {
 		if value != "" {
 			fmt.Fprintf(tw, "%s:\t%s\n", key, value)
@@ -115,10 +116,10 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 		line("Node", describeNode(n))
 	}
 	line("Management", managementText(l.Management))
-	line("NUMA node", optional(l.NUMANode))
+	line("NUMA node", cli.Optional(l.NUMANode))
 	line("PCIe root", l.PCIeRoot)
 	line("PCI path", pathText(d.Path))
-	line("Switch", optional(l.Switch))
+	line("Switch", cli.Optional(l.Switch))
 	if l.Link != nil {
 		line("Link", fmt.Sprintf("%s (at most %s)", l.Link, l.Link.Most()))
 	}
@@ -129,7 +130,7 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 	for _, t := range l.Temperatures {
 		line("Temperature", describeTemperature(t))
 	}
-	line("IOMMU group", optional(l.IOMMUGroup))
+	line("IOMMU group", cli.Optional(l.IOMMUGroup))
 	for _, m := range l.Mounts {
 		line("Mount", describeMount(m))
 	}
@@ -147,7 +148,7 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 		return err
 	}
 	for _, r := range l.Reasons {
-		fmt.Fprintf(a.out, "  %s: %s [%s]\n    remedy: %s\n", r.Severity, r.Message, r.ID, r.Remedy)
+		fmt.Fprintf(a.Out, "  %s: %s [%s]\n    remedy: %s\n", r.Severity, r.Message, r.ID, r.Remedy)
 	}
 	return nil
 }

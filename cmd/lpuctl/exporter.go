@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -41,18 +42,18 @@ After a change of the config file, start it again. More: /usr/share/doc/lpuctl/e
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.export(cmd, address) },
 	}
 	cmd.Flags().StringVar(&address, "listen", here, "`ADDRESS` of /healthz, /readyz and /metrics")
-	fromEnvironment(cmd.Flags().Lookup("listen"))
-	a.specDirFlag(cmd)
-	a.ringTableFlag(cmd)
+	cli.FromEnvironment(cmd.Flags().Lookup("listen"))
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
 	return cmd
 }
 
 func (a *app) export(cmd *cobra.Command, address string) error {
-	if err := a.setUpDaemonLog(cmd); err != nil {
+	if err := a.SetUpDaemonLog(cmd); err != nil {
 		return err
 	}
-	if err := checkAddress(address); err != nil {
-		return usage("--listen %s: %v", address, err)
+	if err := cli.CheckAddress(address); err != nil {
+		return cli.Usage("--listen %s: %v", address, err)
 	}
 	e, err := a.newExporter()
 	if err != nil {
@@ -65,11 +66,11 @@ func (a *app) export(cmd *cobra.Command, address string) error {
 	defer end(nil)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fail(exitFailed, "choose another address with --listen, or see who has this one: ss -ltnp", "%w", err)
+		return cli.Fail(cli.ExitFailed, "choose another address with --listen, or see who has this one: ss -ltnp", "%w", err)
 	}
-	a.log.Info("listening", "address", listener.Addr().String())
+	a.Log.Info("listening", "address", listener.Addr().String())
 	e.run(ctx, end, listener)
-	return stopped(ctx, cmd)
+	return cli.Stopped(ctx, cmd)
 }
 
 // exporter keeps what the metrics of a node are made of up to date.
@@ -82,27 +83,27 @@ type exporter struct {
 	updating sync.Mutex               // held by update
 	use      atomic.Pointer[node.Use] // nil before the first look
 
-	changed chan struct{} // has room for one: the inventory is another one than when it was looked who has the LPUs
-	fault   latestFault   // about leases
+	changed chan struct{}   // has room for one: the inventory is another one than when it was looked who has the LPUs
+	fault   cli.LatestFault // about leases
 }
 
 func (a *app) newExporter() (*exporter, error) {
-	scan, err := a.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	scan, err := a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
 	if err != nil {
 		return nil, err
 	}
-	scan, memory, err := a.remembering(scan)
+	scan, memory, err := a.Remembering(scan)
 	if err != nil {
 		return nil, err
 	}
-	file, err := a.locateSpec()
+	file, err := a.LocateSpec()
 	if err != nil {
 		return nil, err
 	}
 	e := &exporter{
-		app: a, node: node.New(a.log), watcher: discovery.NewWatcher(string(a.root), scan, host.SinceBoot),
+		app: a, node: node.New(a.Log), watcher: discovery.NewWatcher(string(a.Root), scan, host.SinceBoot),
 		spec: node.Spec{
-			File: file, Options: cdi.Options{Kind: a.config.CDI.Kind, Annotations: a.config.CDI.Annotations}, ReadOnly: true,
+			File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}, ReadOnly: true,
 		},
 		changed: make(chan struct{}, 1),
 	}
@@ -113,13 +114,13 @@ func (a *app) newExporter() (*exporter, error) {
 
 // refused returns an error if serve runs on this node, whose metrics say the same.
 func (e *exporter) refused() error {
-	present, err := filelock.Present(presencePath(e.node.Memory))
+	present, err := filelock.Present(cli.PresencePath(e.node.Memory))
 	switch {
 	case err != nil:
-		return fail(exitFailed, "run it as root, or by its unit: sudo systemctl start lpuctl-exporter.service",
+		return cli.Fail(cli.ExitFailed, "run it as root, or by its unit: sudo systemctl start lpuctl-exporter.service",
 			"it cannot be told whether lpuctl serve runs: %w", err)
 	case present:
-		return fail(exitUsage, "take the metrics from serve (--listen), and switch the exporter off: "+
+		return cli.Fail(cli.ExitUsage, "take the metrics from serve (--listen), and switch the exporter off: "+
 			"sudo systemctl disable --now lpuctl-exporter.service", "lpuctl serve runs on this node, and has the metrics of its LPUs")
 	}
 	return nil
@@ -127,7 +128,7 @@ func (e *exporter) refused() error {
 
 // run watches the node and answers at a listener until ctx ends; end ends it.
 func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listener net.Listener) {
-	server := e.app.httpServer(e)
+	server := e.app.HTTPServer(e)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -138,8 +139,8 @@ func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listene
 	})
 	running.Go(func() { e.node.Memory.FollowCordons(ctx, func() { e.update(ctx) }) })
 	running.Go(func() { e.followUse(ctx) })
-	watchAndTell(ctx, e.watcher, watchInterval, func() bool {
-		if err := e.refused(); codeOf(err) == exitUsage { // serve has come
+	cli.WatchAndTell(ctx, e.watcher, cli.WatchInterval, func() bool {
+		if err := e.refused(); cli.CodeOf(err) == cli.ExitUsage { // serve has come
 			end(err)
 			return false
 		}
@@ -188,8 +189,8 @@ func (e *exporter) lookWho(ctx context.Context, of *discovery.Inventory) {
 	if ctx.Err() != nil { // the look may be half-way
 		return
 	}
-	if e.fault.isNew(err) {
-		e.app.log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
+	if e.fault.IsNew(err) {
+		e.app.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
 	}
 	e.use.Store(&node.Use{ReadAt: time.Now(), Inventory: marked, LeasesKnown: err == nil})
 }

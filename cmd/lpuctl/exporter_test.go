@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -278,7 +279,7 @@ func TestExporter(t *testing.T) {
 		"lpuctl_leases_known{}":                    0,
 	})
 	_ = e.command.Process.Signal(os.Interrupt)
-	if code := e.end(); code != exitDone {
+	if code := e.end(); code != cli.ExitDone {
 		t.Errorf("it ends with %d:\n%s", code, &e.said)
 	}
 	if said := e.said.String(); strings.Count(said, "who has leased LPUs is not known") != 1 {
@@ -306,7 +307,7 @@ func kill(c *exec.Cmd) {
 // present waits until serve is present, or not.
 func (n *observedNode) present(want bool) {
 	n.Helper()
-	path := presencePath(node.Memory{Dir: filepath.Join(n.root, node.StateDir)})
+	path := cli.PresencePath(node.Memory{Dir: filepath.Join(n.root, node.StateDir)})
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if got, err := filelock.Present(path); err == nil && got == want {
 			return
@@ -323,7 +324,7 @@ func TestExporterBesideServe(t *testing.T) {
 	}
 	refused := func(e *exporting) {
 		t.Helper()
-		if code := e.end(); code != exitUsage || !strings.Contains(e.said.String(), "lpuctl serve runs on this node") ||
+		if code := e.end(); code != cli.ExitUsage || !strings.Contains(e.said.String(), "lpuctl serve runs on this node") ||
 			!strings.Contains(e.said.String(), "remedy: take the metrics from serve") {
 			t.Errorf("it ends with %d:\n%s", code, &e.said)
 		}
@@ -369,9 +370,9 @@ func TestExporterCannotStart(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--listen", address}, exitFailed, `(?s)address already in use.*remedy: .*ss -ltnp`},
-		{[]string{"--listen", "9477"}, exitUsage, `--listen 9477: .*missing port`},
-		{[]string{"--listen", ""}, exitUsage, `--listen : `},
+		{[]string{"--listen", address}, cli.ExitFailed, `(?s)address already in use.*remedy: .*ss -ltnp`},
+		{[]string{"--listen", "9477"}, cli.ExitUsage, `--listen 9477: .*missing port`},
+		{[]string{"--listen", ""}, cli.ExitUsage, `--listen : `},
 	} {
 		e := n.export(c.args...)
 		if code := e.end(); code != c.code || !regexp.MustCompile(c.says).MatchString(e.said.String()) {
@@ -384,7 +385,7 @@ func TestExporterCannotStart(t *testing.T) {
 	}
 	n.plant(node.StateDir+"/.serve.lock", "-> elsewhere")
 	e := n.export()
-	if code := e.end(); code != exitFailed || !strings.Contains(e.said.String(), "cannot be told whether lpuctl serve runs") {
+	if code := e.end(); code != cli.ExitFailed || !strings.Contains(e.said.String(), "cannot be told whether lpuctl serve runs") {
 		t.Errorf("it ends with %d:\n%s", code, &e.said)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -16,7 +17,7 @@ import (
 )
 
 func newHealthCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   healthName + " [LPU...]",
@@ -45,20 +46,20 @@ The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 
 			if err != nil {
 				return err
 			}
-			if f == formatNPD {
+			if f == cli.FormatNPD {
 				return a.healthForNPD(inv, args)
 			}
 			return show(a, inv)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the health anew whenever it changes, until ^C")
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatNPD)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatNPD)
 	return cmd
 }
 
 // healthDocument is what health prints for programs.
 type healthDocument struct {
-	header
+	cli.Header
 	LPUs []lpuHealth `json:"lpus"`
 }
 
@@ -78,32 +79,32 @@ type lpuHealth struct {
 }
 
 // health prints how the LPUs of an inventory are, or those that are named.
-func (a *app) health(inv *discovery.Inventory, words []string, f format) error {
+func (a *app) health(inv *discovery.Inventory, words []string, f cli.Format) error {
 	if err := a.keepNamed(inv, words); err != nil {
 		return err
 	}
 	if err := a.writeHealth(inv, f); err != nil {
 		return err
 	}
-	a.report(inv.Problems)
+	a.Report(inv.Problems)
 	switch {
 	case len(inv.LPUs) == 0:
-		return noLPU(a.root)
+		return cli.NoLPU(a.Root)
 	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { state, _ := judgedOr(&l); return state == health.Unhealthy }):
-		return found()
+		return cli.Found()
 	}
 	return nil
 }
 
-func (a *app) writeHealth(inv *discovery.Inventory, f format) error {
-	if f.isDocument() {
-		d := healthDocument{newHeader("Health"), []lpuHealth{}}
+func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
+	if f.IsDocument() {
+		d := healthDocument{cli.NewHeader("Health"), []lpuHealth{}}
 		for _, l := range inv.LPUs {
 			d.LPUs = append(d.LPUs, lpuHealth{
 				l.Name, l.Address, l.Health, l.Usable, l.Reasons, l.Judged, l.Cordoned, l.Link, l.PowerState, l.Temperatures, l.Watts,
 			})
 		}
-		return writeDocument(a.out, f, d)
+		return cli.WriteDocument(a.Out, f, d)
 	}
 	if len(inv.LPUs) == 0 {
 		return nil
@@ -118,7 +119,7 @@ func (a *app) writeHealth(inv *discovery.Inventory, f format) error {
 			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), whyText(&l),
 		})
 	}
-	return a.writeTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
+	return a.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
 }
 
 // judgedOr is what serve says of an LPU or, if it says nothing, what the reading says.

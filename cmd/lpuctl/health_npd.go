@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -35,7 +36,7 @@ func (a *app) healthForNPD(inv *discovery.Inventory, words []string) error {
 		return err
 	}
 	if len(inv.LPUs) == 0 {
-		return noLPU(a.root)
+		return cli.NoLPU(a.Root)
 	}
 	line, faulty := npdLine(inv.LPUs)
 	if !faulty {
@@ -44,7 +45,7 @@ func (a *app) healthForNPD(inv *discovery.Inventory, words []string) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintln(a.out, line); err != nil {
+	if _, err := fmt.Fprintln(a.Out, line); err != nil {
 		return err
 	}
 	if faulty {
@@ -74,7 +75,7 @@ func npdLine(lpus []discovery.LPU) (line string, faulty bool) {
 			return npdLineOf(l, state, count[state]-1), state == health.Unhealthy
 		}
 	}
-	line = plural(count[health.Healthy], "LPU") + " healthy"
+	line = cli.Plural(count[health.Healthy], "LPU") + " healthy"
 	if cordoned > 0 {
 		line += fmt.Sprintf(", %d cordoned", cordoned)
 	}
@@ -133,11 +134,11 @@ func isForNPD(cmd *cobra.Command, args []string, err error) bool {
 	if cmd.Name() != healthName {
 		return false
 	}
-	if chosen := cmd.Flags().Lookup("format").Value.String(); chosen == string(formatNPD) {
+	if chosen := cmd.Flags().Lookup("format").Value.String(); chosen == string(cli.FormatNPD) {
 		return true
 	}
-	asked := slices.ContainsFunc(args, func(word string) bool { return strings.HasSuffix(word, string(formatNPD)) })
-	return asked && codeOf(err) == exitUsage
+	asked := slices.ContainsFunc(args, func(word string) bool { return strings.HasSuffix(word, string(cli.FormatNPD)) })
+	return asked && cli.CodeOf(err) == cli.ExitUsage
 }
 
 // codeForNPD is the exit code of health -o npd. Of an error it prints the line, too.
@@ -148,6 +149,6 @@ func (a *app) codeForNPD(err error) int {
 	case errors.Is(err, errFaulty):
 		return npdFaulty
 	}
-	fmt.Fprintln(a.out, shorten("not known: "+err.Error(), npdWidth))
+	fmt.Fprintln(a.Out, shorten("not known: "+err.Error(), npdWidth))
 	return npdUnknown
 }

@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,66 +16,13 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
-
-// LeasesConfig says what `lpuctl lease serve` leases, and how much of it to one user.
-type LeasesConfig struct {
-	// Pool are the PCI addresses of the LPUs that can be leased; none: all, unless Kubernetes hands out those of the node.
-	Pool     []string `json:"pool"`
-	MaxLPUs  int      `json:"maxLPUs"`  // that one user leases and reserves; 0: no limit
-	MaxHours int      `json:"maxHours"` // of a lease, and of a reservation from now on; 0: no limit
-}
-
-func defaultLeases() LeasesConfig { return LeasesConfig{Pool: []string{}} }
-
-// check finds values that the types allow and the arbiter cannot use.
-func (c *LeasesConfig) check() (faults []strictyaml.Fault) {
-	for i, text := range c.Pool {
-		at := fmt.Sprintf("pool.%d", i)
-		if address, err := discovery.ParseAddress(text); err != nil || address.String() != text {
-			faults = append(faults, strictyaml.Fault{
-				Path: at, Message: fmt.Sprintf("%q is not a PCI address in the form 0000:b1:00.1", text),
-				Remedy: "write the address that lpuctl list shows: an index may be another LPU's when a card is gone",
-			})
-		} else if slices.Index(c.Pool, text) < i {
-			faults = append(faults, strictyaml.Fault{Path: at, Message: text + " is there twice", Remedy: "keep one of them"})
-		}
-	}
-	const mostHours = 365 * 24
-	for key, n := range map[string]int{"maxLPUs": c.MaxLPUs, "maxHours": c.MaxHours} {
-		if n < 0 || n > mostHours {
-			faults = append(faults, strictyaml.Fault{
-				Path: key, Message: fmt.Sprintf("%d is not a number from 0 to %d", n, mostHours), Remedy: "write 0 for no limit",
-			})
-		}
-	}
-	return faults
-}
-
-// pool are the LPUs that can be leased; nil: all.
-func (c *LeasesConfig) pool() (pool []discovery.Address) {
-	for _, text := range c.Pool {
-		address, _ := discovery.ParseAddress(text) // check has seen that it is one
-		pool = append(pool, address)
-	}
-	return pool
-}
-
-// cordons keep the pool from everybody who hands out LPUs without a lease.
-func (c *LeasesConfig) cordons() health.Cordons {
-	cordons := health.Cordons{}
-	for _, address := range c.Pool {
-		cordons[address] = health.Cordon{Reason: "it is set apart for leases (leases.pool)", SetApart: true}
-	}
-	return cordons
-}
 
 func newLeaseCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -120,9 +66,9 @@ const leaseIdle = 10 * time.Second
 
 func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
 	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
-		a.logLevel = "info"
+		a.LogLevel = "info"
 	}
-	if err := a.setUpLog(); err != nil {
+	if err := a.SetUpLog(); err != nil {
 		return err
 	}
 	arbiter, err := a.newArbiter()
@@ -132,7 +78,7 @@ func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
 	if socket == "" {
 		err = passed(arbiter)
 		arbiter.Idle = leaseIdle
-		if name, ok := a.env("NOTIFY_SOCKET"); ok {
+		if name, ok := a.Env("NOTIFY_SOCKET"); ok {
 			arbiter.Store = &lease.Store{Socket: name}
 		}
 	} else {
@@ -148,19 +94,19 @@ func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
 // newArbiter is the arbiter of this node, without a socket. A config file that has faults does not keep it from starting: systemd would
 // start it again and again. Then it refuses every wish with these faults.
 func (a *app) newArbiter() (*lease.Arbiter, error) {
-	memory, err := node.RememberIn(a.root)
+	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return nil, err
 	}
-	run, err := a.root.Resolve(path.Dir(lease.Socket))
+	run, err := a.Root.Resolve(path.Dir(lease.Socket))
 	if err != nil {
 		return nil, err
 	}
 	arbiter := &lease.Arbiter{
-		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.log,
+		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
 	}
-	if err := a.loadConfig(); err != nil {
-		a.log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
+	if err := a.LoadConfig(); err != nil {
+		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	}
 	return arbiter, nil
 }
@@ -179,7 +125,7 @@ func passed(arbiter *lease.Arbiter) error {
 		}
 	}
 	if arbiter.Listener == nil {
-		return fail(exitUsage, "run it as systemctl start lpuctl-lease.socket, or with --socket PATH", "systemd has passed no socket")
+		return cli.Fail(cli.ExitUsage, "run it as systemctl start lpuctl-lease.socket, or with --socket PATH", "systemd has passed no socket")
 	}
 	return nil
 }
@@ -198,15 +144,15 @@ func listenForLeases(socket string) (*net.UnixListener, error) {
 
 // lookForLeases is a look at the node for the arbiter.
 func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.View, error) {
-	inv, memory, err := a.scanOnly(ctx, discovery.Options{})
+	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
 	if err != nil {
 		return lease.View{}, err
 	}
 	memory.SetApart = nil // which is for everybody else
 	inv = inv.WithCordons(memory.Cordons().Read())
-	view, err := lease.Look(ctx, a.root, inv, containers)
-	c := a.config.Leases
-	view.Pool, view.Limits = c.pool(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
+	view, err := lease.Look(ctx, a.Root, inv, containers)
+	c := a.Config.Leases
+	view.Pool, view.Limits = c.Addresses(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
 	if view.Pool == nil {
 		view.Closed = a.kubernetes()
 	}
@@ -216,9 +162,9 @@ func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.Vie
 // kubernetes says that Kubernetes hands out the LPUs of this node; "" if it does not. A socket that serve has left behind when it was
 // killed is not one that somebody listens at.
 func (a *app) kubernetes() string {
-	sockets, _ := a.root.Glob(path.Join(a.config.Serve.PluginDir, "lpuctl-*.sock"))
+	sockets, _ := a.Root.Glob(path.Join(a.Config.Serve.PluginDir, "lpuctl-*.sock"))
 	for _, socket := range sockets {
-		if conn, err := net.DialTimeout("unix", a.root.Shown(socket), time.Second); err == nil {
+		if conn, err := net.DialTimeout("unix", a.Root.Shown(socket), time.Second); err == nil {
 			_ = conn.Close()
 			return "Kubernetes hands out the LPUs of this node (lpuctl serve runs), and the config file sets none apart for leases"
 		}

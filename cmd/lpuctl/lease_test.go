@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -39,7 +40,7 @@ func askArbiter(t *testing.T, dir, config string, w lease.Wish) (*lease.Grant, e
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(config), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{root: host.Root(dir), env: func(string) (string, bool) { return "", false }, log: slog.New(slog.DiscardHandler)}
+	a := &app{cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
 	arbiter, err := a.newArbiter()
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
@@ -18,7 +19,7 @@ import (
 func (a *app) markLeases(inv *discovery.Inventory, memory node.Memory) *discovery.Inventory {
 	marked, err := a.markedLeases(inv, memory)
 	if err != nil {
-		a.log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
+		a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
 	}
 	return marked
 }
@@ -28,7 +29,7 @@ const leasesRemedy = "start the arbiter again, which puts such a file aside: sys
 // markedLeases is an inventory that says who has which LPU. With an error, a record that cannot be read, it is the one that was given.
 func (a *app) markedLeases(inv *discovery.Inventory, memory node.Memory) (*discovery.Inventory, error) {
 	var leases, reservations *lease.Record
-	run, err := a.root.Resolve(path.Dir(lease.Socket))
+	run, err := a.Root.Resolve(path.Dir(lease.Socket))
 	if err == nil {
 		leases, err = lease.LeasesIn(run).Peek()
 	}
@@ -38,12 +39,12 @@ func (a *app) markedLeases(inv *discovery.Inventory, memory node.Memory) (*disco
 	if err != nil || leases == nil && reservations == nil {
 		return inv, err
 	}
-	return lease.Mark(a.root, inv, leases, reservations, host.Now()), nil
+	return lease.Mark(a.Root, inv, leases, reservations, host.Now()), nil
 }
 
 // dialArbiter connects to the arbiter of this node.
 func (a *app) dialArbiter() (*lease.Client, error) {
-	socket, err := a.root.Resolve(lease.Socket)
+	socket, err := a.Root.Resolve(lease.Socket)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (a *app) askArbiter(ask func(*lease.Client) error) error {
 // selection is a wish as the arbiter reads it. LPUs are known to it by their addresses.
 func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, error) {
 	if w.size < 1 {
-		return lease.Selection{}, usage("-n %d: at least one LPU", w.size)
+		return lease.Selection{}, cli.Usage("-n %d: at least one LPU", w.size)
 	}
 	s := lease.Selection{Count: w.size, Connected: w.connected, Place: w.place}
 	if len(w.must) == 0 {
@@ -80,7 +81,7 @@ func leasedNames(inv *discovery.Inventory, leased []lease.LPU) (names []string, 
 	for _, of := range leased {
 		i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address == of.Address && !l.Absent })
 		if i < 0 {
-			return nil, fail(exitFailed, "try again", "the LPU at %s was leased, and has left the bus since", of.Address)
+			return nil, cli.Fail(cli.ExitFailed, "try again", "the LPU at %s was leased, and has left the bus since", of.Address)
 		}
 		names = append(names, inv.LPUs[i].Name)
 	}
@@ -104,7 +105,7 @@ func holderText(l *discovery.LPU) string {
 	says := func(how string, h *discovery.Holder) string {
 		text := how + h.String()
 		if h.Command != "" {
-			text += " " + printable(h.Command)
+			text += " " + cli.Printable(h.Command)
 		}
 		if until := untilText(h.Until); until != "" {
 			text += " until " + until
@@ -126,7 +127,7 @@ func holderText(l *discovery.LPU) string {
 
 // sharesByLease tells whether the LPUs of this node are shared by leases: somebody can ask for one, or has one.
 func (a *app) sharesByLease(inv *discovery.Inventory) bool {
-	return a.root.Exists(lease.Socket) ||
+	return a.Root.Exists(lease.Socket) ||
 		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil })
 }
 
@@ -149,15 +150,15 @@ func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, com
 	told := ""
 	granted, err := client.Wish(ctx, w, func(p lease.Place) {
 		told = p.Why
-		a.say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+		a.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
 	})
 	switch {
 	case errors.Is(context.Cause(ctx), errWaited):
-		return nil, fail(exitNotStarted, "wait longer, or ask for fewer", "waited %v: %s", o.wait, told)
+		return nil, cli.Fail(exitNotStarted, "wait longer, or ask for fewer", "waited %v: %s", o.wait, told)
 	case err != nil:
 		return nil, err
 	case granted.UsersHidden:
-		a.say("warning: the arbiter cannot see all processes: somebody may use an LPU without a lease")
+		a.Say("warning: the arbiter cannot see all processes: somebody may use an LPU without a lease")
 	}
 	if o.wait > 0 { // the machine may have changed meanwhile
 		if inv, err = a.scan(ctx, discovery.Options{}); err != nil {
@@ -172,7 +173,7 @@ var errWaited = errors.New("waited long enough")
 
 // shortened is the name of a program as far as the arbiter takes it.
 func shortened(command string) string {
-	name := printable(path.Base(command))
+	name := cli.Printable(path.Base(command))
 	if lease.CheckReason(name) != nil {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -18,7 +19,7 @@ import (
 const usersLimit = 3 * time.Second
 
 func newListCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var watch bool
 	cmd := &cobra.Command{
 		Use:     "list [LPU...]",
@@ -53,13 +54,13 @@ The exit code is 4 if there is no LPU.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the list anew whenever it changes, until ^C")
-	a.ringTableFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
 // list prints an inventory, or those of its LPUs that are named.
-func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string, f format) error {
+func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string, f cli.Format) error {
 	a.findUsers(ctx, inv)
 	if err := a.keepNamed(inv, words); err != nil {
 		return err
@@ -67,9 +68,9 @@ func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string
 	if err := a.writeInventory(inv, f); err != nil {
 		return err
 	}
-	a.report(whyUnusable(inv))
+	a.Report(whyUnusable(inv))
 	if len(inv.LPUs) == 0 {
-		return noLPU(a.root)
+		return cli.NoLPU(a.Root)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (a *app) keepNamed(inv *discovery.Inventory, words []string) error {
 func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 	ctx, cancel := context.WithTimeout(ctx, usersLimit)
 	defer cancel()
-	discovery.FindUsers(ctx, string(a.root), inv)
+	discovery.FindUsers(ctx, string(a.Root), inv)
 }
 
 // whyUnusable is what is wrong with the machine, and for each LPU that is not usable or cordoned why that is so.
@@ -117,16 +118,16 @@ func cordonsOf(inv *discovery.Inventory) (findings finding.List) {
 	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID != finding.Cordoned })
 }
 
-func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
+func (a *app) writeInventory(inv *discovery.Inventory, f cli.Format) error {
 	switch f {
-	case formatJSON, formatYAML:
-		return writeDocument(a.out, f, inv)
-	case formatName:
+	case cli.FormatJSON, cli.FormatYAML:
+		return cli.WriteDocument(a.Out, f, inv)
+	case cli.FormatName:
 		var names strings.Builder
 		for _, l := range inv.LPUs {
-			names.WriteString(a.config.CDI.Kind + "=" + l.Name + "\n")
+			names.WriteString(a.Config.CDI.Kind + "=" + l.Name + "\n")
 		}
-		_, err := a.out.Write([]byte(names.String()))
+		_, err := a.Out.Write([]byte(names.String()))
 		return err
 	}
 	if len(inv.LPUs) == 0 {
@@ -137,25 +138,25 @@ func (a *app) writeInventory(inv *discovery.Inventory, f format) error {
 	if leases {
 		header = append(header, "LEASE")
 	}
-	if f == formatWide {
+	if f == cli.FormatWide {
 		header = append(header, "NEIGHBOURS", "SERIAL", "SHELL", "DRIVER-VERSION", "SWITCH", "IOMMU", "MANAGEMENT", "REASON")
 	}
 	var rows [][]string
 	for _, l := range inv.LPUs {
 		row := []string{
-			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), optional(l.NUMANode), optional(l.Link),
+			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), cli.Optional(l.NUMANode), cli.Optional(l.Link),
 			ringText(l.Ring), healthText(&l), usersText(&l),
 		}
 		if leases {
 			row = append(row, holderText(&l))
 		}
-		if f == formatWide {
-			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, optional(l.Switch), optional(l.IOMMUGroup),
+		if f == cli.FormatWide {
+			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, cli.Optional(l.Switch), cli.Optional(l.IOMMUGroup),
 				managementText(l.Management), reasonText(l.Reasons))
 		}
 		rows = append(rows, row)
 	}
-	return a.writeTable(header, rows)
+	return a.WriteTable(header, rows)
 }
 
 func nodeNames(nodes []discovery.Node) string {

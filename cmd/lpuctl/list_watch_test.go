@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -80,7 +81,7 @@ func TestListWatch(t *testing.T) {
 		t.Errorf("after a driver was unbound:\n%s", got)
 	}
 	cordon := []string{"--root", root, "cordon", "lpu0", "--reason", "a test"}
-	if code := run(t.Context(), cordon, io.Discard, io.Discard, noEnvironment); code != exitDone {
+	if code := run(t.Context(), cordon, io.Discard, io.Discard, noEnvironment); code != cli.ExitDone {
 		t.Fatalf("cordon ends with %d", code)
 	}
 	if got := table.next(); !strings.Contains(got, " healthy,cordoned ") {
@@ -88,7 +89,7 @@ func TestListWatch(t *testing.T) {
 	}
 	for _, w := range []*watching{table, document} {
 		w.cancel()
-		if code := <-w.code; code != exitDone {
+		if code := <-w.code; code != cli.ExitDone {
 			t.Errorf("it ended with %d", code)
 		}
 		if n := len(w.lines); n > 0 {
@@ -97,7 +98,7 @@ func TestListWatch(t *testing.T) {
 	}
 	for _, args := range [][]string{{"list", "-w", "lpu9"}, {"list", "-w", "-o", "name"}} {
 		var out bytes.Buffer
-		if code := run(t.Context(), append([]string{"--root", root}, args...), &out, &out, noEnvironment); code == exitDone {
+		if code := run(t.Context(), append([]string{"--root", root}, args...), &out, &out, noEnvironment); code == cli.ExitDone {
 			t.Errorf("%v ends with %d: %s", args, code, &out)
 		}
 	}
@@ -110,7 +111,7 @@ func TestListWatchOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := run(t.Context(), []string{"--root", root, "list", "-w"}, brokenWriter{}, io.Discard, noEnvironment)
-	if code != exitFailed {
+	if code != cli.ExitFailed {
 		t.Errorf("it ended with %d", code)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -15,7 +16,7 @@ const lpuForms = "An LPU is named by name (lpu0), index (0), PCI address (43:00.
 
 // lpus finds the LPUs that people named, in the order in which they named them.
 func (a *app) lpus(inv *discovery.Inventory, words []string) ([]int, error) {
-	return inv.Resolve(a.config.CDI.Kind, words...)
+	return inv.Resolve(a.Config.CDI.Kind, words...)
 }
 
 // withNodes is lpus for LPUs that a container is to be given, in the order of the inventory.
@@ -24,7 +25,7 @@ func (a *app) withNodes(inv *discovery.Inventory, words []string) ([]int, error)
 	slices.Sort(cards)
 	for _, card := range cards {
 		if l := inv.LPUs[card]; len(l.Nodes) == 0 {
-			return nil, fail(exitFound, "see lpuctl describe "+l.Name, "%s is not available: it has no device node", l.Name)
+			return nil, cli.Fail(cli.ExitFound, "see lpuctl describe "+l.Name, "%s is not available: it has no device node", l.Name)
 		}
 	}
 	return cards, err
@@ -47,7 +48,7 @@ func (a *app) completeLPUList(cmd *cobra.Command, _ []string, typed string) ([]s
 
 // lpuNames are the names of this node's LPUs with what tells them apart, or each after what was given of a list.
 func (a *app) lpuNames(cmd *cobra.Command, given string) []string {
-	if a.prepare(cmd) != nil {
+	if a.Prepare(cmd) != nil {
 		return nil
 	}
 	inv, err := a.scan(cmd.Context(), discovery.Options{})

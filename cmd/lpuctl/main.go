@@ -8,13 +8,14 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
 )
 
 func main() {
 	if err := isolate.Continue(os.Args); err != nil {
 		if !errors.Is(err, isolate.ErrAbandoned) {
-			(&app{err: os.Stderr}).complain(err)
+			(&app{cli.App{Err: os.Stderr}}).Complain(err)
 		}
 		os.Exit(codeOfRun(err))
 	}

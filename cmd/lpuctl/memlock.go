@@ -37,7 +37,7 @@ func (a *app) raiseMemlock(wanted uint64, args []string) error {
 		var findings finding.List
 		findings.Add(finding.MemlockLow, "memlock", fmt.Sprintf("the command may lock %s of memory, and %s may be needed",
 			sizeText(limit.Max), sizeText(wanted)), "")
-		a.report(findings)
+		a.Report(findings)
 	}
 	return nil
 }
@@ -63,8 +63,8 @@ func (a *app) ofRoot(args []string) bool {
 	if os.Geteuid() == 0 {
 		return true
 	}
-	_, elsewhere := a.env("DOCKER_HOST")
-	_, other := a.env("DOCKER_CONTEXT")
+	_, elsewhere := a.Env("DOCKER_HOST")
+	_, other := a.Env("DOCKER_CONTEXT")
 	return filepath.Base(args[0]) == "docker" && !elsewhere && !other && unix.Access(dockerSocket, unix.W_OK) == nil
 }
 

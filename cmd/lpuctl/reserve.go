@@ -7,19 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 // reservation is the document that reserve and extend print.
 type reservation struct {
-	header
+	cli.Header
 	lease.Reservation
 }
 
 func newReserveCommand(a *app) *cobra.Command {
 	var w wish
-	var f format
+	var f cli.Format
 	var limit time.Duration
 	var reason string
 	cmd := &cobra.Command{
@@ -38,10 +39,10 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reason = strings.TrimSpace(reason)
 			if limit == 0 {
-				return usage("--for is missing: say for how long, such as --for 4h")
+				return cli.Usage("--for is missing: say for how long, such as --for 4h")
 			}
 			if err := lease.CheckReason(reason); err != nil {
-				return usage("--reason: say why on one line, for those who find the LPUs reserved")
+				return cli.Usage("--reason: say why on one line, for those who find the LPUs reserved")
 			}
 			return a.reserve(cmd.Context(), w, limit, reason, f)
 		},
@@ -50,13 +51,13 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 	flags := cmd.Flags()
 	flags.Var((*positiveTime)(&limit), "for", "for how long (`TIME`), such as 30m or 4h; has to be given")
 	flags.StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
-	complete(cmd, "for", "1h", "4h", "8h")
-	complete(cmd, "reason")
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	cli.Complete(cmd, "for", "1h", "4h", "8h")
+	cli.Complete(cmd, "reason")
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
-func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason string, f format) error {
+func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason string, f cli.Format) error {
 	inv, err := a.scan(ctx, discovery.Options{})
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason s
 }
 
 func newExtendCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var by time.Duration
 	cmd := &cobra.Command{
 		Use:   "extend RESERVATION --for TIME",
@@ -87,7 +88,7 @@ func newExtendCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeReservations,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == 0 {
-				return usage("--for is missing: say how much longer, such as --for 2h")
+				return cli.Usage("--for is missing: say how much longer, such as --for 2h")
 			}
 			return a.askArbiter(func(c *lease.Client) error {
 				r, err := c.Extend(cmd.Context(), args[0], by)
@@ -99,8 +100,8 @@ func newExtendCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().Var((*positiveTime)(&by), "for", "how much longer (`TIME`), such as 30m or 2h; has to be given")
-	complete(cmd, "for", "1h", "2h", "4h")
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML, formatName)
+	cli.Complete(cmd, "for", "1h", "2h", "4h")
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
@@ -119,7 +120,7 @@ LPU keeps it: its lease ends with the command.`,
 					if err := c.Release(cmd.Context(), id); err != nil {
 						return err
 					}
-					a.say("released %s", printable(id))
+					a.Say("released %s", cli.Printable(id))
 				}
 				return nil
 			})
@@ -144,19 +145,19 @@ func (a *app) completeReservations(cmd *cobra.Command, _ []string, _ string) ([]
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) writeReservation(r *lease.Reservation, f format) error {
+func (a *app) writeReservation(r *lease.Reservation, f cli.Format) error {
 	switch {
-	case f.isDocument():
-		return writeDocument(a.out, f, reservation{newHeader("Reservation"), *r})
-	case f == formatName:
-		_, err := a.out.Write([]byte(r.ID + "\n"))
+	case f.IsDocument():
+		return cli.WriteDocument(a.Out, f, reservation{cli.NewHeader("Reservation"), *r})
+	case f == cli.FormatName:
+		_, err := a.Out.Write([]byte(r.ID + "\n"))
 		return err
 	}
 	names := make([]string, len(r.LPUs))
 	for i, l := range r.LPUs {
 		names[i] = l.Name
 	}
-	return a.writeTable(nil, [][]string{
+	return a.WriteTable(nil, [][]string{
 		{"Reservation", r.ID}, {"LPUs", strings.Join(names, " ")}, {"Until", untilText(r.Until)}, {"Reason", r.Reason},
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -40,7 +41,7 @@ type boundTable struct {
 
 // readTable reads a table that was named on the command line.
 func readTable(path string) (*boundTable, error) {
-	data, err := readSmallFile(path)
+	data, err := cli.ReadSmallFile(path)
 	if err != nil && !errors.Is(err, wholefile.ErrTooLarge) { // Parse reports that it is too large
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (a *app) bind(ctx context.Context, b *boundTable) error {
 		return err
 	}
 	if len(inv.LPUs) == 0 {
-		return noLPU(a.root)
+		return cli.NoLPU(a.Root)
 	}
 	b.inv = inv
 	cabling, findings := ring.Bind(b.table, inv.RingCards())
@@ -69,7 +70,7 @@ func (a *app) bind(ctx context.Context, b *boundTable) error {
 
 // nodeTable reads and binds the table that is named, or else the one that is in force on this node.
 func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error) {
-	path := a.ringTable
+	path := a.RingTable
 	if len(args) > 0 {
 		path = args[0]
 	}
@@ -85,7 +86,7 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 		case len(ofTable) > 0:
 			return &boundTable{path: ofTable[0].File, findings: ofTable}, nil
 		default:
-			return nil, fail(exitFailed, "name a FILE; lpuctl ring install FILE installs it on this node", "this node has no ring table")
+			return nil, cli.Fail(cli.ExitFailed, "name a FILE; lpuctl ring install FILE installs it on this node", "this node has no ring table")
 		}
 	}
 	b, err := readTable(path)
@@ -102,9 +103,9 @@ func (a *app) onTable(do func(*boundTable) error) func(*cobra.Command, []string)
 		if err != nil {
 			return err
 		}
-		a.report(b.findings)
+		a.Report(b.findings)
 		if b.cabling == nil {
-			return &exitError{code: exitFound, err: fmt.Errorf("%s: cannot be used as it is", b.path)}
+			return &cli.ExitError{Code: cli.ExitFound, Err: fmt.Errorf("%s: cannot be used as it is", b.path)}
 		}
 		return do(b)
 	}

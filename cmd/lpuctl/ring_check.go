@@ -4,10 +4,12 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 )
 
 func newRingCheckCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var bind, strict bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
@@ -19,29 +21,29 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
   lpuctl ring check table.json
   lpuctl ring check --bind --strict table.json -o json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeFile,
+		ValidArgsFunction: cli.CompleteFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := a.checkTable(cmd.Context(), args, bind)
 			if err != nil {
 				return err
 			}
-			l := findingList{File: b.path, Findings: b.findings}
+			l := cli.FindingList{File: b.path, Findings: b.findings}
 			if b.table == nil {
-				return a.writeFindings(l, f, strict, "")
+				return a.WriteFindings(l, f, strict, "")
 			}
 			l.Format = string(b.table.Format)
 			bound := ""
 			if b.cabling != nil {
 				bound = ", bound to the LPUs of this node"
 			}
-			if !f.isDocument() && !b.findings.HasErrors() {
-				a.say("%s: %s table of %s%s", b.path, b.table.Format, plural(len(b.table.IDs), "card"), bound)
+			if !f.IsDocument() && !b.findings.HasErrors() {
+				a.Say("%s: %s table of %s%s", b.path, b.table.Format, cli.Plural(len(b.table.IDs), "card"), bound)
 			}
-			return a.writeFindings(l, f, strict, "nothing wrong")
+			return a.WriteFindings(l, f, strict, "nothing wrong")
 		},
 	}
-	a.ringTableFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	cmd.Flags().BoolVar(&bind, "bind", false, "hold FILE against the LPUs of this node")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
 	return cmd

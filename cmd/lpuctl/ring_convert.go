@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -20,20 +21,20 @@ just these LPUs: there they are numbered from 0, in the order of their PCI addre
 		Example: `  lpuctl ring convert --to lpuctl > ring.yaml
   lpuctl ring convert --to hyperdex --lpus lpu2,lpu3 > table.json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeFile,
+		ValidArgsFunction: cli.CompleteFile,
 		RunE: a.onTable(func(b *boundTable) error {
 			text, err := a.convert(b, to, lpus)
 			if err != nil {
 				return err
 			}
-			_, err = a.out.Write(text)
+			_, err = a.Out.Write(text)
 			return err
 		}),
 	}
-	a.ringTableFlag(cmd)
+	a.RingTableFlag(cmd)
 	cmd.Flags().StringVar(&to, "to", "hyperdex", "write as `FORMAT`: hyperdex or lpuctl")
 	cmd.Flags().StringSliceVar(&lpus, "lpus", nil, "only these `LPUS`, renumbered as a container sees them")
-	complete(cmd, "to", "hyperdex", "lpuctl")
+	cli.Complete(cmd, "to", "hyperdex", "lpuctl")
 	_ = cmd.RegisterFlagCompletionFunc("lpus", a.completeLPUList)
 	return cmd
 }
@@ -51,7 +52,7 @@ func (a *app) convert(b *boundTable, to string, lpus []string) ([]byte, error) {
 		}
 	}
 	if len(cards) == 0 {
-		return nil, usage("--lpus names no LPU")
+		return nil, cli.Usage("--lpus names no LPU")
 	}
 	cabling := b.cabling.Renumber(cards)
 	switch to {
@@ -64,5 +65,5 @@ func (a *app) convert(b *boundTable, to string, lpus []string) ([]byte, error) {
 		}
 		return ring.WriteLpuctl(cabling, addresses), nil
 	}
-	return nil, usage("--to %s: expected hyperdex or lpuctl", to)
+	return nil, cli.Usage("--to %s: expected hyperdex or lpuctl", to)
 }

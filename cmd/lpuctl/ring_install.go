@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -19,7 +20,7 @@ it keyed by PCI address to ` + discovery.InstalledRingTable + `. From then on th
 should be here: an LPU that is missing keeps its index. A table with an error is not installed.`,
 		Example:           `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeFile,
+		ValidArgsFunction: cli.CompleteFile,
 		RunE:              a.onTable(a.install),
 	}
 }
@@ -29,7 +30,7 @@ func (a *app) install(b *boundTable) error {
 	if err != nil {
 		return err
 	}
-	path, err := a.root.Resolve(discovery.InstalledRingTable)
+	path, err := a.Root.Resolve(discovery.InstalledRingTable)
 	if err != nil {
 		return err
 	}
@@ -39,9 +40,9 @@ func (a *app) install(b *boundTable) error {
 	if err := wholefile.Replace(path, text); err != nil {
 		return err
 	}
-	a.say("installed %s", path)
-	if other := a.config.Ring.Table; other != "" && other != discovery.InstalledRingTable {
-		a.complain(fail(exitDone, "remove ring.table from the config file",
+	a.Say("installed %s", path)
+	if other := a.Config.Ring.Table; other != "" && other != discovery.InstalledRingTable {
+		a.Complain(cli.Fail(cli.ExitDone, "remove ring.table from the config file",
 			"the config file names another ring table, %s, which stays in force", other))
 	}
 	return nil

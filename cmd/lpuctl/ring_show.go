@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 )
 
 func newRingShowCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print the rings of this node's table, or of FILE held against this node",
@@ -18,17 +20,17 @@ The exit code is 3 if the table cannot be used.`,
 		Example: `  lpuctl ring show
   lpuctl ring show table.json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeFile,
+		ValidArgsFunction: cli.CompleteFile,
 		RunE:              a.onTable(func(b *boundTable) error { return a.showRings(b, f) }),
 	}
-	a.ringTableFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
 // ringDocument is the rings of a table.
 type ringDocument struct {
-	header
+	cli.Header
 	File  string      `json:"file"`
 	Rings []shownRing `json:"rings"`
 }
@@ -39,8 +41,8 @@ type shownRing struct {
 	Members []string `json:"members"`
 }
 
-func (a *app) showRings(b *boundTable, f format) error {
-	shown := ringDocument{header: newHeader("Ring"), File: b.path, Rings: []shownRing{}}
+func (a *app) showRings(b *boundTable, f cli.Format) error {
+	shown := ringDocument{Header: cli.NewHeader("Ring"), File: b.path, Rings: []shownRing{}}
 	rings := 0
 	for _, r := range b.cabling.Rings {
 		s := shownRing{ID: fmt.Sprintf("ring%d", rings), Shape: "closed"}
@@ -57,12 +59,12 @@ func (a *app) showRings(b *boundTable, f format) error {
 		}
 		shown.Rings = append(shown.Rings, s)
 	}
-	if f.isDocument() {
-		return writeDocument(a.out, f, shown)
+	if f.IsDocument() {
+		return cli.WriteDocument(a.Out, f, shown)
 	}
 	var rows [][]string
 	for _, s := range shown.Rings {
 		rows = append(rows, []string{s.ID, s.Shape, strings.Join(s.Members, " ")})
 	}
-	return a.writeTable([]string{"RING", "SHAPE", "LPUS"}, rows)
+	return a.WriteTable([]string{"RING", "SHAPE", "LPUS"}, rows)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
 	"github.com/hyperaccel/lpuctl/pkg/allocate"
@@ -37,7 +38,7 @@ type runOptions struct {
 	noLease      bool
 	noIsolation  bool
 	dryRun       bool
-	format       format
+	format       cli.Format
 }
 
 func newRunCommand(a *app) *cobra.Command {
@@ -68,10 +69,10 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := time.ParseDuration(args[0]); err == nil && cmd.Flags().Changed("wait") {
-				return usage("no command %s: is it the time to wait? Write --wait=%[1]s", args[0])
+				return cli.Usage("no command %s: is it the time to wait? Write --wait=%[1]s", args[0])
 			}
 			if cmd.Flags().Changed("format") && !o.dryRun {
-				return usage("-o is the format of --dry-run")
+				return cli.Usage("-o is the format of --dry-run")
 			}
 			o.memlockGiven = cmd.Flags().Changed("memlock")
 			err := a.runCommand(cmd.Context(), o, args)
@@ -93,9 +94,9 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 	flags.BoolVar(&o.noIsolation, "no-isolation", false, "let a plain program open the nodes of all LPUs")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the LPUs and the command, and start nothing")
 	for _, flag := range []string{"wait", "for", "memlock"} {
-		complete(cmd, flag)
+		cli.Complete(cmd, flag)
 	}
-	a.formatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
+	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -117,7 +118,7 @@ type grant struct {
 
 // jobPlan is what run does, and the document of --dry-run.
 type jobPlan struct {
-	header
+	cli.Header
 	LPUs      []string `json:"lpus"` // in ring order
 	Connected *bool    `json:"connected,omitempty"`
 	Device    string   `json:"device,omitempty"` // qualified CDI name of exactly these LPUs
@@ -208,18 +209,18 @@ func (a *app) grant(ctx context.Context, held *heldLease, o runOptions, command 
 		}
 		decision, refused := a.decide(inv, wish)
 		if refused == nil {
-			a.report(inv.Problems)
+			a.Report(inv.Problems)
 			return &grant{inv: inv, lpus: decision.LPUs, connected: decision.Connected}, nil
 		}
 		if end.IsZero() {
 			end = time.Now().Add(o.wait)
 		}
 		if o.wait == 0 || time.Now().After(end) || !possible(inv, wish) {
-			a.report(inv.Problems)
+			a.Report(inv.Problems)
 			return nil, refused
 		}
 		if why := refused.Error(); why != told {
-			a.say("waiting: %s", why)
+			a.Say("waiting: %s", why)
 			told = why
 		}
 		select {
@@ -249,7 +250,7 @@ func (a *app) plan(o runOptions, args []string, g *grant, held *heldLease, image
 	if err != nil {
 		return nil, err
 	}
-	plan := &jobPlan{header: newHeader("Run"), LPUs: g.lpus, Connected: g.connected, Hidden: []string{}, Env: []string{}}
+	plan := &jobPlan{Header: cli.NewHeader("Run"), LPUs: g.lpus, Connected: g.connected, Hidden: []string{}, Env: []string{}}
 	if len(e.Use) == 1 && len(e.UseEnv) == 0 {
 		plan.Device = e.Use[0]
 	}
@@ -274,7 +275,7 @@ func (plan *jobPlan) replace(args, options []string) error {
 		case arg == "{args}":
 			plan.Command = append(plan.Command, options...)
 		case plan.Device == "":
-			return fail(exitNotStarted, "write {args} in place of it, and of the option before it", "no single CDI device covers %s for {}",
+			return cli.Fail(exitNotStarted, "write {args} in place of it, and of the option before it", "no single CDI device covers %s for {}",
 				strings.Join(plan.LPUs, " "))
 		default:
 			plan.Command = append(plan.Command, plan.Device)
@@ -285,13 +286,13 @@ func (plan *jobPlan) replace(args, options []string) error {
 
 // variables are those that a container with the devices to use would get, as NAME=VALUE. A LD_LIBRARY_PATH that is set already stays.
 func (a *app) variables(inv *discovery.Inventory, e *cdi.Explanation) ([]string, error) {
-	used, err := cdi.Explain(inv, cdi.Options{Kind: a.config.CDI.Kind}, e.Use)
+	used, err := cdi.Explain(inv, cdi.Options{Kind: a.Config.CDI.Kind}, e.Use)
 	if err != nil {
 		return nil, err
 	}
 	list := []string{}
 	for _, v := range slices.Concat(used.Env, e.UseEnv) {
-		if _, set := a.env(v.Name); !set || v.Name != libraryPath {
+		if _, set := a.Env(v.Name); !set || v.Name != libraryPath {
 			list = append(list, v.String())
 		}
 	}
@@ -322,7 +323,7 @@ func (a *app) hideOthers(g *grant, plan *jobPlan) error {
 			functions[l.Management.Address] = true
 		}
 	}
-	numbers, err := discovery.DeviceNumbers(string(a.root), functions)
+	numbers, err := discovery.DeviceNumbers(string(a.Root), functions)
 	if err != nil {
 		return err
 	}
@@ -334,17 +335,17 @@ func (a *app) hideOthers(g *grant, plan *jobPlan) error {
 		return err
 	}
 	for _, n := range known {
-		if path, err := a.absolute(n.Path); err == nil && a.root.Exists(n.Path) && !slices.Contains(hidden, path) {
+		if path, err := a.absolute(n.Path); err == nil && a.Root.Exists(n.Path) && !slices.Contains(hidden, path) {
 			hidden = append(hidden, path)
 		}
 	}
-	plan.Hidden = emptyNotNull(hidden)
+	plan.Hidden = cli.EmptyNotNull(hidden)
 	return nil
 }
 
 // absolute is where a path of the root really is on this machine.
 func (a *app) absolute(p string) (string, error) {
-	real, err := a.root.Resolve(p)
+	real, err := a.Root.Resolve(p)
 	if err != nil {
 		return "", err
 	}
@@ -373,21 +374,21 @@ func find(command string) (string, error) {
 	return "", &isolate.ExecError{Path: command, Err: err}
 }
 
-func (a *app) writePlan(plan *jobPlan, f format) error {
-	if f.isDocument() {
-		return writeDocument(a.out, f, plan)
+func (a *app) writePlan(plan *jobPlan, f cli.Format) error {
+	if f.IsDocument() {
+		return cli.WriteDocument(a.Out, f, plan)
 	}
 	isolation := ""
 	if plan.Isolated {
-		isolation = "without " + plural(len(plan.Hidden), "node") + " of other LPUs"
+		isolation = "without " + cli.Plural(len(plan.Hidden), "node") + " of other LPUs"
 	}
-	return a.writeTable(nil, [][]string{
+	return a.WriteTable(nil, [][]string{
 		{"LPUs", strings.Join(plan.LPUs, " ")},
 		{"Connected", connectedText(plan.Connected)},
 		{"CDI device", plan.Device},
 		{"Isolation", isolation},
-		{"Variables", quoted(plan.Env...)},
-		{"Command", quoted(plan.Command...)},
+		{"Variables", cli.Quoted(plan.Env...)},
+		{"Command", cli.Quoted(plan.Command...)},
 	})
 }
 

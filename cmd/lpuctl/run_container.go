@@ -48,7 +48,7 @@ func (a *app) needsKeepGroups(g *grant, args []string) bool {
 		for _, n := range l.Nodes {
 			const everybody = 0o006
 			var st unix.Stat_t
-			path, err := a.root.Resolve(n.Path)
+			path, err := a.Root.Resolve(n.Path)
 			if err == nil && slices.Contains(g.lpus, l.Name) && unix.Stat(path, &st) == nil && st.Mode&everybody != everybody &&
 				int(st.Uid) != os.Geteuid() {
 				return true
@@ -122,7 +122,7 @@ func (a *app) libraryDirs(mounts []cdi.Mount) (dirs []string) {
 			continue
 		}
 		for _, below := range []string{"", "lib", "*/lib"} {
-			found, _ := a.root.Glob(path.Join(m.HostPath, below, "*.so*")) // fails on a bad pattern only
+			found, _ := a.Root.Glob(path.Join(m.HostPath, below, "*.so*")) // fails on a bad pattern only
 			for _, file := range found {
 				if inside, isBelow := strings.CutPrefix(file, m.HostPath); isBelow && isLibrary(file) {
 					dirs = append(dirs, path.Dir(m.ContainerPath+inside))

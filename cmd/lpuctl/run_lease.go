@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
@@ -114,7 +115,7 @@ func needsID(args []string) (bool, error) {
 	// What stands before it are options of the runtime itself.
 	verb := max(0, slices.IndexFunc(args, func(arg string) bool { return arg == "run" || arg == "create" }))
 	if args[verb] == "create" {
-		return false, fail(exitUsage, "use run in place of create", "a container that is only created has no lease when it is started")
+		return false, cli.Fail(cli.ExitUsage, "use run in place of create", "a container that is only created has no lease when it is started")
 	}
 	switch runtime := filepath.Base(args[0]); {
 	case runtime == "docker", runtime == "nerdctl":
@@ -123,7 +124,7 @@ func needsID(args []string) (bool, error) {
 		return false, nil
 	default:
 		if option := detaches(args); option != "" {
-			return false, fail(exitUsage, "leave out "+option+", or start the container by podman, docker or nerdctl itself",
+			return false, cli.Fail(cli.ExitUsage, "leave out "+option+", or start the container by podman, docker or nerdctl itself",
 				"%s leaves the container behind, and no lease can follow it through %s", option, runtime)
 		}
 		return false, nil
@@ -146,7 +147,7 @@ func (h *heldLease) findID(args []string) (err error) {
 		}
 	}
 	if !slices.Contains(args[1:], "{args}") {
-		return fail(exitUsage, "write {args} in place of --device {}",
+		return cli.Fail(cli.ExitUsage, "write {args} in place of --device {}",
 			"a container of %s outlives the command, and with {} alone its id would not be known", filepath.Base(args[0]))
 	}
 	if h.dir, err = os.MkdirTemp("", "lpuctl-run-"); err == nil {
@@ -198,7 +199,7 @@ func (a *app) bound(h *heldLease, run func() error) error {
 	err := h.client.Bind(context.Background(), container)
 	r, refused := errors.AsType[*lease.Refusal](err)
 	if err != nil && (!refused || r.ID != finding.LeaseNoContainer) {
-		return fail(exitNotStarted, "stop the container, if it still runs: "+container, "its lease is lost: %w", err)
+		return cli.Fail(exitNotStarted, "stop the container, if it still runs: "+container, "its lease is lost: %w", err)
 	}
 	return result
 }

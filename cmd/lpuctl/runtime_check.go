@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newRuntimeCheckCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	var o runtimes.Options
 	w := resultWish{period: 5 * time.Minute}
 	cmd := &cobra.Command{
@@ -48,20 +49,20 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
   sudo lpuctl runtime check --write-result                    # as the timer does every five minutes
   lpuctl runtime check -o json | jq '.runtimes[] | {name, cdi}'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.loadConfig(); err != nil {
+			if err := a.LoadConfig(); err != nil {
 				return err
 			}
 			if err := w.validate(o); err != nil {
 				return err
 			}
 			if o.ContainerdConfig != "" {
-				if _, err := readSmallFile(o.ContainerdConfig); err != nil {
+				if _, err := cli.ReadSmallFile(o.ContainerdConfig); err != nil {
 					return err
 				}
 			}
-			o.SpecDir = a.config.CDI.SpecDir
+			o.SpecDir = a.Config.CDI.SpecDir
 			began := host.Now()
-			found := runtimes.Check(cmd.Context(), string(a.root), o)
+			found := runtimes.Check(cmd.Context(), string(a.Root), o)
 			if w.wanted {
 				if err := a.writeResult(cmd.Context(), runtimes.NewResult(found, began, w.period)); err != nil {
 					return err
@@ -75,12 +76,12 @@ The exit code is 3 if a runtime that is installed does not hand out LPUs, now or
 	}
 	cmd.Flags().BoolVar(&w.wanted, "write-result", false, "leave the result in "+runtimes.ResultPath+" under the root")
 	cmd.Flags().DurationVar(&w.period, "period", w.period, "with --write-result: how often (`TIME`) it is written; it counts twice as long")
-	a.specDirFlag(cmd)
+	a.SpecDirFlag(cmd)
 	cmd.Flags().StringVar(&o.ContainerdAddress, "containerd-address", "",
 		"ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
 	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "",
 		"read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -93,9 +94,9 @@ type resultWish struct {
 func (w resultWish) validate(o runtimes.Options) error {
 	switch {
 	case w.period < runtimes.MinPeriod || w.period > runtimes.MaxPeriod:
-		return usage("--period: %v is not a time between %v and %v", w.period, runtimes.MinPeriod, runtimes.MaxPeriod)
+		return cli.Usage("--period: %v is not a time between %v and %v", w.period, runtimes.MinPeriod, runtimes.MaxPeriod)
 	case w.wanted && (o.ContainerdAddress != "" || o.ContainerdConfig != ""):
-		return usage("--write-result is about the runtime that the kubelet uses, not about a socket or a file that is given")
+		return cli.Usage("--write-result is about the runtime that the kubelet uses, not about a socket or a file that is given")
 	}
 	return nil
 }
@@ -105,18 +106,18 @@ func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	path, err := a.root.Resolve(filepath.Dir(runtimes.ResultPath))
+	path, err := a.Root.Resolve(filepath.Dir(runtimes.ResultPath))
 	if err != nil {
 		return err
 	}
 	path = filepath.Join(path, filepath.Base(runtimes.ResultPath))
 	switch err := r.Write(path, host.Now()); {
 	case errors.Is(err, runtimes.ErrYounger):
-		a.say("%s stays: %v", path, err)
+		a.Say("%s stays: %v", path, err)
 	case err != nil:
 		return err
 	default:
-		a.say("wrote %s", path)
+		a.Say("wrote %s", path)
 	}
 	return nil
 }
@@ -125,21 +126,21 @@ func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
 func judgeRuntimes(all []runtimes.Runtime) error {
 	for _, r := range all {
 		if r.Findings.HasErrors() { // whatever is off has one, unless nobody needs it
-			return found()
+			return cli.Found()
 		}
 	}
 	return nil
 }
 
-func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
-	if f.isDocument() {
-		return writeDocument(a.out, f, struct {
-			header
+func (a *app) writeRuntimes(all []runtimes.Runtime, f cli.Format) error {
+	if f.IsDocument() {
+		return cli.WriteDocument(a.Out, f, struct {
+			cli.Header
 			Runtimes []runtimes.Runtime `json:"runtimes"`
-		}{newHeader("RuntimeList"), all})
+		}{cli.NewHeader("RuntimeList"), all})
 	}
 	if len(all) == 0 {
-		a.say("no container runtime is installed under %s", a.root)
+		a.Say("no container runtime is installed under %s", a.Root)
 		return nil
 	}
 	var rows [][]string
@@ -151,10 +152,10 @@ func (a *app) writeRuntimes(all []runtimes.Runtime, f format) error {
 		} else if i >= 0 {
 			where = r.Findings[i].File
 		}
-		a.report(slices.DeleteFunc(slices.Clone(r.Findings), func(f finding.Finding) bool { return f.ID == finding.CDISource }))
+		a.Report(slices.DeleteFunc(slices.Clone(r.Findings), func(f finding.Finding) bool { return f.ID == finding.CDISource }))
 		rows = append(rows, []string{
 			r.Name, r.Version, string(r.CDI), string(r.AfterRestart), r.MaxCDIVersion, strings.Join(r.SpecDirs, ","), string(r.Source), where,
 		})
 	}
-	return a.writeTable([]string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)
+	return a.WriteTable([]string{"RUNTIME", "VERSION", "CDI", "AFTER-RESTART", "MAX-CDI", "SPEC-DIRS", "SOURCE", "WHERE"}, rows)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -56,20 +57,20 @@ asking which are connected, so it is off by default; auto does it only where the
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
 	}
 	serveFlags(cmd)
-	a.nodeNameFlag(cmd)
-	a.specDirFlag(cmd)
-	a.ringTableFlag(cmd)
+	a.NodeNameFlag(cmd)
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
 	return cmd
 }
 
 func (a *app) serve(cmd *cobra.Command) error {
-	if err := a.setUpDaemonLog(cmd); err != nil {
+	if err := a.SetUpDaemonLog(cmd); err != nil {
 		return err
 	}
 	config := a.followConfig()
 	c, options, err := a.serveConfig(cmd)
 	if err == nil {
-		err = a.checkNodeName()
+		err = a.CheckNodeName()
 	}
 	if err != nil {
 		return err
@@ -78,13 +79,13 @@ func (a *app) serve(cmd *cobra.Command) error {
 	signal.Notify(hangUp, syscall.SIGHUP)
 	defer signal.Stop(hangUp)
 	ctx, fail := context.WithCancelCause(cmd.Context())
-	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: fail}
-	if d.plugin.Node.Memory, err = node.RememberIn(a.root); err != nil {
+	d := &serveDaemon{app: a, plugin: plugin.New(options, a.Log), fail: fail}
+	if d.plugin.Node.Memory, err = node.RememberIn(a.Root); err != nil {
 		return err
 	}
 	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
-	d.plugin.Node.Memory.SetApart = a.config.Leases.cordons()
-	d.presence = presence{Presence: filelock.Presence{Path: presencePath(d.plugin.Node.Memory)}, log: a.log}
+	d.plugin.Node.Memory.SetApart = a.Config.Leases.Cordons()
+	d.presence = cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(d.plugin.Node.Memory)}, Log: a.Log}
 	d.configFault.Store(a.checkNetwork(c) != nil)
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
@@ -105,9 +106,9 @@ func (a *app) serve(cmd *cobra.Command) error {
 			d.run(ctx, c, options)
 		}
 	}
-	err = stopped(ctx, cmd)
+	err = cli.Stopped(ctx, cmd)
 	d.registration.stop()
-	a.log.Info("ended; the CDI spec stays")
+	a.Log.Info("ended; the CDI spec stays")
 	return err
 }
 
@@ -119,7 +120,7 @@ type serveDaemon struct {
 	server atomic.Pointer[plugin.Server] // the present one; nil before the first run
 	fail   context.CancelCauseFunc       // ends serve with an error
 
-	presence    presence
+	presence    cli.Presence
 	features    *featureFile
 	configFault atomic.Bool // the config file in place could not be used when it was read last
 
@@ -152,26 +153,26 @@ type (
 )
 
 // run starts the components with a configuration.
-func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Options) {
-	scan, err := d.app.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin.Options) {
+	scan, err := d.app.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
 	if err != nil {
 		d.fail(err)
 		return
 	}
-	dir, err := d.app.root.Resolve(c.PluginDir)
+	dir, err := d.app.Root.Resolve(c.PluginDir)
 	if err != nil {
 		d.fail(err)
 		return
 	}
 	pods := c.PodResources
 	if pods != "" {
-		if pods, err = d.app.root.Resolve(pods); err != nil { // the metrics are no reason to end
-			d.app.log.Error("the kubelet is not asked for pods", "error", err)
+		if pods, err = d.app.Root.Resolve(pods); err != nil { // the metrics are no reason to end
+			d.app.Log.Error("the kubelet is not asked for pods", "error", err)
 			pods = ""
 		}
 	}
 	if d.features == nil {
-		d.features = newFeatureFile(d.app.root, d.app.log, d.fail)
+		d.features = newFeatureFile(d.app.Root, d.app.Log, d.fail)
 	}
 	d.features.follow(ctx, d.app.featurePlan(c))
 	guard := guardConfig{pluginDir: dir}
@@ -181,7 +182,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.guard.start(ctx, guard, d.guardDirs)
 	r := registrationConfig{dir, c.Resource, c.Overlap, c.PreStartCheck}
 	if d.registration.config != r {
-		d.server.Store(&plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.log})
+		d.server.Store(&plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.Log})
 	}
 	server := d.server.Load()
 	if d.plugin.Node.Recall == nil { // they are called by the watch, which has not started yet, and outlives a server
@@ -189,7 +190,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return d.server.Load().Rivals(inv) }
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
-	remembering, _, err := d.app.remembering(scan)
+	remembering, _, err := d.app.Remembering(scan)
 	if err != nil {
 		d.fail(err)
 		return
@@ -198,7 +199,7 @@ func (d *serveDaemon) run(ctx context.Context, c ServeConfig, options plugin.Opt
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
 	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
-		d.app.listen(ctx, c.address, observedServe{server, d})
+		d.app.Listen(ctx, c.address, observedServe{server, d})
 	})
 }
 
@@ -224,9 +225,9 @@ func (o observedServe) Metrics(build ...string) []*node.Metric {
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
 	var err error
 	if options.Records, err = d.plugin.Node.Memory.Records(); err != nil {
-		d.app.log.Warn("what serve knew of the LPUs before is lost", "error", err)
+		d.app.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
-	watcher := discovery.NewWatcher(string(d.app.root), options, host.SinceBoot)
+	watcher := discovery.NewWatcher(string(d.app.Root), options, host.SinceBoot)
 	var following sync.WaitGroup
 	following.Go(func() {
 		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
@@ -234,11 +235,11 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	defer following.Wait()
 	d.plugin.Renew() // it may have other models than the one before
 	// Nothing here waits for the kubelet, which may be away for long: that is no failure to start.
-	watchAndTell(ctx, watcher, interval, func() bool {
+	cli.WatchAndTell(ctx, watcher, interval, func() bool {
 		updated := d.plugin.Update(ctx, watcher.Scan)
 		d.features.look(d.plugin.Node.Latest().Inventory)
 		if updated {
-			d.presence.show() // not before: one that cannot run would end the exporter for nothing
+			d.presence.Tell() // not before: one that cannot run would end the exporter for nothing
 		}
 		return updated
 	})

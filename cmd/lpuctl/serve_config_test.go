@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -26,7 +27,7 @@ func TestConfigFileAtRest(t *testing.T) {
 		}
 	}
 	put("a")
-	a := &app{configFile: name}
+	a := &app{cli.App{ConfigFile: name}}
 	f := a.followConfig()
 	expect := func(what string, looks ...bool) {
 		t.Helper()
@@ -76,7 +77,7 @@ func TestServeSeesAChangeWhileItStarts(t *testing.T) {
 	put("serve: {interval: 1s}\n")
 	changed := false
 	env := func(key string) (string, bool) {
-		if key == specDirVariable && !changed { // it is asked for when the file has been read
+		if key == cli.SpecDirVariable && !changed { // it is asked for when the file has been read
 			changed = true
 			put("serve: {interval: 2s, listen: ''}\n")
 		}

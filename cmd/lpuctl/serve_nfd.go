@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -21,43 +20,11 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// defaultFeatureFile is where node-feature-discovery looks, if nothing else was agreed.
-const defaultFeatureFile = "/etc/kubernetes/node-feature-discovery/features.d/lpuctl"
-
-// checkFeatureFile returns an error if a path cannot be that of a feature file.
-func checkFeatureFile(name string) error {
-	switch {
-	case name == "":
-		return nil
-	case !path.IsAbs(name) || path.Clean(name) != name || name == "/":
-		return fmt.Errorf("%q is not the absolute path of a file", name)
-	case strings.HasPrefix(path.Base(name), "."):
-		return fmt.Errorf("%q begins with a dot: node-feature-discovery passes over such a file", path.Base(name))
-	}
-	return nil
-}
-
-func (a *app) nodeNameFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.nodeName, "node-name", "",
-		"`NAME` of this node in the cluster, by which it finds its place in topology of the config file; empty: the host name")
-	fromEnvironment(cmd.Flags().Lookup("node-name"))
-}
-
-func (a *app) checkNodeName() error {
-	if a.nodeName == "" {
-		return nil
-	}
-	if err := features.CheckNodeName(a.nodeName); err != nil {
-		return usage("--node-name: %v", err)
-	}
-	return nil
-}
-
 // node is the name of this node in the cluster, and where it is from. Without --node-name it is what a kubelet without
 // --hostname-override takes: the host name in lower case. In a pod that is the name of the pod.
 func (a *app) node() (name, from string) {
-	if a.nodeName != "" {
-		return a.nodeName, "--node-name"
+	if a.NodeName != "" {
+		return a.NodeName, "--node-name"
 	}
 	name, _ = os.Hostname() // "" matches no entry
 	return strings.ToLower(strings.TrimSpace(name)), "the host name"
@@ -67,10 +34,10 @@ func (a *app) node() (name, from string) {
 // is that several do.
 func (a *app) network() (labels map[string]string, entry string, err error) {
 	name, from := a.node()
-	place := func(i int) string { return a.config.origin(fmt.Sprint("topology.", i)) }
-	labels, i, err := a.config.Topology.Labels(name)
+	place := func(i int) string { return a.Config.Origin(fmt.Sprint("topology.", i)) }
+	labels, i, err := a.Config.Topology.Labels(name)
 	if both, ok := errors.AsType[*features.AmbiguousError](err); ok {
-		return nil, "", fail(exitFailed, "change nodes of one of them, so that it does not match "+name,
+		return nil, "", cli.Fail(cli.ExitFailed, "change nodes of one of them, so that it does not match "+name,
 			"topology: two entries match node %s (by %s): those of %s and %s", name, from, place(both.First), place(both.Second))
 	}
 	if i >= 0 {
@@ -87,7 +54,7 @@ type featurePlan struct {
 }
 
 // checkNetwork returns an error if it cannot be told which labels of the network the feature file of a configuration has.
-func (a *app) checkNetwork(c ServeConfig) (err error) {
+func (a *app) checkNetwork(c cli.ServeConfig) (err error) {
 	if c.NFD != "" {
 		_, _, err = a.network()
 	}
@@ -96,7 +63,7 @@ func (a *app) checkNetwork(c ServeConfig) (err error) {
 
 // featurePlan is the plan of a configuration. If two entries of topology match this node the file in place is left as it is, so that a
 // start does not take the node out of its topology at once, and the log says so: no LPU is withheld for that.
-func (a *app) featurePlan(c ServeConfig) featurePlan {
+func (a *app) featurePlan(c cli.ServeConfig) featurePlan {
 	lifetime, _ := time.ParseDuration(c.NFDExpiry) // check has seen that it is one
 	if c.NFD == "" {
 		return featurePlan{}
@@ -105,13 +72,13 @@ func (a *app) featurePlan(c ServeConfig) featurePlan {
 	name, from := a.node()
 	switch {
 	case err != nil:
-		a.log.Error("it is not known where in the network the node is: the feature file stays as it is, and its LPUs are served", "error", err)
+		a.Log.Error("it is not known where in the network the node is: the feature file stays as it is, and its LPUs are served", "error", err)
 		return featurePlan{}
-	case len(a.config.Topology) == 0:
+	case len(a.Config.Topology) == 0:
 	case entry == "":
-		a.log.Warn("no entry of topology in the config file matches this node", "node", name, "name is from", from)
+		a.Log.Warn("no entry of topology in the config file matches this node", "node", name, "name is from", from)
 	default:
-		a.log.Info("the place in the network", "node", name, "name is from", from, "entry", entry)
+		a.Log.Info("the place in the network", "node", name, "name is from", from, "entry", entry)
 	}
 	return featurePlan{c.NFD, lifetime, network}
 }
@@ -345,7 +312,7 @@ func (f *featureFile) place(plan *featurePlan, body string, before placement, ou
 // cutOff returns an error if a directory is out of reach and was not so when it was looked at first: it was made anew outside of the
 // sandbox, or only after serve had started. One that was out of reach from the start would be so again.
 func (f *featureFile) cutOff(dir string) error {
-	err := outOfReach(dir)
+	err := cli.OutOfReach(dir)
 	if f.dir != dir {
 		f.dir, f.inReach = dir, err == nil
 	}

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/features"
@@ -460,19 +461,19 @@ func TestNetworkOfTheNode(t *testing.T) {
 	}
 	text := "topology:\n- nodes: [a*]\n  labels: {rack: r1}\n- nodes: [\"*z\"]\n  labels: {rack: r2}\n" +
 		"- nodes: [\"" + strings.ToLower(hostname) + "\"]\n  labels: {rack: r3}\n"
-	config, findings := parseConfig("config.yaml", []byte(text))
+	config, findings := cli.ParseConfig("config.yaml", []byte(text))
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
-	a := &app{config: config}
+	a := &app{cli.App{Config: config}}
 	for name, want := range map[string]string{"a": "r1", "bz": "r2", "": "r3", "other": ""} {
-		a.nodeName = name
+		a.NodeName = name
 		labels, entry, err := a.network()
 		if labels["topology.hyperaccel.ai/rack"] != want || err != nil || (entry == "") != (want == "") {
 			t.Errorf("%s: %v %s %v", name, labels, entry, err)
 		}
 	}
-	a.nodeName = "az"
+	a.NodeName = "az"
 	if _, _, err := a.network(); err == nil || err.Error() !=
 		"topology: two entries match node az (by --node-name): those of config.yaml:2 and config.yaml:4" {
 		t.Errorf("%v", err)
@@ -494,7 +495,7 @@ func TestServeKeepsTheFeatureFile(t *testing.T) {
 	}
 	configure := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(root, defaultConfigFile), []byte("topology:\n"+text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, cli.DefaultConfigFile), []byte("topology:\n"+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

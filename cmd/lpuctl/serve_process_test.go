@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 )
@@ -93,7 +94,7 @@ func TestServeSaysItsPhase(t *testing.T) {
 // configure writes the config file of the node, and has serve read it.
 func (n *observedNode) configure(s *serving, text string) {
 	n.Helper()
-	n.plant(defaultConfigFile, text)
+	n.plant(cli.DefaultConfigFile, text)
 	if s != nil {
 		if err := s.command.Process.Signal(syscall.SIGHUP); err != nil {
 			n.Fatal(err)

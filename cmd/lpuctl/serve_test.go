@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
@@ -57,7 +58,7 @@ func TestListen(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	go func() {
 		defer close(ended)
-		(&app{log: log}).listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
+		(&app{cli.App{Log: log}}).Listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
 	}()
 	time.Sleep(50 * time.Millisecond)
 	if err := taken.Close(); err != nil {
@@ -99,13 +100,13 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	if _, err := (simulate.Node{Profile: "orion"}).Write(root); err != nil {
 		t.Fatal(err)
 	}
-	config, _ := parseConfig("", nil)
-	a := &app{root: host.Root(root), env: func(string) (string, bool) { return "", false }, log: slog.New(slog.DiscardHandler), config: config}
+	config, _ := cli.ParseConfig("", nil)
+	a := &app{cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler), Config: config}}
 	ctx, cancel := context.WithCancel(t.Context())
-	c, options := defaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
+	c, options := cli.DefaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"
-	d := &serveDaemon{app: a, plugin: plugin.New(options, a.log), fail: func(err error) { t.Error(err) }}
-	d.presence = presence{Presence: filelock.Presence{Path: filepath.Join(root, "serve")}, log: a.log}
+	d := &serveDaemon{app: a, plugin: plugin.New(options, a.Log), fail: func(err error) { t.Error(err) }}
+	d.presence = cli.Presence{Presence: filelock.Presence{Path: filepath.Join(root, "serve")}, Log: a.Log}
 	start := func() []int {
 		d.run(ctx, c, options)
 		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.pods.starts, d.http.starts}

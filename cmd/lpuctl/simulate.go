@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -39,13 +40,13 @@ or not exist.
 				}
 				node.Faults = append(node.Faults, fault)
 			}
-			p := a.progress("PCI functions")
+			p := a.Progress("PCI functions")
 			node.Progress = func(done, total int) error {
-				p.show(done, total)
+				p.Show(done, total)
 				return cmd.Context().Err()
 			}
 			result, err := node.Write(args[0])
-			p.clear()
+			p.Clear()
 			if errors.Is(err, context.Canceled) {
 				return fmt.Errorf("interrupted: the simulated node in %s is not complete", args[0])
 			}
@@ -74,26 +75,26 @@ or not exist.
 			node.Numbers, err = parseNumbers(text)
 			return err
 		})
-	complete(cmd, "profile", profiles...)
-	complete(cmd, "fault", faultNames...)
+	cli.Complete(cmd, "profile", profiles...)
+	cli.Complete(cmd, "fault", faultNames...)
 	for _, number := range []string{"lpus", "functions", "numbers"} {
-		complete(cmd, number)
+		cli.Complete(cmd, number)
 	}
 	return cmd
 }
 
 func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
-	a.say("simulated node in %s: profile %s, %s among %s", dir, profile, plural(r.LPUs, "LPU"), plural(r.Functions, "PCI function"))
+	a.Say("simulated node in %s: profile %s, %s among %s", dir, profile, cli.Plural(r.LPUs, "LPU"), cli.Plural(r.Functions, "PCI function"))
 	if !r.DeviceNodes {
-		a.say("device nodes cannot be made by this user, so there is no %s and nodes stay unverified", filepath.Join(dir, "dev"))
+		a.Say("device nodes cannot be made by this user, so there is no %s and nodes stay unverified", filepath.Join(dir, "dev"))
 	}
-	a.say("try: lpuctl --root %s list", dir)
+	a.Say("try: lpuctl --root %s list", dir)
 }
 
 // invalidNode makes the error about a node that cannot be simulated one of wrong usage (exit 2), with its remedy.
 func invalidNode(err error) error {
 	if e, ok := errors.AsType[*simulate.InvalidError](err); ok {
-		return &exitError{code: exitUsage, err: err, remedy: e.Remedy}
+		return &cli.ExitError{Code: cli.ExitUsage, Err: err, Remedy: e.Remedy}
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (a *app) supervise(start func() (pid int, err error), limit time.Duration) 
 				_ = unix.Kill(pid, s.(syscall.Signal)) // it may have ended
 			}
 		case <-over:
-			a.say("%v are over: %v", limit, last)
+			a.Say("%v are over: %v", limit, last)
 			_ = unix.Kill(pid, last)
 			last, over = unix.SIGKILL, time.After(grace)
 		}

@@ -5,18 +5,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/topology"
 )
 
 const (
-	formatMatrix format = "matrix"
-	formatDot    format = "dot"
-	formatSVG    format = "svg"
+	formatMatrix cli.Format = "matrix"
+	formatDot    cli.Format = "dot"
+	formatSVG    cli.Format = "svg"
 )
 
 func newTopologyCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	cmd := &cobra.Command{
 		Use:     "topology",
 		Aliases: []string{"topo"},
@@ -34,30 +35,30 @@ NUMA node only.`,
 			if err != nil {
 				return err
 			}
-			a.report(inv.Problems)
-			if len(inv.LPUs) > 0 || f.isDocument() {
+			a.Report(inv.Problems)
+			if len(inv.LPUs) > 0 || f.IsDocument() {
 				if err := a.drawTopology(inv, f); err != nil {
 					return err
 				}
 			}
 			if len(inv.LPUs) == 0 {
-				return noLPU(a.root)
+				return cli.NoLPU(a.Root)
 			}
 			return nil
 		},
 	}
-	a.ringTableFlag(cmd)
-	a.formatFlag(cmd, &f, formatTable, formatMatrix, formatDot, formatSVG, formatJSON, formatYAML)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, formatMatrix, formatDot, formatSVG, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
-func (a *app) drawTopology(inv *discovery.Inventory, f format) error {
+func (a *app) drawTopology(inv *discovery.Inventory, f cli.Format) error {
 	scene := topology.New(inv)
 	var text string
 	switch f {
 	case formatMatrix:
 		header, rows := scene.Matrix()
-		if err := a.writeTable(header, rows); err != nil {
+		if err := a.WriteTable(header, rows); err != nil {
 			return err
 		}
 		text = topology.MatrixLegend
@@ -65,11 +66,11 @@ func (a *app) drawTopology(inv *discovery.Inventory, f format) error {
 		text = scene.Dot()
 	case formatSVG:
 		text = scene.SVG()
-	case formatJSON, formatYAML:
-		return writeDocument(a.out, f, inv)
+	case cli.FormatJSON, cli.FormatYAML:
+		return cli.WriteDocument(a.Out, f, inv)
 	default:
 		text = scene.Text()
 	}
-	_, err := io.WriteString(a.out, text)
+	_, err := io.WriteString(a.Out, text)
 	return err
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 func newUncordonCommand(a *app) *cobra.Command {
-	var f format
+	var f cli.Format
 	cmd := &cobra.Command{
 		Use:   "uncordon LPU...",
 		Short: "Let LPUs be handed out again that were cordoned",
@@ -33,7 +34,7 @@ Printed are the cordons that are left.`,
 			})
 		},
 	}
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -71,7 +72,7 @@ func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words [
 
 // cordonedCards are the PCI addresses that a word means: of LPUs, or of a card that is not in the machine.
 func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, word string) (addresses []string, err error) {
-	bare := strings.ToLower(strings.TrimPrefix(word, a.config.CDI.Kind+"="))
+	bare := strings.ToLower(strings.TrimPrefix(word, a.Config.CDI.Kind+"="))
 	if bare == cdi.AllDevice {
 		return slices.SortedFunc(maps.Keys(cordons), byAddress), nil
 	}
@@ -92,7 +93,7 @@ func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, wo
 
 // completeCordoned offers what is cordoned and not yet among the arguments: names of LPUs, addresses of absent cards.
 func (a *app) completeCordoned(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if a.prepare(cmd) != nil {
+	if a.Prepare(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	inv, err := a.scan(cmd.Context(), discovery.Options{})

@@ -7,43 +7,41 @@ import (
 	"io"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
-
-// watchInterval is how often the machine is looked at, if nothing happens.
-const watchInterval = time.Second
 
 // view is what a command prints of an inventory, on the streams of an app.
 type view func(a *app, inv *discovery.Inventory) error
 
 // watch prints a view whenever it changes, until ctx ends. An error ends it only at the first look, except that there is no LPU yet, or
 // that something is found.
-func (a *app) watch(ctx context.Context, f format, show view) (err error) {
+func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 	switch f {
-	case formatName:
-		return usage("--watch does not go with -o name: use table, wide, json or yaml")
-	case formatNPD:
-		return usage("--watch does not go with -o npd: node-problem-detector runs the command again and again by itself")
+	case cli.FormatName:
+		return cli.Usage("--watch does not go with -o name: use table, wide, json or yaml")
+	case cli.FormatNPD:
+		return cli.Usage("--watch does not go with -o npd: node-problem-detector runs the command again and again by itself")
 	}
-	options, err := a.scanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	options, err := a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
 	if err != nil {
 		return err
 	}
-	options, memory, err := a.remembering(options)
+	options, memory, err := a.Remembering(options)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	watcher, mark := discovery.NewWatcher(string(a.root), options, host.SinceBoot), a.marking(memory)
+	watcher, mark := discovery.NewWatcher(string(a.Root), options, host.SinceBoot), a.marking(memory)
 	var shown *printed
-	watcher.Run(ctx, watchInterval, func() {
+	watcher.Run(ctx, cli.WatchInterval, func() {
 		now, lookErr := a.look(ctx, watcher, mark, show)
-		code := codeOf(lookErr)
+		code := cli.CodeOf(lookErr)
 		switch {
 		case ctx.Err() != nil: // the look may be half-way
-		case shown == nil && lookErr != nil && code != exitNoLPU && code != exitFound:
+		case shown == nil && lookErr != nil && code != cli.ExitNoLPU && code != cli.ExitFound:
 			err = lookErr
 			end()
 		case shown == nil || *shown != now:
@@ -65,32 +63,32 @@ func (a *app) look(
 ) (p printed, err error) {
 	var out, errOut bytes.Buffer
 	aside := *a
-	aside.out, aside.err = &out, &errOut
+	aside.Out, aside.Err = &out, &errOut
 	inv, err := watcher.Scan(ctx)
 	if err == nil {
 		err = show(&aside, mark(inv))
 	}
 	if err != nil {
-		aside.complain(err)
+		aside.Complain(err)
 	}
 	return printed{out.String(), errOut.String()}, err
 }
 
 // showNext shows what follows on another one: on a terminal in its place, else after it.
-func (a *app) showNext(before *printed, now printed, f format) error {
+func (a *app) showNext(before *printed, now printed, f cli.Format) error {
 	head := ""
 	switch {
-	case f.isDocument() && before != nil && before.out == now.out: // only what is said to people has changed
+	case f.IsDocument() && before != nil && before.out == now.out: // only what is said to people has changed
 		now.out = ""
-	case f == formatYAML:
+	case f == cli.FormatYAML:
 		head = "---\n"
-	case f == formatJSON:
-	case isTerminal(a.out):
+	case f == cli.FormatJSON:
+	case cli.IsTerminal(a.Out):
 		head = "\x1b[H\x1b[2J" // the cursor goes to the top left, and what was there is erased
 	default:
 		head = time.Now().Format(time.RFC3339) + "\n"
 	}
-	_, err := io.WriteString(a.out, head+now.out)
-	fmt.Fprint(a.err, now.err)
+	_, err := io.WriteString(a.Out, head+now.out)
+	fmt.Fprint(a.Err, now.err)
 	return err
 }

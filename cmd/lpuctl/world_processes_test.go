@@ -16,7 +16,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -189,7 +193,7 @@ func (p *processes) refreshAll() {
 // isFound tells whether a process ended with what refresh ends with if an LPU is left out.
 func isFound(err error) bool {
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	return ok && exit.ExitCode() == exitFound
+	return ok && exit.ExitCode() == cli.ExitFound
 }
 
 // step changes the node, and waits until everything is right.

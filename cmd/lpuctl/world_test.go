@@ -17,8 +17,13 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
 	library "tags.cncf.io/container-device-interface/pkg/cdi"
+
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -92,15 +97,15 @@ func (w *world) start() {
 
 // options are those of the plugin and of its scans, by the config file in place.
 func (w *world) options() (plugin.Options, discovery.Options) {
-	a := &app{root: host.Root(w.root), out: io.Discard, err: io.Discard, log: slog.New(slog.DiscardHandler), env: noEnvironment}
-	file, err := a.locateSpec()
+	a := &app{cli.App{Root: host.Root(w.root), Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
+	file, err := a.LocateSpec()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	scan, err := a.scanOptions(discovery.Options{})
+	scan, err := a.ScanOptions(discovery.Options{})
 	var memory node.Memory
 	if err == nil {
-		scan, memory, err = a.remembering(scan)
+		scan, memory, err = a.Remembering(scan)
 	}
 	scan.CardDeadline = time.Minute // no card hangs here, and the machine may be busy
 	if err == nil {
@@ -109,7 +114,7 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return plugin.Options{Strategy: plugin.CDI, Kind: a.config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff}, scan
+	return plugin.Options{Strategy: plugin.CDI, Kind: a.Config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff}, scan
 }
 
 func noEnvironment(string) (string, bool) { return "", false }
@@ -274,9 +279,9 @@ func (w *world) cordon(i int) bool {
 	before := w.written("var/run/cdi")
 	name := []string{fmt.Sprint("lpu", i), w.machine.Card(i).Address.String()}[w.rand.IntN(2)]
 	switch code, printed := w.lpuctl("cordon", name, "--reason", "a test"); {
-	case code == exitFailed && (strings.Contains(printed, "no LPU") || strings.Contains(printed, "indices of LPUs may be wrong")):
+	case code == cli.ExitFailed && (strings.Contains(printed, "no LPU") || strings.Contains(printed, "indices of LPUs may be wrong")):
 		return false
-	case code != exitDone:
+	case code != cli.ExitDone:
 		w.fail("cordon: exit %d: %s", code, printed)
 	}
 	if w.cut {
@@ -293,7 +298,7 @@ func (w *world) uncordon(i int) bool {
 		return false
 	}
 	before := w.written("var/run/cdi")
-	if code, printed := w.lpuctl("uncordon", w.machine.Card(i).Address.String()); code != exitDone {
+	if code, printed := w.lpuctl("uncordon", w.machine.Card(i).Address.String()); code != cli.ExitDone {
 		w.fail("uncordon: exit %d: %s", code, printed)
 	}
 	if w.cut {
@@ -487,12 +492,12 @@ func (w *world) runRefresh() bool {
 	code, printed := w.lpuctl("cdi", "refresh")
 	switch {
 	case w.foreign && w.usable(0):
-		if code != exitFailed || !strings.Contains(printed, "already defines") {
+		if code != cli.ExitFailed || !strings.Contains(printed, "already defines") {
 			w.fail("refresh beside another file with our names: exit %d: %s", code, printed)
 		}
-	case code == exitFailed:
+	case code == cli.ExitFailed:
 		w.fail("refresh: exit %d: %s", code, printed)
-	case left > 0 && code == exitDone:
+	case left > 0 && code == cli.ExitDone:
 		w.fail("refresh leaves %d LPUs out and ends with %d: %s", left, code, printed)
 	}
 	return true
@@ -765,7 +770,7 @@ func hasArc(lpus []int, size int) bool {
 // checkValidate: validate is silent exactly if nothing is wrong with the specs.
 func (w *world) checkValidate() error {
 	code, printed := w.lpuctl("cdi", "validate")
-	silent := code == exitDone && printed == ""
+	silent := code == cli.ExitDone && printed == ""
 	spec, none := w.spec(), !slices.ContainsFunc([]int{0, 1, 2, 3}, w.usable)
 	common := spec != nil && len(spec.ContainerEdits.DeviceNodes) > 0 // it harms nobody as long as all devices are of one LPU
 	if want := !w.foreign && !w.drifting() && !common && !none; silent != want {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -16,10 +16,11 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
+// Where the config comes from.
 const (
-	defaultConfigFile = "/etc/lpuctl/config.yaml"
+	DefaultConfigFile = "/etc/lpuctl/config.yaml"
 	smallFileMax      = 1 << 20 // bytes; such a file has a few hundred
-	specDirVariable   = "LPUCTL_SPEC_DIR"
+	SpecDirVariable   = "LPUCTL_SPEC_DIR"
 	ringTableVariable = "LPUCTL_RING_TABLE"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	Leases     LeasesConfig      `json:"leases"`
 	Topology   features.Topology `json:"topology"`
 
-	file string // that was read; "" if there was none
+	File string // that was read; "" if there was none
 	doc  *strictyaml.Document
 	// overrides names what set a value in place of the file, by the value's path.
 	overrides map[string]string
@@ -54,66 +55,66 @@ type CDIConfig struct {
 	Annotations bool   `json:"annotations"`
 }
 
-// loadConfig fills a.config, once.
-func (a *app) loadConfig() error {
-	if a.config != nil {
+// LoadConfig fills a.config, once.
+func (a *App) LoadConfig() error {
+	if a.Config != nil {
 		return nil
 	}
-	info, err := os.Stat(string(a.root))
+	info, err := os.Stat(string(a.Root))
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: not a directory", a.root)
+		err = fmt.Errorf("%s: not a directory", a.Root)
 	}
 	if err != nil {
-		return &exitError{code: exitFailed, err: err, remedy: "give --root the directory under which the machine's sys, dev and etc lie"}
+		return &ExitError{Code: ExitFailed, Err: err, Remedy: "give --root the directory under which the machine's sys, dev and etc lie"}
 	}
-	name, given := a.configFile, a.configFile != ""
+	name, given := a.ConfigFile, a.ConfigFile != ""
 	if !given {
-		if name, err = a.root.Resolve(defaultConfigFile); err != nil {
+		if name, err = a.Root.Resolve(DefaultConfigFile); err != nil {
 			return err
 		}
 	}
-	data, err := readSmallFile(name)
+	data, err := ReadSmallFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !given {
 		name, data, err = "", nil, nil
 	}
 	if err != nil {
 		return err
 	}
-	c, findings := parseConfig(name, data)
+	c, findings := ParseConfig(name, data)
 	if len(findings) > 0 {
 		return faultyConfig(findings)
 	}
 	a.override(c)
 	if dir := c.CDI.SpecDir; !path.IsAbs(dir) {
-		return usage("%s: %q is not an absolute path; it lies under the root", c.origin("cdi.specDir"), dir)
+		return Usage("%s: %q is not an absolute path; it lies under the root", c.Origin("cdi.specDir"), dir)
 	}
-	a.config = c
+	a.Config = c
 	return nil
 }
 
 // override lays the environment and the flags over the file.
-func (a *app) override(c *Config) {
+func (a *App) override(c *Config) {
 	c.overrides = map[string]string{}
 	set := func(path string, value *string, to, origin string) {
 		if to != "" {
 			*value, c.overrides[path] = to, origin
 		}
 	}
-	specDir, _ := a.env(specDirVariable)
-	set("cdi.specDir", &c.CDI.SpecDir, specDir, "environment "+specDirVariable)
-	set("cdi.specDir", &c.CDI.SpecDir, a.specDir, "flag --spec-dir")
-	table, _ := a.env(ringTableVariable)
+	specDir, _ := a.Env(SpecDirVariable)
+	set("cdi.specDir", &c.CDI.SpecDir, specDir, "environment "+SpecDirVariable)
+	set("cdi.specDir", &c.CDI.SpecDir, a.SpecDir, "flag --spec-dir")
+	table, _ := a.Env(ringTableVariable)
 	set("ring.table", &c.Ring.Table, table, "environment "+ringTableVariable)
 }
 
-// readSmallFile reads a regular file of bounded size: a config file or a ring table.
-func readSmallFile(name string) ([]byte, error) { return wholefile.Read(name, smallFileMax) }
+// ReadSmallFile reads a regular file of bounded size: a config file or a ring table.
+func ReadSmallFile(name string) ([]byte, error) { return wholefile.Read(name, smallFileMax) }
 
-// parseConfig reads a config file over the built-in values. It returns every fault as an error finding.
-func parseConfig(file string, data []byte) (*Config, finding.List) {
+// ParseConfig reads a config file over the built-in values. It returns every fault as an error finding.
+func ParseConfig(file string, data []byte) (*Config, finding.List) {
 	c := &Config{
-		CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Health: defaultHealth(), Serve: defaultServe(),
-		Leases: defaultLeases(), file: file,
+		CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Health: defaultHealth(), Serve: DefaultServe(),
+		Leases: defaultLeases(), File: file,
 	}
 	doc, faults := strictyaml.Decode(data, c)
 	c.doc = doc
@@ -161,7 +162,7 @@ func (c *Config) check() []strictyaml.Fault {
 		name   string
 		faults []strictyaml.Fault
 	}{
-		{"health", c.Health.check()}, {"serve", c.Serve.check()}, {"leases", c.Leases.check()}, {"topology", c.Topology.Validate(line)},
+		{"health", c.Health.check()}, {"serve", c.Serve.Check()}, {"leases", c.Leases.check()}, {"topology", c.Topology.Validate(line)},
 	} {
 		for _, f := range section.faults {
 			fault(section.name+"."+f.Path, f.Message, f.Remedy)
@@ -192,13 +193,13 @@ func (c faultyConfig) Error() string {
 	return text
 }
 
-// origin says where the value at path comes from.
-func (c *Config) origin(path string) string {
+// Origin says where the value at path comes from.
+func (c *Config) Origin(path string) string {
 	if by, ok := c.overrides[path]; ok {
 		return by
 	}
 	if c.doc.Has(path) {
-		return fmt.Sprintf("%s:%d", c.file, c.doc.Line(path))
+		return fmt.Sprintf("%s:%d", c.File, c.doc.Line(path))
 	}
 	return "built in"
 }

@@ -1,8 +1,9 @@
-package main
+package cli
 
 import "github.com/spf13/cobra"
 
-func newCompletionCommand(a *app) *cobra.Command {
+// NewCompletionCommand makes the command that prints completion scripts.
+func NewCompletionCommand(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script of a shell",
@@ -22,13 +23,13 @@ new shell:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch root := cmd.Root(); args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(a.out, true)
+				return root.GenBashCompletionV2(a.Out, true)
 			case "fish":
-				return root.GenFishCompletion(a.out, true)
+				return root.GenFishCompletion(a.Out, true)
 			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(a.out)
+				return root.GenPowerShellCompletionWithDesc(a.Out)
 			default:
-				return root.GenZshCompletion(a.out)
+				return root.GenZshCompletion(a.Out)
 			}
 		},
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"github.com/spf13/cobra"
@@ -25,14 +25,15 @@ type helpFlag struct {
 	Variable  string `json:"variable,omitempty"` // environment variable that stands for it
 }
 
-func newHelpTreeCommand(a *app) *cobra.Command {
+// NewHelpTreeCommand makes the hidden command by which manual pages are made.
+func NewHelpTreeCommand(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help-tree",
 		Short:   "Print the help of all commands as JSON, to make manual pages of",
 		Hidden:  true,
 		Example: `  lpuctl help-tree`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeDocument(a.out, formatJSON, helpOf(cmd.Root()))
+			return WriteDocument(a.Out, FormatJSON, helpOf(cmd.Root()))
 		},
 	}
 }

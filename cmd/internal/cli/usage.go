@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -21,17 +21,17 @@ func flagHabits() map[string]string {
 	}
 }
 
-// flagError says in plain words what is wrong with a flag.
-func flagError(cmd *cobra.Command, err error) error {
-	e := &exitError{code: exitUsage, err: err, remedy: "see " + cmd.CommandPath() + " --help"}
+// FlagError says in plain words what is wrong with a flag.
+func FlagError(cmd *cobra.Command, err error) error {
+	e := &ExitError{Code: ExitUsage, Err: err, Remedy: "see " + cmd.CommandPath() + " --help"}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := unknown.GetSpecifiedName()
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if meant, ok := flagHabits()[name]; ok {
-			e.remedy = "use " + meant
+			e.Remedy = "use " + meant
 		} else if meant := nearest.Word(name, names); meant != "" {
-			e.remedy = "did you mean --" + meant + "?"
+			e.Remedy = "did you mean --" + meant + "?"
 		}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && strings.Contains(err.Error(), "strconv.") {
@@ -39,14 +39,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		if invalid.GetFlag().Value.Type() == "bool" {
 			expected = "true or false"
 		}
-		e.err = fmt.Errorf("--%s: expected %s, not %q", invalid.GetFlag().Name, expected, invalid.GetValue())
+		e.Err = fmt.Errorf("--%s: expected %s, not %q", invalid.GetFlag().Name, expected, invalid.GetValue())
 	}
 	return e
 }
 
-// checkArguments makes wrong arguments, and unknown commands below a group, usage errors. A command that says nothing about its
+// CheckArguments makes wrong arguments, and unknown commands below a group, usage errors. A command that says nothing about its
 // arguments has none.
-func checkArguments(cmd *cobra.Command) {
+func CheckArguments(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
 		check = cobra.NoArgs
@@ -64,23 +64,23 @@ func checkArguments(cmd *cobra.Command) {
 		if cmd.HasSubCommands() {
 			return unknownCommand(cmd, args[0])
 		}
-		e := fail(exitUsage, "usage: "+cmd.UseLine(), "an argument is missing")
+		e := Fail(ExitUsage, "usage: "+cmd.UseLine(), "an argument is missing")
 		if len(args) > 0 {
-			e.err = fmt.Errorf("unexpected argument %q", args[len(args)-1])
+			e.Err = fmt.Errorf("unexpected argument %q", args[len(args)-1])
 		}
 		if _, notNumber := strconv.Atoi(strings.Join(args, "")); notNumber == nil && cmd.Flags().Lookup("count") != nil {
-			e.remedy = "use -n " + args[0]
+			e.Remedy = "use -n " + args[0]
 		}
 		return e
 	}
 	for _, sub := range cmd.Commands() {
-		checkArguments(sub)
+		CheckArguments(sub)
 	}
 }
 
 // unknownCommand names the command that was meant: one of that name in another group, or the nearest.
 func unknownCommand(group *cobra.Command, name string) error {
-	e := fail(exitUsage, "see "+group.CommandPath()+" --help", "unknown command %q for %q", name, group.CommandPath())
+	e := Fail(ExitUsage, "see "+group.CommandPath()+" --help", "unknown command %q for %q", name, group.CommandPath())
 	var names, same []string
 	eachCommand(group.Root(), func(c *cobra.Command) {
 		if c.Name() == name || slices.Contains(c.Aliases, name) {
@@ -94,7 +94,7 @@ func unknownCommand(group *cobra.Command, name string) error {
 		same = []string{meant}
 	}
 	if len(same) > 0 {
-		e.remedy = "did you mean " + strings.Join(same, " or ") + "?"
+		e.Remedy = "did you mean " + strings.Join(same, " or ") + "?"
 	}
 	return e
 }
@@ -106,8 +106,8 @@ func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// newHelpCommand is cobra's, but for an unknown command, which is a usage error.
-func newHelpCommand() *cobra.Command {
+// NewHelpCommand is cobra's, but for an unknown command, which is a usage error.
+func NewHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
 		Short:   "Show the help of a command",

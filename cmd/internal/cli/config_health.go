@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -39,8 +39,8 @@ func timeText(d time.Duration) string {
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
-// policy is what a scan needs of it. check has seen that the times are times.
-func (c *HealthConfig) policy() *health.Policy {
+// Policy is what a scan needs of it. check has seen that the times are times.
+func (c *HealthConfig) Policy() *health.Policy {
 	duration := func(text string) time.Duration { d, _ := time.ParseDuration(text); return d }
 	return &health.Policy{
 		BadReadings: c.BadReadings, GoodReadings: c.GoodReadings, GoodFor: duration(c.GoodFor),

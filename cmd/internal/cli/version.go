@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -11,39 +11,42 @@ import (
 // version is set by the linker in a release build; else the build information tells.
 var version string
 
-type versionInfo struct {
-	header
+// Version identifies the build.
+type Version struct {
+	Header
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-func newVersionCommand(a *app) *cobra.Command {
-	var f format
+// NewVersionCommand makes the command that prints the version.
+func NewVersionCommand(a *App) *cobra.Command {
+	var f Format
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of lpuctl",
 		Example: `  lpuctl version
   lpuctl version -o json`,
 		RunE: func(*cobra.Command, []string) error {
-			v := readVersion()
-			if f.isDocument() {
-				return writeDocument(a.out, f, v)
+			v := ReadVersion()
+			if f.IsDocument() {
+				return WriteDocument(a.Out, f, v)
 			}
-			_, err := fmt.Fprintln(a.out, v)
+			_, err := fmt.Fprintln(a.Out, v)
 			return err
 		},
 	}
-	a.formatFlag(cmd, &f, formatTable, formatJSON, formatYAML)
+	a.FormatFlag(cmd, &f, FormatTable, FormatJSON, FormatYAML)
 	return cmd
 }
 
-func (v versionInfo) String() string {
+func (v Version) String() string {
 	return fmt.Sprintf("lpuctl %s (%s, %s)", v.Version, v.Go, v.Platform)
 }
 
-func readVersion() versionInfo {
-	v := versionInfo{header: newHeader("Version"), Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// ReadVersion says which build this is.
+func ReadVersion() Version {
+	v := Version{Header: NewHeader("Version"), Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if version == "" {
 		if info, ok := debug.ReadBuildInfo(); ok {
 			v.Version = info.Main.Version

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -18,32 +18,32 @@ type observed interface {
 	Metrics(build ...string) []*node.Metric // build are labels that identify the build
 }
 
-// httpServer serves /healthz, /readyz and /metrics.
-func (a *app) httpServer(of observed) *http.Server {
+// HTTPServer serves /healthz, /readyz and /metrics.
+func (a *App) HTTPServer(of observed) *http.Server {
 	return &http.Server{
-		Handler: handler(of), ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		Handler: handler(of), ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 }
 
-// listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken, for example by an instance that is
+// Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken, for example by an instance that is
 // about to end, pods are served nevertheless and listen tries again.
-func (a *app) listen(ctx context.Context, address string, of observed) {
+func (a *App) Listen(ctx context.Context, address string, of observed) {
 	if address == "" {
 		return
 	}
-	h := a.httpServer(of)
+	h := a.HTTPServer(of)
 	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
 	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err == nil {
 			if logged {
-				a.log.Info("health and metrics are served", "address", address)
+				a.Log.Info("health and metrics are served", "address", address)
 			}
 			err = h.Serve(listener)
 		}
 		if !logged && ctx.Err() == nil {
-			a.log.Warn("health and metrics are not served; pods are", "error", err)
+			a.Log.Warn("health and metrics are not served; pods are", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,7 +53,7 @@ func (a *app) listen(ctx context.Context, address string, of observed) {
 }
 
 func handler(of observed) http.Handler {
-	v := readVersion()
+	v := ReadVersion()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		phase, err := of.Ready()

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// App is what all commands share: where to speak, and the global flags.
+type App struct {
+	Out, Err io.Writer
+	Env      func(string) (string, bool)
+
+	Root       host.Root
+	ConfigFile string
+	LogLevel   string
+	LogFormat  string
+	Quiet      bool
+	NoHeaders  bool // of the commands that print tables
+
+	Log       *slog.Logger
+	Config    *Config
+	SpecDir   string // --spec-dir of the cdi commands
+	RingTable string // --ring-table of the commands that scan
+	NodeName  string // --node-name of serve
+}
+
+// envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.
+const envAnnotation = "lpuctl_env"
+
+// Complain prints an error the way all of them are printed: what is wrong, then what to do.
+func (a *App) Complain(err error) {
+	if faults, ok := errors.AsType[faultyConfig](err); ok {
+		a.Report(finding.List(faults))
+		return
+	}
+	fmt.Fprintf(a.Err, "lpuctl: %s\n", Printable(err.Error()))
+	if remedy := RemedyFor(err); remedy != "" {
+		fmt.Fprintf(a.Err, "  remedy: %s\n", Printable(remedy))
+	}
+}
+
+// Say tells people what was done, unless they asked for quiet.
+func (a *App) Say(format string, args ...any) {
+	if !a.Quiet {
+		fmt.Fprintf(a.Err, format+"\n", args...)
+	}
+}
+
+// FromEnvironment lets LPUCTL_NAME set a flag that was not given.
+func FromEnvironment(f *pflag.Flag) {
+	f.Annotations = map[string][]string{envAnnotation: {"LPUCTL_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}}
+}
+
+// Complete offers the values of a flag to shells.
+func Complete(cmd *cobra.Command, flag string, values ...string) {
+	// The only error is an unknown flag, which the completion test would show.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// CompleteFile offers files for a command's one argument.
+func CompleteFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// Prepare takes flags from the environment where they were not given, and sets up logging.
+func (a *App) Prepare(cmd *cobra.Command) error {
+	var bad error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names := f.Annotations[envAnnotation]
+		if f.Changed || len(names) == 0 {
+			return
+		}
+		if value, ok := a.Env(names[0]); ok && value != "" {
+			if err := cmd.Flags().Set(f.Name, value); err != nil {
+				bad = Usage("environment variable %s: %v", names[0], FlagError(cmd, err))
+			}
+		}
+	})
+	if bad != nil {
+		return bad
+	}
+	if a.Root == "" {
+		return Usage("--root is empty: give a directory, or leave it out")
+	}
+	root := filepath.Clean(string(a.Root))
+	if strings.HasPrefix(root, "..") { // securejoin refuses such a root
+		if absolute, err := filepath.Abs(root); err == nil {
+			root = absolute
+		}
+	}
+	a.Root = host.Root(root)
+	return a.SetUpLog()
+}
+
+// SetUpLog makes the log of the flags.
+func (a *App) SetUpLog() error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.LogLevel)); err != nil {
+		return Usage("--log-level %s: expected debug, info, warn or error", a.LogLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch a.LogFormat {
+	case "text":
+		a.Log = slog.New(slog.NewTextHandler(a.Err, options))
+	case "json":
+		a.Log = slog.New(slog.NewJSONHandler(a.Err, options))
+	default:
+		return Usage("--log-format %s: expected text or json", a.LogFormat)
+	}
+	return nil
+}
+
+// ScanOptions adds what the config says to the options of a scan.
+func (a *App) ScanOptions(options discovery.Options) (discovery.Options, error) {
+	if err := a.LoadConfig(); err != nil {
+		return options, err
+	}
+	options.Models = a.Config.Models
+	options.Policy = a.Config.Health.Policy()
+	options.RingTable = a.RingTable
+	if options.RingTable == "" { // the command has no --ring-table, and the variable means the same file to all commands
+		options.RingTable, _ = a.Env(ringTableVariable)
+	}
+	var err error
+	if table := a.Config.Ring.Table; options.RingTable == "" && table != "" {
+		options.RingTable, err = a.Root.Resolve(table)
+	}
+	return options, err
+}
+
+// Remembering adds to the options of a scan what is known of the LPUs from before: by serve, and by the names in the spec in place. It
+// returns the memory of serve too.
+func (a *App) Remembering(options discovery.Options) (discovery.Options, node.Memory, error) {
+	file, err := a.LocateSpec()
+	if err != nil {
+		return options, node.Memory{}, err
+	}
+	memory, err := node.RememberIn(a.Root)
+	memory.SetApart = a.Config.Leases.Cordons()
+	options.Seen = memory.Seen()
+	options.Known = func() (addresses []discovery.Address) {
+		data, _ := file.Read() // of a spec that cannot be read nothing is known
+		for _, d := range cdi.Devices(data) {
+			if address, err := cdi.ParseAddressName(d.Name); err == nil {
+				addresses = append(addresses, address)
+			}
+		}
+		return addresses
+	}
+	return options, memory, err
+}
+
+// ScanOnly reads the config and the machine. It returns the memory too, which knows the cordons.
+func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discovery.Inventory, node.Memory, error) {
+	options, err := a.ScanOptions(options)
+	if err != nil {
+		return nil, node.Memory{}, err
+	}
+	options, memory, err := a.Remembering(options)
+	if err != nil {
+		return nil, memory, err
+	}
+	inv, err := discovery.Scan(ctx, string(a.Root), options)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("interrupted")
+		}
+		return nil, memory, err
+	}
+	memory.Judge(inv)
+	a.Log.Debug("scanned", "root", a.Root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
+	return inv, memory, nil
+}
+
+// RingTableFlag lets a command take another ring table.
+func (a *App) RingTableFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.RingTable, "ring-table", "", "use this ring table `FILE` in place of the node's")
+	FromEnvironment(cmd.Flags().Lookup("ring-table"))
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// SetUpDaemonLog is setUpLog of a command that runs until it is stopped: it tells what it does, if nobody wants it otherwise.
+func (a *App) SetUpDaemonLog(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("log-level") {
+		a.LogLevel = "info"
+	}
+	return a.SetUpLog()
+}
+
+// WatchAndTell looks at the node until ctx ends, and tells systemd of each look that succeeds: that the daemon lives, and at the first one
+// that it has started.
+func WatchAndTell(ctx context.Context, watcher *discovery.Watcher, interval time.Duration, look func() bool) {
+	ready := false
+	watcher.Run(ctx, interval, func() {
+		if !look() {
+			return
+		}
+		if !ready {
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		}
+		ready = true
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+	})
+}
+
+// Stopped tells systemd that a daemon ends because its ctx did. It returns nil if a signal has ended it, or else the cause.
+func Stopped(ctx context.Context, cmd *cobra.Command) error {
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if cmd.Context().Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// LatestFault is the text of an error that was there at the latest look; "" if none was. With it a daemon that looks again and again logs
+// an error once, until it is another one, or was over.
+type LatestFault string
+
+// IsNew takes the error of the next look. It returns false for nil, and for one that says the same as before.
+func (f *LatestFault) IsNew(err error) bool {
+	before := *f
+	*f = ""
+	if err != nil {
+		*f = LatestFault(err.Error())
+	}
+	return err != nil && *f != before
+}
+
+// WatchInterval is how often the machine is looked at, if nothing happens.
+const WatchInterval = time.Second

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// FindingList is the document of the commands that check something.
+type FindingList struct {
+	Header
+	File     string       `json:"file,omitempty"`   // that was checked
+	Format   string       `json:"format,omitempty"` // of a ring table
+	Findings finding.List `json:"findings"`
+}
+
+// WriteFindings shows findings to people on stderr, or to programs as a document, and ends with found on an error; if strict,
+// on a warning too. If nothing is wrong, people read the sentence good, unless it is empty.
+func (a *App) WriteFindings(l FindingList, f Format, strict bool, good string) error {
+	l.Header, l.Findings = NewHeader("FindingList"), EmptyNotNull(l.Findings)
+	if f.IsDocument() {
+		if err := WriteDocument(a.Out, f, l); err != nil {
+			return err
+		}
+	} else {
+		a.Report(l.Findings)
+	}
+	switch {
+	case l.Findings.HasErrors(), strict && l.Findings.MoreThanNotes():
+		return Found()
+	case good != "" && !f.IsDocument() && !l.Findings.MoreThanNotes():
+		a.Say("%s", good)
+	}
+	return nil
+}
+
+// Report prints findings with their remedies. Notes are left out where quiet is asked for.
+func (a *App) Report(findings finding.List) {
+	for _, f := range findings {
+		if !a.Quiet || f.Severity != finding.Note {
+			fmt.Fprintf(a.Err, "%s\n  remedy: %s\n", Printable(f.String()), Printable(f.Remedy))
+		}
+	}
+}

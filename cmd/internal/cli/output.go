@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// Format is how a command shows its result. Every result has one set of json tags: YAML derives from it,
+// and a table is a view of it.
+type Format string
+
+// The formats.
+const (
+	FormatTable Format = "table"
+	FormatWide  Format = "wide"
+	FormatJSON  Format = "json"
+	FormatYAML  Format = "yaml"
+	FormatName  Format = "name"
+	FormatArgs  Format = "args" // options of podman, nerdctl and docker
+	FormatNPD   Format = "npd"  // a line and exit codes for node-problem-detector
+)
+
+// IsDocument tells a format that programs read as a document.
+func (f Format) IsDocument() bool { return f == FormatJSON || f == FormatYAML }
+
+// FormatFlag adds -o/--format with the formats the command has; the first is the default.
+func (a *App) FormatFlag(cmd *cobra.Command, f *Format, have ...Format) {
+	names := make([]string, len(have))
+	for i, h := range have {
+		names[i] = string(h)
+	}
+	*f = have[0]
+	cmd.Flags().VarP(&formatValue{f, have}, "format", "o", "print as "+strings.Join(names, ", "))
+	Complete(cmd, "format", names...)
+	if have[0] == FormatTable {
+		cmd.Flags().BoolVar(&a.NoHeaders, "no-headers", false, "print tables without their first line")
+	}
+}
+
+// formatValue refuses what is not among the command's formats.
+type formatValue struct {
+	f    *Format
+	have []Format
+}
+
+// String is the format, as pflag wants it.
+func (v *formatValue) String() string { return string(*v.f) }
+
+// Type is the word for a value in helps.
+func (v *formatValue) Type() string { return "FORMAT" }
+
+// Set takes a format that the command has.
+func (v *formatValue) Set(s string) error {
+	if !slices.Contains(v.have, Format(s)) {
+		return fmt.Errorf("expected one of %v", v.have)
+	}
+	*v.f = Format(s)
+	return nil
+}
+
+// Header is how every document begins.
+type Header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// NewHeader is the header of a document of a kind.
+func NewHeader(kind string) Header { return Header{discovery.APIVersion, kind} }
+
+// WriteDocument writes a result as JSON or YAML.
+func WriteDocument(w io.Writer, f Format, document any) error {
+	data, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if f == FormatYAML {
+		if data, err = yaml.JSONToYAML(data); err != nil {
+			return err
+		}
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// Printable replaces the control characters of what files and names say, which would steer the terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// WriteTable writes rows in columns, below their names if they have any. An empty cell is a dash, so that columns can be
+// cut by scripts.
+func (a *App) WriteTable(columns []string, rows [][]string) error {
+	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	if len(columns) > 0 && !a.NoHeaders {
+		fmt.Fprintln(tw, strings.Join(columns, "\t"))
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = cmp.Or(Printable(cell), "-")
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}
+
+// Progress shows people how much of a long job is done.
+type Progress struct {
+	Out   io.Writer
+	What  string
+	Next  time.Time // when it is shown again
+	shown bool
+}
+
+// Progress begins a job. It is shown on a terminal only, unless people asked for quiet, and from the third second on.
+func (a *App) Progress(what string) *Progress {
+	p := &Progress{Out: io.Discard, What: what, Next: time.Now().Add(2 * time.Second)}
+	if !a.Quiet && IsTerminal(a.Err) {
+		p.Out = a.Err
+	}
+	return p
+}
+
+// Show shows how much is done, if it is time.
+func (p *Progress) Show(done, total int) {
+	if now := time.Now(); !now.Before(p.Next) {
+		fmt.Fprintf(p.Out, "\r%d of %d %s", done, total, p.What)
+		p.Next, p.shown = now.Add(100*time.Millisecond), true
+	}
+}
+
+// Clear takes it away again.
+func (p *Progress) Clear() {
+	if p.shown {
+		fmt.Fprint(p.Out, "\r\x1b[K")
+	}
+}
+
+// IsTerminal tells whether people read what is written there.
+func IsTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// EmptyNotNull makes a missing list an empty one in JSON.
+func EmptyNotNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// Plural is a number of things: 1 LPU, 2 LPUs.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Optional is what the kernel says, or nothing.
+func Optional[T any](value *T) string {
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(*value)
+}
+
+// YesNo is a truth in a table.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// Quoted are words as they are typed in a shell.
+func Quoted(words ...string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
+	shown := make([]string, len(words))
+	for i, word := range words {
+		shown[i] = word
+		if word == "" || strings.Trim(word, plain) != "" {
+			shown[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(shown, " ")
+}
