@@ -55,10 +55,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: bin/lpuctl ## build bin/lpuctl, the static binary that is shipped
+build: bin/lpuctl bin/lpuctl-dra ## build bin/lpuctl and bin/lpuctl-dra, the static binaries that are shipped
 
-bin/lpuctl: $(GO_FILES)
-	$(BUILD) -o $@ ./cmd/lpuctl
+bin/%: $(GO_FILES)
+	$(BUILD) -o $@ ./cmd/$*
 
 .PHONY: image
 image: materials-$(GOARCH) ## an OCI image of this architecture in dist/, without a daemon

@@ -50,32 +50,13 @@ run has that of the command that it starts, or 125.`,
   lpuctl demo                          # no hardware? the main job on a simulated server
   lpuctl simulate /tmp/node            # such a server that stays
   lpuctl --root /tmp/node list`,
-		Version:           cli.ReadVersion().String(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Prepare(cmd) },
 	}
-	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.Flags().Bool("version", false, "print the version of lpuctl")
-	f := cmd.PersistentFlags()
-	f.StringVar((*string)(&a.Root), "root", "/", "look at the machine under `DIR` instead of this one")
-	f.StringVar(&a.ConfigFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
-	f.StringVar(&a.LogLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
-	f.StringVar(&a.LogFormat, "log-format", "text", "log in this `FORMAT`: text or json")
-	f.BoolVarP(&a.Quiet, "quiet", "q", false, "say only what is wrong")
-	f.VisitAll(cli.FromEnvironment)
-	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
-	cli.Complete(cmd, "log-level", "debug", "info", "warn", "error")
-	cli.Complete(cmd, "log-format", "text", "json")
-	cmd.SetFlagErrorFunc(cli.FlagError)
-	cmd.SetHelpCommand(cli.NewHelpCommand())
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
 		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a),
 		newCordonCommand(a), newUncordonCommand(a),
 		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newExporterCommand(a), newLeaseCommand(a), newConfigCommand(a),
-		newSimulateCommand(a), newDemoCommand(a), cli.NewCompletionCommand(&a.App), cli.NewVersionCommand(&a.App), cli.NewHelpTreeCommand(&a.App))
-	cmd.CompletionOptions.DisableDefaultCmd = true
-	cli.CheckArguments(cmd)
+		newSimulateCommand(a), newDemoCommand(a), newDRACommand())
+	a.SetUpRoot(cmd)
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 // App is what all commands share: where to speak, and the global flags.
 type App struct {
+	Program  string // that complains; "": lpuctl
 	Out, Err io.Writer
 	Env      func(string) (string, bool)
 
@@ -38,6 +40,31 @@ type App struct {
 	NodeName  string // --node-name of serve
 }
 
+// SetUpRoot gives the root of a program's commands what all programs have: the global flags and the commands about itself. Its other
+// commands are there already.
+func (a *App) SetUpRoot(cmd *cobra.Command) {
+	cmd.Version = ReadVersion().String()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.Prepare(cmd) }
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.Flags().Bool("version", false, "print the version of "+cmd.Name())
+	f := cmd.PersistentFlags()
+	f.StringVar((*string)(&a.Root), "root", "/", "look at the machine under `DIR` instead of this one")
+	f.StringVar(&a.ConfigFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
+	f.StringVar(&a.LogLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
+	f.StringVar(&a.LogFormat, "log-format", "text", "log in this `FORMAT`: text or json")
+	f.BoolVarP(&a.Quiet, "quiet", "q", false, "say only what is wrong")
+	f.VisitAll(FromEnvironment)
+	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
+	Complete(cmd, "log-level", "debug", "info", "warn", "error")
+	Complete(cmd, "log-format", "text", "json")
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetHelpCommand(newHelpCommand())
+	cmd.AddCommand(newCompletionCommand(a, cmd.Name()), newVersionCommand(a), newHelpTreeCommand(a))
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	checkArguments(cmd)
+}
+
 // envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.
 const envAnnotation = "lpuctl_env"
 
@@ -47,7 +74,7 @@ func (a *App) Complain(err error) {
 		a.Report(finding.List(faults))
 		return
 	}
-	fmt.Fprintf(a.Err, "lpuctl: %s\n", Printable(err.Error()))
+	fmt.Fprintf(a.Err, "%s: %s\n", cmp.Or(a.Program, "lpuctl"), Printable(err.Error()))
 	if remedy := RemedyFor(err); remedy != "" {
 		fmt.Fprintf(a.Err, "  remedy: %s\n", Printable(remedy))
 	}
@@ -89,7 +116,7 @@ func (a *App) Prepare(cmd *cobra.Command) error {
 		}
 		if value, ok := a.Env(names[0]); ok && value != "" {
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
-				bad = Usage("environment variable %s: %v", names[0], FlagError(cmd, err))
+				bad = Usage("environment variable %s: %v", names[0], flagError(cmd, err))
 			}
 		}
 	})

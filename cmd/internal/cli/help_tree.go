@@ -25,8 +25,8 @@ type helpFlag struct {
 	Variable  string `json:"variable,omitempty"` // environment variable that stands for it
 }
 
-// NewHelpTreeCommand makes the hidden command by which manual pages are made.
-func NewHelpTreeCommand(a *App) *cobra.Command {
+// newHelpTreeCommand makes the hidden command by which manual pages are made.
+func newHelpTreeCommand(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help-tree",
 		Short:   "Print the help of all commands as JSON, to make manual pages of",

@@ -21,8 +21,8 @@ func flagHabits() map[string]string {
 	}
 }
 
-// FlagError says in plain words what is wrong with a flag.
-func FlagError(cmd *cobra.Command, err error) error {
+// flagError says in plain words what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
 	e := &ExitError{Code: ExitUsage, Err: err, Remedy: "see " + cmd.CommandPath() + " --help"}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := unknown.GetSpecifiedName()
@@ -44,9 +44,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// CheckArguments makes wrong arguments, and unknown commands below a group, usage errors. A command that says nothing about its
+// checkArguments makes wrong arguments, and unknown commands below a group, usage errors. A command that says nothing about its
 // arguments has none.
-func CheckArguments(cmd *cobra.Command) {
+func checkArguments(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
 		check = cobra.NoArgs
@@ -74,7 +74,7 @@ func CheckArguments(cmd *cobra.Command) {
 		return e
 	}
 	for _, sub := range cmd.Commands() {
-		CheckArguments(sub)
+		checkArguments(sub)
 	}
 }
 
@@ -106,8 +106,8 @@ func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// NewHelpCommand is cobra's, but for an unknown command, which is a usage error.
-func NewHelpCommand() *cobra.Command {
+// newHelpCommand is cobra's, but for an unknown command, which is a usage error.
+func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
 		Short:   "Show the help of a command",

@@ -19,8 +19,8 @@ type Version struct {
 	Platform string `json:"platform"`
 }
 
-// NewVersionCommand makes the command that prints the version.
-func NewVersionCommand(a *App) *cobra.Command {
+// newVersionCommand makes the command that prints the version.
+func newVersionCommand(a *App) *cobra.Command {
 	var f Format
 	cmd := &cobra.Command{
 		Use:   "version",

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+)
+
+// program is how people call it.
+const program = "lpuctl-dra"
+
+// app is what all commands of lpuctl-dra share.
+type app struct{ cli.App }
+
+// run is the whole program: arguments in, exit code out.
+func run(ctx context.Context, args []string, out, errOut io.Writer, env func(string) (string, bool)) int {
+	a := &app{cli.App{Program: program, Out: out, Err: errOut, Env: env}}
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		a.Complain(err)
+	}
+	return cli.CodeOf(err)
+}
+
+func newRootCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   program,
+		Short: "Hand out LPUs to Kubernetes pods: the DRA driver",
+		Long: `lpuctl-dra tells the scheduler of Kubernetes which LPUs of a node are connected, and gives containers what their claims were
+allocated. Each run of connected LPUs is a device of its own, so what the scheduler hands out is connected.
+More: /usr/share/doc/lpuctl/dra.md. lpuctl dra COMMAND runs the same commands.
+
+Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
+		Example: `  lpuctl-dra version`,
+	}
+	a.SetUpRoot(cmd)
+	return cmd
+}
