@@ -49,7 +49,7 @@ func stageOf(a Address, stage int) string { return fmt.Sprint("card ", a, stage)
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model != nil {
-		lpu.Model, lpu.Mounts, lpu.Env = f.model.Name, f.model.Mounts, f.model.Env
+		lpu.Model, lpu.Mounts, lpu.Env, lpu.MemoryGiB = f.model.Name, f.model.Mounts, f.model.Env, f.model.MemoryGiB
 	}
 	if !f.readable() {
 		lpu.missing(f)

@@ -131,7 +131,7 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 		}
 	}
 	lpu := *c.latest
-	lpu.Mounts, lpu.Env = f.model.Mounts, f.model.Env
+	lpu.Mounts, lpu.Env, lpu.MemoryGiB = f.model.Mounts, f.model.Env, f.model.MemoryGiB
 	return lpu
 }
 

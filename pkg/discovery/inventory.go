@@ -155,6 +155,8 @@ type LPU struct {
 	Mounts []Mount  `json:"-"`
 	Env    []string `json:"-"`
 
+	MemoryGiB int `json:"-"` // memory in GiB, from the model; 0: not known
+
 	// Reading is what Health was made of.
 	Reading health.Reading `json:"-"`
 }

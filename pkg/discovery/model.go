@@ -30,6 +30,8 @@ type Model struct {
 	Env        []string         `json:"env,omitempty"`
 	// Health is the profile by which the LPU is judged: generic, xocl or ha.
 	Health string `json:"health,omitempty"`
+	// MemoryGiB is the memory of one LPU in GiB; 0: not known. Kubernetes is told it, so that claims can ask for it.
+	MemoryGiB int `json:"memoryGiB,omitempty"`
 
 	operator bool // the row is from the config file, and wins over a built-in row that matches too
 }
@@ -84,6 +86,7 @@ func BuiltinModels() []Model {
 			Mounts:     []Mount{{HostPath: "/opt/xilinx/xrt"}, {HostPath: "/opt/hyperdex"}},
 			Env:        []string{"XILINX_XRT=/opt/xilinx/xrt"},
 			Health:     healthXocl,
+			MemoryGiB:  16, // HBM of an Alveo U55C
 		},
 		{
 			Name:   "lpu",
@@ -179,10 +182,14 @@ func (m *Model) Validate() []strictyaml.Fault {
 	for i, entry := range m.Env {
 		c.require(strings.Index(entry, "=") > 0, fmt.Sprintf("env.%d", i), "%q is not NAME=VALUE", entry)
 	}
+	c.require(m.MemoryGiB >= 0 && m.MemoryGiB <= memoryMax, "memoryGiB", "%d GiB is no memory of an LPU (0 to %d)", m.MemoryGiB, memoryMax)
 	c.require(slices.Contains([]string{"", healthGeneric, healthXocl, healthHA}, m.Health),
 		"health", "%q is not a health profile (generic, xocl or ha)", m.Health)
 	return c
 }
+
+// memoryMax is more GiB than an LPU will have: what is above it is meant in bytes.
+const memoryMax = 1 << 20
 
 // checker collects the faults of a model.
 type checker []strictyaml.Fault

@@ -1,0 +1,236 @@
+package dra
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// Publisher decides over time what the slices of a node are. What has been published stays while a claim may have it: a device of a
+// former cabling stays for ten minutes, and as long as a prepared claim has it, tainted and with its counters. A taint goes on at once, and
+// comes off a minute after its cause.
+//
+// Every slice that is written has the scheduler try all waiting pods again. So there are at most four writes in a minute; what changes
+// after that goes into one write, when the first of the four is a minute ago.
+//
+// Its methods may be called at the same time. Options may be changed by the caller of Look.
+type Publisher struct {
+	Options
+	Path      string           // the file that outlives the process, as a path of this machine; "": there is none
+	Now       func() time.Time // the clock; nil: time.Now
+	NoExecute bool             // pods that have an unhealthy LPU are evicted
+	// Held tells why an LPU must not be given away though it is healthy, such as that the device plugin's pods have it; "": it may be.
+	// nil: each may be. It is not called under a lock of the Publisher, and neither is Prepared.
+	Held func(discovery.Address) string
+	// Prepared returns the devices of all prepared claims, with their LPUs. nil: there are none.
+	Prepared func() map[string][]discovery.Address
+
+	mu        sync.Mutex
+	state     *state // nil: Path was not read yet
+	published []resourceapi.ResourceSliceSpec
+	kept      string      // what is in Path of what must be there before slices are written
+	writes    []time.Time // of the last minute
+}
+
+const (
+	stateKind  = "DRASlices"
+	stateLimit = 16 << 20 // bytes; a ring of 32 with all sizes has less than one million
+	writesMax  = 4        // in writesFor
+	writesFor  = time.Minute
+	retryAfter = 10 * time.Second
+)
+
+// Look returns the slices to write if they are others than before, else nil: nothing is written while it is not settled how healthy the
+// LPUs are. If there are no LPUs, there are no slices, which is not nil. Again is when to look again though the node does not change; 0:
+// there is no need to.
+//
+// What must outlive the process is in the file before the slices are returned. If it cannot be written, there are no slices, unless only
+// taints change: then there are slices and an error.
+func (p *Publisher) Look(s *node.Snapshot) (specs []resourceapi.ResourceSliceSpec, again time.Duration, err error) {
+	if s.Inventory == nil || !s.Settled {
+		return nil, 0, nil
+	}
+	prepared, held := p.ask(s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err = p.load(); p.state == nil {
+		return nil, retryAfter, err
+	}
+	at := p.now()
+	n := p.state.next(s.Inventory, &p.Options, prepared, at)
+	n.noExecute = p.NoExecute
+	n.Causes = lingering(n.causes(looked{s.Inventory, s, func(a discovery.Address) bool { return slices.Contains(held, a) }}), p.state.Causes, at)
+	p.state, again = n, n.again(at)
+	specs = n.slices(&p.Options)
+	if p.published != nil && equality.Semantic.DeepEqual(specs, p.published) {
+		return nil, again, err
+	}
+	if wait := p.budget(at); wait > 0 {
+		return nil, wait, err
+	}
+	if failed, vital := p.keep(n); failed != nil {
+		err = errors.Join(err, failed)
+		if vital {
+			return nil, retryAfter, err
+		}
+	}
+	p.writes, p.published = append(p.writes, at), specs
+	return specs, again, err
+}
+
+// ask returns the devices that prepared claims have, and the LPUs that are not to be given away. Without counters nothing but a taint
+// keeps the LPUs of a device from others.
+func (p *Publisher) ask(s *node.Snapshot) (prepared map[string][]discovery.Address, held []discovery.Address) {
+	if p.Prepared != nil {
+		prepared = p.Prepared()
+	}
+	for _, members := range prepared {
+		if p.Singles && len(members) > 1 {
+			held = append(held, members...)
+		}
+	}
+	for i := range s.Inventory.LPUs {
+		if a := s.Inventory.LPUs[i].Address; p.Held != nil && p.Held(a) != "" {
+			held = append(held, a)
+		}
+	}
+	return prepared, held
+}
+
+func (p *Publisher) now() time.Time {
+	if p.Now == nil {
+		return time.Now()
+	}
+	return p.Now()
+}
+
+// budget is how long the next write has to wait; 0: it need not.
+func (p *Publisher) budget(at time.Time) time.Duration {
+	p.writes = slices.DeleteFunc(p.writes, func(w time.Time) bool { return at.Sub(w).Abs() >= writesFor })
+	if len(p.writes) < writesMax {
+		return 0
+	}
+	return p.writes[0].Add(writesFor).Sub(at)
+}
+
+// Slices are the slices that Look returned last; nil before.
+func (p *Publisher) Slices() []resourceapi.ResourceSliceSpec {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.published
+}
+
+// Members are the LPUs of a device in the order in which they are connected. The error wraps [claim.ErrUnknown] or [claim.ErrRecabled].
+func (p *Publisher) Members(name string) ([]discovery.Address, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); p.state == nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(p.state.Devices, func(d published) bool { return d.Name == name })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("device %s: %w", name, claim.ErrUnknown)
+	case p.state.Devices[i].former():
+		return nil, fmt.Errorf("device %s: %w", name, claim.ErrRecabled)
+	}
+	return p.state.inOrder(p.state.Devices[i].Members), nil
+}
+
+// load reads the file once. One that cannot be understood is put aside, and the error says so; then all is as at the first start, but for
+// what prepared claims have. If it cannot be read there is no state, because devices would disappear for which there may be claims.
+func (p *Publisher) load() error {
+	if p.state != nil {
+		return nil
+	}
+	if p.Path == "" {
+		p.state = &state{}
+		return nil
+	}
+	data, err := wholefile.Read(p.Path, stateLimit)
+	if host.IsAbsent(err) {
+		p.state = &state{}
+		return nil
+	}
+	if err != nil && !errors.Is(err, wholefile.ErrTooLarge) {
+		return fmt.Errorf("it is not known what was published before: %w", err)
+	}
+	s := &state{}
+	if err == nil {
+		err = json.Unmarshal(data, s)
+	}
+	if err == nil && (s.APIVersion != discovery.APIVersion || s.Kind != stateKind) {
+		err = fmt.Errorf("it is of apiVersion %q and kind %q", s.APIVersion, s.Kind)
+	}
+	if err == nil {
+		p.state, p.kept = s, s.vital()
+		return nil
+	}
+	p.state = &state{}
+	aside := p.Path + ".bad"
+	err = fmt.Errorf("%s: %w; it is put aside as %s, and devices of a former cabling are forgotten", p.Path, host.Reason(err), aside)
+	return errors.Join(err, os.Rename(p.Path, aside))
+}
+
+// vital is what must be in the file before slices are written.
+func (s *state) vital() string {
+	kept := *s
+	kept.Causes, kept.Layout.LPUs = nil, nil
+	text, _ := json.Marshal(kept) // it has no value that cannot be marshalled
+	return string(text)
+}
+
+// keep writes the file. vital: without it the slices must not be written.
+func (p *Publisher) keep(s *state) (err error, vital bool) { //nolint:revive // the error is not about vital
+	if p.Path == "" {
+		return nil, false
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err == nil {
+		err = wholefile.MakeDir(filepath.Dir(p.Path))
+	}
+	if err == nil {
+		err = wholefile.Replace(p.Path, append(data, '\n'))
+	}
+	text := s.vital()
+	if err != nil {
+		return err, text != p.kept
+	}
+	p.kept = text
+	return nil, false
+}
+
+// inOrder are the LPUs of a device in the order in which they are connected: all of a ring with one dead cable begins behind that.
+func (s *state) inOrder(members []discovery.Address) []discovery.Address {
+	for i := range s.Layout.Rings {
+		r := &s.Layout.Rings[i]
+		if !r.whole(members) || r.Members[0] != members[0] {
+			continue
+		}
+		for _, c := range s.Causes {
+			at := slices.Index(members, c.LPU)
+			if c.Key != TaintLink || !c.Ended.IsZero() || at < 0 {
+				continue
+			}
+			if after := (at + 1) % len(members); members[after] == c.Next {
+				at = after
+			}
+			return slices.Concat(members[at:], members[:at])
+		}
+	}
+	return slices.Clone(members)
+}

@@ -1,0 +1,309 @@
+package dra
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// DriverName is the name of the driver, and the domain of its attributes.
+const DriverName = "lpu.hyperaccel.ai"
+
+// DefaultSizes are the sizes that are published besides whole rings. All sizes would more than double the devices that the scheduler
+// looks at, and its cost.
+func DefaultSizes() []int { return []int{1, 2, 4, 8} }
+
+// Options is what one node publishes.
+type Options struct {
+	Node    string // name of the node, and of its pool
+	Sizes   []int  // of arcs; nil: DefaultSizes. Single LPUs and whole rings are always published
+	Singles bool   // single LPUs only, without counters: the API server drops them
+	// Sockets are the sockets of the NUMA nodes of an inventory's LPUs, such as [discovery.Sockets] reads them. nil: they are not known.
+	Sockets func(*discovery.Inventory) map[int]int
+}
+
+func (o *Options) sockets(inv *discovery.Inventory) map[int]int {
+	if o.Sockets == nil {
+		return nil
+	}
+	return o.Sockets(inv)
+}
+
+// Slices are what one inventory gives, without anything that is known of the time before. LPUs that are unhealthy or cordoned, and dead
+// cables, are taints. Without a ring table there are single LPUs only. Without LPUs there are no slices.
+func Slices(inv *discovery.Inventory, o Options) []resourceapi.ResourceSliceSpec {
+	s := (&state{}).next(inv, &o, nil, time.Time{})
+	s.Causes = s.causes(looked{inv: inv})
+	return s.slices(&o)
+}
+
+// The attributes of the driver. Beside them are the standard ones numaNode, pcieRoot and pciBusID (of single LPUs), as
+// k8s.io/dynamic-resource-allocation/deviceattribute names them. Those of places are there if all LPUs of the device agree.
+const (
+	attributeSize    resourceapi.QualifiedName = "size"          // int: how many LPUs
+	attributeLPUs    resourceapi.QualifiedName = "lpus"          // string: their indices in ring order, "6-7,0-1"; absent above 64 characters
+	attributeRing    resourceapi.QualifiedName = "ring"          // string: "ring0"; absent on no ring
+	attributeStart   resourceapi.QualifiedName = "start"         // int: position of the first LPU on the ring
+	attributeAligned resourceapi.QualifiedName = "aligned"       // bool: start is a multiple of size
+	attributeModel   resourceapi.QualifiedName = "model"         // string: row of the model table
+	attributeDriver  resourceapi.QualifiedName = "driverVersion" // version: of the kernel driver, its semantic part
+	attributeShell   resourceapi.QualifiedName = "shell"         // string: name of the flashed shell
+	attributeSwitch  resourceapi.QualifiedName = "pcieSwitch"    // string: PCI address of the upstream port; "switch" would be read as the network's
+	attributeSocket  resourceapi.QualifiedName = "socket"        // int: physical_package_id
+	attributeNUMA    resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
+	attributeRoot    resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
+	attributeBusID   resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
+
+	capacityMemory resourceapi.QualifiedName = "memory"
+)
+
+// The counters: a set with one for all LPUs, of which a device consumes its size, so that quota can count LPUs; and sets with one for
+// each LPU, by its PCI address.
+const (
+	countersAll = "lpus"
+	counterAll  = "lpus"
+)
+
+func countersOf(set int) string { return fmt.Sprint("cards-", set) }
+
+func counterOf(a discovery.Address) string { return "pci-" + label(a) }
+
+// setsMax is how many counter sets a slice can have (ResourceSliceMaxCounterSets of k8s.io/api).
+const setsMax = 8
+
+// slices are the slices of a state. Devices of a former cabling are in slices of their own at the end.
+func (s *state) slices(o *Options) []resourceapi.ResourceSliceSpec {
+	all := s.counters(o)
+	add := func(devices []resourceapi.Device) {
+		if len(devices) > 0 {
+			all = append(all, resourceapi.ResourceSliceSpec{Devices: devices})
+		}
+	}
+	for _, group := range s.Layout.devices(o) {
+		var devices []resourceapi.Device
+		for i := range group {
+			if d := &group[i]; s.set(d.members) >= 0 {
+				devices = append(devices, s.publish(d, o))
+			}
+		}
+		add(devices)
+	}
+	var former []resourceapi.Device
+	for _, d := range s.Devices {
+		if d.former() {
+			made := s.bare(d.Name, d.Members, o)
+			made.Taints = []resourceapi.DeviceTaint{{Key: TaintRecabled, Effect: resourceapi.DeviceTaintEffectNoSchedule}}
+			former = append(former, made)
+		}
+	}
+	for devices := range slices.Chunk(former, devicesMax) {
+		add(devices)
+	}
+	for i := range all {
+		all[i].Driver, all[i].NodeName = DriverName, &o.Node
+		all[i].Pool = resourceapi.ResourcePool{Name: o.Node, Generation: 1, ResourceSliceCount: int64(len(all))}
+	}
+	return all
+}
+
+// counters are the slices with the counters.
+func (s *state) counters(o *Options) []resourceapi.ResourceSliceSpec {
+	if o.Singles || len(s.Sets) == 0 {
+		return []resourceapi.ResourceSliceSpec{}
+	}
+	sets := map[int]map[string]resourceapi.Counter{}
+	for a, set := range s.Sets {
+		if sets[set] == nil {
+			sets[set] = map[string]resourceapi.Counter{}
+		}
+		sets[set][counterOf(a)] = count(1)
+	}
+	shared := []resourceapi.CounterSet{{Name: countersAll, Counters: map[string]resourceapi.Counter{counterAll: count(len(s.Sets))}}}
+	for _, set := range slices.Sorted(maps.Keys(sets)) {
+		shared = append(shared, resourceapi.CounterSet{Name: countersOf(set), Counters: sets[set]})
+	}
+	var all []resourceapi.ResourceSliceSpec
+	for chunk := range slices.Chunk(shared, setsMax) {
+		all = append(all, resourceapi.ResourceSliceSpec{SharedCounters: chunk})
+	}
+	return all
+}
+
+func count(n int) resourceapi.Counter {
+	return resourceapi.Counter{Value: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+}
+
+// set is the counter set that has all members; -1 if there is none: a device can use one set besides that of all LPUs.
+func (s *state) set(members []discovery.Address) int {
+	for _, m := range members {
+		if s.Sets[m] != s.Sets[members[0]] {
+			return -1
+		}
+	}
+	return s.Sets[members[0]]
+}
+
+// bare is a device with no more than what keeps its LPUs from others.
+func (s *state) bare(name string, members []discovery.Address, o *Options) resourceapi.Device {
+	d := resourceapi.Device{Name: name, Attributes: attributes{}}
+	attributes(d.Attributes).number(attributeSize, len(members))
+	if len(members) == 1 {
+		attributes(d.Attributes).text(attributeBusID, members[0].String())
+	}
+	if set := s.set(members); !o.Singles && set >= 0 {
+		cards := map[string]resourceapi.Counter{}
+		for _, m := range members {
+			cards[counterOf(m)] = count(1)
+		}
+		d.ConsumesCounters = []resourceapi.DeviceCounterConsumption{
+			{CounterSet: countersAll, Counters: map[string]resourceapi.Counter{counterAll: count(len(members))}},
+			{CounterSet: countersOf(set), Counters: cards},
+		}
+	}
+	return d
+}
+
+// publish is a device as it is published.
+func (s *state) publish(d *device, o *Options) resourceapi.Device {
+	made := s.bare(d.name, d.members, o)
+	lpus := make([]*lpu, len(d.members))
+	indices, memory := make([]int, len(d.members)), 0
+	for i, m := range d.members {
+		lpus[i] = s.Layout.find(m)
+		indices[i] = lpus[i].Index
+		memory += lpus[i].MemoryGiB
+	}
+	a := attributes(made.Attributes)
+	if !slices.Contains(indices, gone) {
+		a.text(attributeLPUs, ranges(indices))
+	}
+	if d.ring != nil {
+		aligned := d.start%len(d.members) == 0
+		a.text(attributeRing, d.ring.ID)
+		a.number(attributeStart, d.start)
+		a[attributeAligned] = resourceapi.DeviceAttribute{BoolValue: &aligned}
+	}
+	a.places(lpus)
+	made.Taints = s.taints(d)
+	if slices.ContainsFunc(lpus, func(l *lpu) bool { return l.MemoryGiB == 0 }) {
+		return made
+	}
+	made.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+		capacityMemory: {Value: *resource.NewQuantity(int64(memory)<<30, resource.BinarySI)},
+	}
+	return made
+}
+
+type attributes map[resourceapi.QualifiedName]resourceapi.DeviceAttribute
+
+func (a attributes) number(name resourceapi.QualifiedName, value int) {
+	wide := int64(value)
+	a[name] = resourceapi.DeviceAttribute{IntValue: &wide}
+}
+
+// text sets an attribute, unless there is nothing to say or it is longer than the API takes.
+func (a attributes) text(name resourceapi.QualifiedName, value string) {
+	if value != "" && len(value) <= resourceapi.DeviceAttributeMaxValueLength {
+		a[name] = resourceapi.DeviceAttribute{StringValue: &value}
+	}
+}
+
+// places sets what all LPUs of a device agree on.
+func (a attributes) places(lpus []*lpu) {
+	shared := func(of func(*lpu) string) string {
+		first := of(lpus[0])
+		if slices.ContainsFunc(lpus, func(l *lpu) bool { return of(l) != first }) {
+			return ""
+		}
+		return first
+	}
+	a.text(attributeModel, shared(func(l *lpu) string { return l.Model }))
+	a.text(attributeShell, shared(func(l *lpu) string { return l.Shell }))
+	a.text(attributeRoot, shared(func(l *lpu) string { return l.PCIeRoot }))
+	a.text(attributeSwitch, shared(func(l *lpu) string {
+		if l.Switch == nil {
+			return ""
+		}
+		return l.Switch.String()
+	}))
+	if version := shared(func(l *lpu) string { return semantic(l.DriverVersion) }); version != "" {
+		a[attributeDriver] = resourceapi.DeviceAttribute{VersionValue: &version}
+	}
+	number := func(name resourceapi.QualifiedName, of func(*lpu) *int) {
+		text := func(l *lpu) string {
+			if of(l) == nil {
+				return ""
+			}
+			return fmt.Sprint(*of(l))
+		}
+		if shared(text) != "" {
+			a.number(name, *of(lpus[0]))
+		}
+	}
+	number(attributeNUMA, func(l *lpu) *int { return l.NUMANode })
+	number(attributeSocket, func(l *lpu) *int { return l.Socket })
+}
+
+// semantic is the part of a version of the kernel driver that is a semantic version: "2.17.391" of "2.17.391,a5c32b1". The API refuses any
+// other form, such as numbers with zeros in front.
+func semantic(version string) string {
+	found := versions().FindStringSubmatch(version)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+var versions = lazy.Regexp(`(?:^|[^0-9.])((?:0|[1-9][0-9]{0,8})(?:\.(?:0|[1-9][0-9]{0,8})){2})(?:$|[^0-9])`)
+
+// Size is how many LPUs a device of this driver has.
+func Size(d *resourceapi.Device) int {
+	if size := d.Attributes[attributeSize].IntValue; size != nil {
+		return int(*size)
+	}
+	return 0
+}
+
+// MembersOf are the LPUs of a device of this driver, by address: they are not in ring order. Without counters only single LPUs have them.
+func MembersOf(d *resourceapi.Device) (members []discovery.Address) {
+	for _, consumed := range d.ConsumesCounters {
+		for name := range consumed.Counters {
+			text, isCard := strings.CutPrefix(name, "pci-")
+			if a, err := parseLabel(text); isCard && err == nil {
+				members = append(members, a)
+			}
+		}
+	}
+	if id := d.Attributes[attributeBusID].StringValue; id != nil && len(members) == 0 {
+		if a, err := discovery.ParseAddress(*id); err == nil {
+			members = append(members, a)
+		}
+	}
+	slices.SortFunc(members, discovery.Address.Compare)
+	return members
+}
+
+// Placeable is how many devices of each size could be allocated now: they have no taint, and none of their LPUs is used. They may overlap.
+// Each size that is published is in it.
+func Placeable(specs []resourceapi.ResourceSliceSpec, used func(discovery.Address) bool) map[int]int {
+	counts := map[int]int{}
+	for i := range specs {
+		for j := range specs[i].Devices {
+			d := &specs[i].Devices[j]
+			add := 0
+			if len(d.Taints) == 0 && !slices.ContainsFunc(MembersOf(d), used) {
+				add = 1
+			}
+			counts[Size(d)] += add
+		}
+	}
+	return counts
+}
