@@ -39,6 +39,7 @@ const (
 	ECCUncorrectable    ID = "ecc-uncorrectable"
 	Firewall            ID = "firewall"
 	Gone                ID = "gone"
+	HeldByOther         ID = "held-by-other"
 	Hot                 ID = "hot"
 	InRecovery          ID = "in-recovery"
 	LinkDegraded        ID = "link-degraded"
@@ -76,6 +77,10 @@ const (
 	MountStalled       ID = "mount-stalled"
 	OddPCIEntry        ID = "odd-pci-entry"
 	OtherPlugin        ID = "other-plugin"
+	OwnerDRA           ID = "owner-dra"
+	OwnerPlugin        ID = "owner-plugin"
+	OwnerUnknown       ID = "owner-unknown"
+	OwnerUnsettled     ID = "owner-unsettled"
 	PortErrors         ID = "port-errors"
 	UeventsSilent      ID = "uevents-silent"
 	UnreadableClass    ID = "unreadable-class"
@@ -237,6 +242,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"start the card's jobs again; if it comes back, replace the card"},
 		{Firewall, Error, "The card's firewall has tripped: it stopped the logic on the card.", "xbutil reset --device ADDRESS"},
 		{Gone, Error, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
+		{HeldByOther, Error, "A pod has the LPU from the other of device plugin and DRA driver. No second pod gets it until that one has ended.",
+			"wait until that pod has ended, or delete it"},
 		{Hot, Warning, "A sensor of the card shows its critical temperature. If the config file sets a limit, more than that is an error.",
 			"check fans and air flow"},
 		{InRecovery, Error, "The kernel is recovering the card from an error on the PCI bus.", "wait; see dmesg if it does not end"},
@@ -303,6 +310,14 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"check what is mounted at sys/bus/pci/devices"},
 		{OtherPlugin, Warning, "Another device plugin hands out the same cards. The kubelet does not know that, and gives one card to two pods.",
 			"keep one of the two plugins off this node; docs/kubernetes-operations.md says how to move from one to the other"},
+		{OwnerDRA, Error, "The DRA driver hands out the LPUs of this node, so the device plugin offers none.",
+			"nothing, if it is meant to"},
+		{OwnerPlugin, Error, "The device plugin hands out the LPUs of this node, so the DRA driver offers none.",
+			"nothing, if it is meant to"},
+		{OwnerUnknown, Error, "The file that says who hands out the LPUs of this node cannot be used. Nobody offers any.",
+			"say who it is to be"},
+		{OwnerUnsettled, Error, "It is not known which LPUs pods still have from the other of device plugin and DRA driver. None is offered.",
+			"wait; if it stays so, see the reason"},
 		{PortErrors, Warning, "A PCI port above LPUs has counted errors: its own, or at the root those that anything below it reported.",
 			"see dmesg for what reported them; if they go on, reseat the cards below the port"},
 		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",

@@ -1,0 +1,303 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/filelock"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// What a gate that asks the kubelet takes: the kubelet names a pod that has got LPUs a moment after the plugin has answered, and it may
+// be restarted.
+const (
+	KubeletSettle   = 5 * time.Second
+	KubeletPatience = 30 * time.Second
+)
+
+// askInterval is how often the other side is asked.
+const askInterval = 10 * time.Second
+
+// Gate is what a program asks before it offers LPUs ([Gate.Look]) and while it hands them out ([Gate.Enter]). Set the fields before
+// anything is called. All methods may be called at the same time.
+type Gate struct {
+	File File
+	Me   Owner // the program that asks
+	// Others returns which LPUs pods have from the other side, and by whom: "pod default/a, container main". The error is that it cannot
+	// be known.
+	Others func(context.Context) (map[discovery.Address]string, error)
+	// Follow is a file that changes when what Others says does; "": it is asked every ten seconds only.
+	Follow string
+	// Settle is how far behind Others may be: after the owner has changed, its answers do not count for so long.
+	Settle time.Duration
+	// Patience is how long what Others said counts while it cannot be asked. Enter does not wait: it asks.
+	Patience time.Duration
+	// Insist: the program was told to be the owner (--owner). See [Gate.Claim] and [Gate.Run].
+	Insist bool
+	By     string // who the program is, in the file
+	Log    *slog.Logger
+	// Changed is called after what Look returns has changed, perhaps by several at once. It may be nil.
+	Changed func()
+
+	view atomic.Pointer[View]
+
+	looking  sync.Mutex // held while the following are read or written
+	seen     sighting
+	asked    answer
+	cleared  clearance
+	presence filelock.Presence
+}
+
+// sighting is when a file was seen first. A state is that of [host.State].
+type sighting struct {
+	state string
+	at    time.Duration // since boot
+}
+
+// answer is what Others said last.
+type answer struct {
+	under string // state of the file
+	held  map[discovery.Address]string
+	at    time.Duration // since boot; 0: never
+}
+
+// clearance is which LPUs the other side has been seen not to have, under one state of the file. It cannot get them before that changes.
+type clearance struct {
+	under string
+	lpus  map[discovery.Address]bool
+}
+
+// Look returns what was known last. It is the same pointer as long as nothing has changed, and never nil: before the first Renew no LPU
+// is to be offered.
+func (g *Gate) Look() *View {
+	if v := g.view.Load(); v != nil {
+		return v
+	}
+	return &View{Err: errors.New("it has not been read yet"), me: g.Me}
+}
+
+// Renew looks again, and returns what is known now.
+func (g *Gate) Renew(ctx context.Context) *View {
+	v, changed := g.renew(ctx)
+	if changed && g.Changed != nil {
+		g.Changed()
+	}
+	return v
+}
+
+func (g *Gate) renew(ctx context.Context) (now *View, changed bool) {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	before := g.view.Load()
+	now = g.look(ctx, g.Patience)
+	if now.same(before) {
+		return before, false
+	}
+	g.view.Store(now)
+	g.log(before, now)
+	return now, true
+}
+
+// look is what is known now. Patience is how old an answer of Others may be if there is none.
+func (g *Gate) look(ctx context.Context, patience time.Duration) *View {
+	state := host.State(g.File.Path()) // before it is read: if it changes meanwhile, the next look sees another one
+	v := g.read()
+	if !v.Mine {
+		return v
+	}
+	now := host.SinceBoot()
+	if g.seen.state != state || g.seen.at == 0 {
+		g.seen = sighting{state, now}
+	}
+	v.unsettled = g.unsettled(v.Record, now)
+	held, err := g.Others(ctx)
+	switch {
+	case err == nil:
+		g.asked = answer{state, held, now}
+	case g.asked.at > 0 && g.asked.under == state && now-g.asked.at <= patience:
+		held = g.asked.held
+	default:
+		v.untold = err
+	}
+	v.held = held
+	return v
+}
+
+// read is what the file says.
+func (g *Gate) read() *View {
+	v := &View{me: g.Me}
+	v.Record, v.Err = g.File.Read()
+	v.Mine = v.Err == nil && v.Record.Owner == g.Me
+	return v
+}
+
+// unsettled is how long answers of the other side do not count yet. A record that does not say when it was written, or says nonsense, is
+// as old as it has been seen.
+func (g *Gate) unsettled(r Record, now time.Duration) time.Duration {
+	if r.Since.IsZero() && r.Owner == Plugin { // there is no file, so nothing has changed
+		return 0
+	}
+	age := now - g.seen.at
+	if boot := host.Now().Boot; r.Moment.Boot != "" && boot != "" && r.Moment.SinceBoot <= now {
+		if r.Moment.Boot != boot {
+			return 0
+		}
+		age = now - r.Moment.SinceBoot
+	}
+	return max(0, g.Settle-age)
+}
+
+// log says what has changed.
+func (g *Gate) log(before, now *View) {
+	switch why := now.All(); {
+	case why != nil && (before == nil || before.All() == nil || before.All().Message != why.Message):
+		g.Log.Warn("no LPU is offered", "id", why.ID, "reason", why.Message, "remedy", why.Remedy)
+	case why == nil && before != nil && before.All() != nil:
+		g.Log.Info("LPUs are offered", "owner", string(now.Record.Owner), "heldByOther", len(now.held))
+	}
+}
+
+// Claim writes the owner, for a program that was told to be it. The error is that it cannot be written, and is not so already.
+func (g *Gate) Claim(ctx context.Context) error {
+	_ = g.show() // before: the other one is not to take us for ended
+	before, err := g.File.Set(ctx, g.Me, g.By, true)
+	if now, readErr := g.File.Read(); err != nil && readErr == nil && now.Owner == g.Me {
+		return nil // there is no file, and none can be written: it is the plugin all the same
+	}
+	if err == nil && before.Owner != g.Me {
+		g.Log.Info("took over the LPUs of this node", "owner", string(g.Me), "before", string(before.Owner))
+	}
+	return err
+}
+
+// show shows others that the program runs. Where it cannot, the other one takes us for ended, and still nothing is given twice.
+func (g *Gate) show() error {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	if g.presence.Path == "" {
+		g.presence = g.File.presence(g.Me)
+	}
+	return g.presence.Show()
+}
+
+// Run keeps the view up to date until ctx ends, and shows others that the program runs. A program that insists writes itself in again if
+// the other one did so at its start, and has ended since: a pod that is about to be removed may start once more before it goes. What
+// somebody has written by command stays.
+func (g *Gate) Run(ctx context.Context) {
+	changes := make(chan struct{}, 1)
+	var following sync.WaitGroup
+	following.Go(func() {
+		host.Follow(ctx, func() {
+			select {
+			case changes <- struct{}{}:
+			default: // one look sees all changes
+			}
+		}, g.File.Path(), g.Follow)
+	})
+	defer following.Wait()
+	logged := ""
+	for ctx.Err() == nil {
+		shown := g.show()
+		v := g.Renew(ctx)
+		if g.Insist && shown == nil {
+			err := g.reclaim(ctx, v)
+			if said := text(err); said != logged && said != "" {
+				g.Log.Error("the owner of the LPUs cannot be written", "error", err)
+			}
+			logged = text(err)
+		}
+		wait := host.UntilBeat(askInterval, host.SinceBoot())
+		if v.unsettled > 0 {
+			wait = min(wait, v.unsettled)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changes:
+		case <-time.After(wait):
+		}
+	}
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	g.presence.Hide()
+}
+
+func (g *Gate) reclaim(ctx context.Context, v *View) error {
+	if v.Mine || v.Err != nil || !v.Record.AtStart {
+		return nil
+	}
+	if runs, err := g.File.Runs(g.Me.Other()); runs || err != nil {
+		return nil //nolint:nilerr // where it cannot be seen it may run
+	}
+	return g.Claim(ctx)
+}
+
+// Refusal is why LPUs are not handed out.
+type Refusal struct{ finding.Finding }
+
+func (r *Refusal) Error() string {
+	said := r.Message
+	if r.Subject != "" {
+		said = r.Subject + ": " + said
+	}
+	return said + "; " + r.Remedy
+}
+
+// Enter is called before LPUs are handed out, and leave after. In between the owner does not change, and nobody on the other side hands
+// out LPUs. The error is a *Refusal, or that the lock cannot be had.
+func (g *Gate) Enter(ctx context.Context, lpus []discovery.Address) (leave func(), err error) {
+	lock, err := g.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leave = func() { _ = lock.Close() } // of none it is an error, which does not matter
+	if why := g.refuse(ctx, lpus); why != nil {
+		leave()
+		return nil, &Refusal{*why}
+	}
+	return leave, nil
+}
+
+// hold takes the lock. The plugin goes on without it where there can be none, as on a file system that is read-only: it writes nothing, and
+// the driver counts nothing of what it sees until [KubeletSettle] has passed. The driver cannot go on: it has to write.
+func (g *Gate) hold(ctx context.Context) (*os.File, error) {
+	lock, err := filelock.Hold(ctx, g.File.Path())
+	if err != nil && g.Me == Plugin && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return nil, nil //nolint:nilnil // no lock, and no reason not to go on
+	}
+	return lock, err
+}
+
+// refuse says why LPUs are not to be handed out, by what is so now; nil: they may be. The kubelet is not asked again about LPUs that its
+// pods did not have under this owner.
+func (g *Gate) refuse(ctx context.Context, lpus []discovery.Address) *finding.Finding {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	state := host.State(g.File.Path())
+	if g.cleared.lpus == nil || g.cleared.under != state {
+		g.cleared = clearance{state, map[discovery.Address]bool{}}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(lpus), func(a discovery.Address) bool { return g.cleared.lpus[a] })
+	v := g.read()
+	if v.Mine && len(unknown) > 0 {
+		v = g.look(ctx, -1)
+	}
+	if why := v.All(); why != nil {
+		return why
+	}
+	for _, a := range unknown {
+		if why := v.Finding(a); why != nil {
+			why.Subject = a.String()
+			return why
+		}
+		g.cleared.lpus[a] = g.Settle > 0 // what is asked at no cost is asked each time
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package owner
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// View is what a gate knew at one moment. It does not change.
+type View struct {
+	Record Record // zero if Err is set
+	Err    error  // the file cannot be used: nobody is to hand out LPUs
+	Mine   bool   // the owner is the one whose gate it is
+
+	me        Owner
+	untold    error                        // why it is not known what the other side has; nil if it is
+	unsettled time.Duration                // how long the other side's answers do not count yet
+	held      map[discovery.Address]string // by whom on the other side
+}
+
+// Held are the LPUs that the other side has, by whom. They are none where that is not known.
+func (v *View) Held() map[discovery.Address]string { return maps.Clone(v.held) }
+
+// Why says why an LPU is not to be offered; "" if it may be.
+func (v *View) Why(a discovery.Address) string {
+	if f := v.Finding(a); f != nil {
+		return f.Message
+	}
+	return ""
+}
+
+// Finding is [View.Why] as a finding; nil if the LPU may be offered.
+func (v *View) Finding(a discovery.Address) *finding.Finding {
+	if f := v.All(); f != nil {
+		return f
+	}
+	if by, held := v.held[a]; held {
+		return because(finding.HeldByOther, fmt.Sprintf("%s has it, from %s", by, v.me.Other().Program()))
+	}
+	return nil
+}
+
+// All says why no LPU of the node is to be offered; nil if only some are not, or none.
+func (v *View) All() *finding.Finding {
+	switch {
+	case v.Err != nil:
+		return because(finding.OwnerUnknown, "it is not known who hands out the LPUs of this node: "+v.Err.Error())
+	case !v.Mine:
+		id := map[Owner]finding.ID{Plugin: finding.OwnerPlugin, DRA: finding.OwnerDRA}[v.Record.Owner]
+		return because(id, "the LPUs of this node are handed out by "+v.Record.Owner.Program())
+	case v.untold != nil:
+		return because(finding.OwnerUnsettled, fmt.Sprintf("it is not known which LPUs pods have from %s: %v", v.me.Other().Program(), v.untold))
+	case v.unsettled > 0:
+		return because(finding.OwnerUnsettled, "the node changed over a moment ago, and it may not be known yet what "+
+			v.me.Other().Program()+" handed out last")
+	}
+	return nil
+}
+
+func because(id finding.ID, message string) *finding.Finding {
+	f := finding.New(id, "", message, "")
+	return &f
+}
+
+// same tells whether two views say the same.
+func (v *View) same(w *View) bool {
+	return w != nil && v.Record == w.Record && v.Mine == w.Mine && text(v.Err) == text(w.Err) && text(v.untold) == text(w.untold) &&
+		(v.unsettled > 0) == (w.unsettled > 0) && maps.Equal(v.held, w.held)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
