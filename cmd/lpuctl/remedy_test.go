@@ -155,6 +155,8 @@ func remediesElsewhere() map[finding.ID]string {
 		finding.LeaseUnknown:     arbiter + "TestReservations",
 		finding.LeaseUnrecorded:  arbiter + "TestAFullDisk",
 		finding.LeaseRecords:     "pkg/lease/record_test.go TestJunkIsPutAside",
+		finding.ClaimFile:        "pkg/dra/claim/disk_test.go TestDirectoriesThatCannotBeWritten",
+		finding.ClaimRecord:      "pkg/dra/claim/store_test.go TestBadRecords",
 		finding.LeaseBusy:        arbiter + "TestTooManyLeases",
 		finding.LeaseNoContainer: arbiter + "TestNothingIsLeasedThatIsInUse",
 		finding.NoDriver:         machine + "mended no-driver",

@@ -22,6 +22,7 @@ const (
 	Spec    Area = "CDI specs"
 	Runtime Area = "Container runtimes"
 	Leasing Area = "Leases"
+	Claims  Area = "Claims of Kubernetes"
 	Config  Area = "The config file"
 )
 
@@ -206,6 +207,12 @@ const (
 	LeaseUnknown     ID = "lease-unknown"
 	LeaseUnreachable ID = "lease-unreachable"
 	LeaseUnrecorded  ID = "lease-unrecorded"
+)
+
+// Findings about claims of Kubernetes that the DRA driver has prepared.
+const (
+	ClaimFile   ID = "claim-file"
+	ClaimRecord ID = "claim-record"
 )
 
 // BadConfig is the finding about lpuctl's own config file.
@@ -502,6 +509,12 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"have systemd listen: systemctl enable --now lpuctl-lease.socket; who is not root must be in the group lpu"},
 		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",
 			"free some space on the file system that is named"},
+	}},
+	{Claims, []Rule{
+		{ClaimFile, Error, "The CDI file of a prepared claim is missing, out of date or cannot be written: its containers may not start again.",
+			"the driver writes it anew when it can; on a full or read-only file system, mend that"},
+		{ClaimRecord, Warning, "What the DRA driver has recorded of a prepared claim cannot be used.",
+			"nothing, if the claim was made anew of its CDI file; otherwise delete its pods, so that they are prepared again"},
 	}},
 	{Config, []Rule{
 		{BadConfig, Error, "A key is unknown or there twice, or a value has the wrong type or meaning.",

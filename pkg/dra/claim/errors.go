@@ -1,4 +1,3 @@
-// Package claim prepares the claims that the scheduler has given LPUs.
 package claim
 
 import "errors"

@@ -1,0 +1,205 @@
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+)
+
+// ClaimKind is the CDI kind of the files that the DRA driver writes, one for each claim that it has prepared. Their devices set variables
+// only: the nodes are those of the LPUs' own devices, by PCI address.
+const ClaimKind = "hyperaccel.ai/lpu-claim"
+
+// Claim is what the file of a claim says. It is enough to know who has which LPU when everything else about the claim is lost.
+type Claim struct {
+	Namespace, Name, UID string
+	Requests             []ClaimRequest
+}
+
+// ClaimRequest is one request of a claim: what a container gets that asks for it.
+type ClaimRequest struct {
+	Name    string // of the claim's spec, without a subrequest
+	Devices []ClaimDevice
+	// List: the container is told of its LPUs by the variables that everybody else sets too.
+	List bool
+}
+
+// ClaimDevice is one device of a request.
+type ClaimDevice struct {
+	Name string              // in the ResourceSlice
+	LPUs []discovery.Address // in ring order
+}
+
+// Variables of a claim, after its prefix. They are the same for each container, whatever else it gets, and so are set always.
+const (
+	claimDevices   = "DEVICES"         // names in the ResourceSlice
+	claimAddresses = "ADDRESSES"       // PCI addresses in ring order, with semicolons between those of several devices
+	claimVisible   = "VISIBLE_DEVICES" // as LPU_VISIBLE_DEVICES
+	claimConnected = "CONNECTED"       // as LPU_CONNECTED
+	claimName      = "NAME"            // namespace/name
+)
+
+// ClaimFile is the path of a claim's file in a spec directory. The uid is one of Kubernetes.
+func ClaimFile(specDir, uid string) string { return filepath.Join(specDir, claimPrefix()+uid+".json") }
+
+func claimPrefix() string { return fileName(ClaimKind) + "-" }
+
+// ClaimUID is the uid of the claim whose file has this path, and whether it is such a path.
+func ClaimUID(path string) (uid string, ok bool) {
+	uid, ok = strings.CutPrefix(filepath.Base(path), claimPrefix())
+	if !ok {
+		return "", false
+	}
+	uid, ok = strings.CutSuffix(uid, ".json")
+	return uid, ok && ValidUID(uid)
+}
+
+// ValidUID tells whether a uid can be part of a file name and of a CDI name. Those of Kubernetes are UUIDs.
+func ValidUID(uid string) bool {
+	letter := func(r rune) bool { return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
+	odd := func(r rune) bool { return !letter(r) && r != '-' }
+	return uid != "" && len(uid) <= 64 && !strings.ContainsFunc(uid, odd) && letter(rune(uid[0])) && letter(rune(uid[len(uid)-1]))
+}
+
+// ClaimDeviceName is the device in a claim's file for a request. It begins with a letter: a digit would need cdiVersion 0.5.0.
+func ClaimDeviceName(uid, request string) string { return "claim-" + uid + "-" + request }
+
+// inVariable is a name of Kubernetes as part of a variable's: "big-one" becomes BIG_ONE.
+func inVariable(name string) string {
+	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
+}
+
+// claimVariable is the name of a variable of a claim. All requests of a claim but an only one have variables of their own.
+func claimVariable(uid, name, request string) string {
+	variable := "LPU_CLAIM_" + inVariable(uid[:min(8, len(uid))]) + "_" + name
+	if request != "" {
+		variable += "_" + inVariable(request)
+	}
+	return variable
+}
+
+// ClaimSpec is the spec of a claim's file. Of an only request it sets the variables that describe the LPUs of a container as a whole.
+// With several it cannot be known which of them a container asks for, so each has a list of its own. The error says that a LPU is not
+// on this node.
+func ClaimSpec(inv *discovery.Inventory, c Claim) (*specs.Spec, error) {
+	spec := &specs.Spec{Kind: ClaimKind}
+	fabric := inv.Cabled() // whatever their health, so that a file that is written again is the same
+	for _, r := range c.Requests {
+		var names, addresses []string
+		var cards []int
+		for _, d := range r.Devices {
+			more, err := cardsAt(inv, d.LPUs)
+			if err != nil {
+				return nil, err
+			}
+			cards, names, addresses = append(cards, more...), append(names, d.Name), append(addresses, joinAddresses(d.LPUs))
+		}
+		lpus, list := Container(inv, fabric, cards)
+		suffix := ""
+		if len(c.Requests) > 1 {
+			suffix = r.Name
+			list = []Variable{{Name: visibleDevices + "_" + inVariable(r.Name), Value: joinIndices(lpus, ",")}}
+		}
+		if !r.List {
+			list = nil
+		}
+		own := func(name, value string) {
+			list = append(list, Variable{Name: claimVariable(c.UID, name, suffix), Value: value})
+		}
+		own(claimVisible, joinIndices(lpus, ","))
+		own(claimAddresses, strings.Join(addresses, ";"))
+		if fabric.Cabled() {
+			_, pieces := fabric.Order(cards)
+			own(claimConnected, fmt.Sprint(pieces == 1))
+		}
+		own(claimDevices, strings.Join(names, ","))
+		suffix = ""
+		own(claimName, c.Namespace+"/"+c.Name)
+		spec.Devices = append(spec.Devices, specs.Device{Name: ClaimDeviceName(c.UID, r.Name), ContainerEdits: Edits{Env: list}.container()})
+	}
+	return spec, setVersion(spec, "")
+}
+
+// cardsAt are the positions of LPUs in an inventory.
+func cardsAt(inv *discovery.Inventory, addresses []discovery.Address) (cards []int, err error) {
+	for _, a := range addresses {
+		i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address == a })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no LPU at %s on this node", a)
+		}
+		cards = append(cards, i)
+	}
+	return cards, nil
+}
+
+func joinAddresses(addresses []discovery.Address) string {
+	var texts []string
+	for _, a := range addresses {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// ParseClaim reads the bytes of the file of a claim with this uid, as ClaimSpec has made it. The error says what is missing.
+func ParseClaim(data []byte, uid string) (*Claim, error) {
+	spec, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Kind != ClaimKind || !ValidUID(uid) {
+		return nil, fmt.Errorf("kind %.80q of a claim with the uid %.80q, expected %s", spec.Kind, uid, ClaimKind)
+	}
+	c := &Claim{UID: uid}
+	for _, d := range spec.Devices {
+		r, err := c.parse(d, len(spec.Devices) > 1)
+		if err != nil {
+			return nil, fmt.Errorf("device %s: %w", d.Name, err)
+		}
+		c.Requests = append(c.Requests, r)
+	}
+	if len(c.Requests) == 0 {
+		return nil, errors.New("it has no device")
+	}
+	return c, nil
+}
+
+// parse reads the device of a request, of one of several or of the only one.
+func (c *Claim) parse(d specs.Device, several bool) (r ClaimRequest, err error) {
+	set := map[string]string{}
+	for _, variable := range d.ContainerEdits.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		set[name] = value
+	}
+	r.Name = strings.TrimPrefix(d.Name, ClaimDeviceName(c.UID, ""))
+	suffix := ""
+	_, r.List = set[visibleDevices]
+	if several {
+		suffix = r.Name
+		_, r.List = set[visibleDevices+"_"+inVariable(r.Name)]
+	}
+	var named bool
+	c.Namespace, c.Name, named = strings.Cut(set[claimVariable(c.UID, claimName, "")], "/")
+	names := strings.Split(set[claimVariable(c.UID, claimDevices, suffix)], ",")
+	addresses := strings.Split(set[claimVariable(c.UID, claimAddresses, suffix)], ";")
+	if r.Name == d.Name || !named || len(names) != len(addresses) {
+		return r, errors.New("it is not that of a request of this claim")
+	}
+	for i, name := range names {
+		device := ClaimDevice{Name: name}
+		for text := range strings.SplitSeq(addresses[i], ",") {
+			a, err := discovery.ParseAddress(text)
+			if err != nil {
+				return r, err
+			}
+			device.LPUs = append(device.LPUs, a)
+		}
+		r.Devices = append(r.Devices, device)
+	}
+	return r, nil
+}

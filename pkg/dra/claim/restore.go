@@ -1,0 +1,315 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// quarantined is the ending of a record that was put aside.
+const quarantined = ".bad"
+
+// found is what the checkpoint says. Of a claim whose record cannot be used, it is what its CDI file says.
+type found struct {
+	records map[string]*Record // by uid
+	bad     []bad
+	adopted map[string]*Record // by uid: claims without a record that can be used
+	strange map[string]error   // by uid: CDI files of claims of which nothing else is known, and why they do not tell either
+}
+
+// bad is a file of the checkpoint that cannot be used.
+type bad struct {
+	uid, path string
+	err       error
+	newer     *Record // what can be understood of it; nil: nothing
+	faulty    bool    // the file is wrong; else it could not be read
+}
+
+// all are the claims, in the order of their uids.
+func (f *found) all() (all []*Record) {
+	for _, r := range f.records {
+		all = append(all, r)
+	}
+	for _, r := range f.adopted {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *Record) int { return strings.Compare(a.UID, b.UID) })
+	return all
+}
+
+// read reads the checkpoint, and the CDI files of claims without a record that can be used.
+func (s *Store) read() (*found, error) {
+	f, err := readRecords(filepath.Join(s.Dir, dirName))
+	if err != nil {
+		return nil, err
+	}
+	f.adopted, f.strange = map[string]*Record{}, map[string]error{}
+	files, err := os.ReadDir(s.SpecDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, file := range files {
+		uid, ok := cdi.ClaimUID(file.Name())
+		if !ok || f.records[uid] != nil {
+			continue
+		}
+		if r, err := s.adopt(uid); err == nil {
+			f.adopted[uid] = r
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			f.strange[uid] = err
+		}
+	}
+	for _, b := range f.bad {
+		if f.adopted[b.uid] == nil && b.newer != nil {
+			f.adopted[b.uid] = b.newer
+			delete(f.strange, b.uid)
+		}
+	}
+	return f, nil
+}
+
+// readRecords reads the records in a directory. The error is that it cannot be listed.
+func readRecords(dir string) (*found, error) {
+	f := &found{records: map[string]*Record{}}
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, file := range files {
+		uid, ok := strings.CutSuffix(file.Name(), ".json")
+		if !ok || strings.HasPrefix(uid, ".") { // one that is being written, or one that was put aside
+			continue
+		}
+		path := filepath.Join(dir, file.Name())
+		r, err := readRecord(path, uid)
+		if errors.Is(err, fs.ErrNotExist) { // given back in the meantime
+			continue
+		}
+		if err == nil {
+			f.records[uid] = r
+			continue
+		}
+		_, system := errors.AsType[*fs.PathError](err)
+		f.bad = append(f.bad, bad{uid, path, err, r, !system || errors.Is(err, wholefile.ErrTooLarge)})
+	}
+	return f, nil
+}
+
+// readRecord reads the record of a claim. Together with an error, the record is what can be understood of it.
+func readRecord(path, uid string) (*Record, error) {
+	data, err := wholefile.ReadTrusted(path, recordLimit)
+	if err != nil {
+		return nil, err
+	}
+	r, err := ParseRecord(data)
+	if r != nil && r.UID != uid {
+		return nil, fmt.Errorf("it is of the claim with the uid %s", r.UID)
+	}
+	return r, err
+}
+
+// adopt makes the record of a claim out of its CDI file.
+func (s *Store) adopt(uid string) (*Record, error) {
+	data, err := wholefile.ReadTrusted(cdi.ClaimFile(s.SpecDir, uid), recordLimit)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cdi.ParseClaim(data, uid)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{
+		APIVersion: discovery.APIVersion, Kind: recordKind, Version: recordVersion, Boot: s.BootID, State: completed,
+		Since: time.Now().UTC().Truncate(time.Second), Namespace: c.Namespace, Name: c.Name, UID: uid,
+	}
+	for _, q := range c.Requests {
+		request := RecordRequest{Name: q.Name, Variables: None}
+		if q.List {
+			request.Variables = List
+		}
+		for _, d := range q.Devices {
+			request.Devices = append(request.Devices, RecordDevice{d.Name, d.LPUs})
+		}
+		r.Requests = append(r.Requests, request)
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Restore makes the checkpoint and the CDI files agree: at the start, before the driver registers, and whenever [Store.Missing] says so.
+// The kubelet does not prepare a claim again for a container that it starts again, so the CDI file of each prepared claim has to be
+// there. What was only started is rolled back. What is of an earlier boot is forgotten: no container of it runs, and for each new sandbox
+// the kubelet prepares again. A record that cannot be used is put aside as UID.json.bad, and made anew of what is known
+// otherwise. The findings say so, and which files cannot be written; the error is that nothing could be done.
+func (s *Store) Restore(ctx context.Context) (findings finding.List, err error) {
+	lock, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	snapshot := s.Inventory()
+	if snapshot == nil || snapshot.Inventory == nil {
+		return nil, errNotRead
+	}
+	s.sweep(filepath.Join(s.Dir, dirName))
+	s.sweep(s.SpecDir)
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range f.bad {
+		s.putAside(b, f.adopted[b.uid], &findings)
+	}
+	for uid, r := range f.adopted {
+		s.recordAnew(uid, r, &findings)
+	}
+	s.reportFiles(f, &findings)
+	for _, r := range f.all() {
+		if err := s.restore(r, snapshot.Inventory); err != nil {
+			findings.Add(finding.ClaimFile, r.String(), "it cannot be written: "+host.Reason(err).Error(), "").At(cdi.ClaimFile(s.SpecDir, r.UID), 0)
+		}
+	}
+	return findings, nil
+}
+
+// putAside puts a file of the checkpoint aside. One that could not be read stays: the next read may succeed.
+func (s *Store) putAside(b bad, known *Record, findings *finding.List) {
+	message := host.Reason(b.err).Error()
+	if b.faulty {
+		aside := b.path + quarantined
+		if err := os.Rename(b.path, aside); err != nil {
+			message += "; it cannot be put aside: " + err.Error()
+		} else {
+			message += "; it is put aside as " + aside
+		}
+	}
+	subject := b.uid
+	if known != nil {
+		subject = known.String()
+	} else {
+		message += "; which LPUs the claim has is not known"
+	}
+	findings.Add(finding.ClaimRecord, subject, message, "").At(b.path, 0)
+}
+
+// recordAnew records a claim whose record was lost.
+func (s *Store) recordAnew(uid string, r *Record, findings *finding.List) {
+	r.Version = recordVersion
+	message := "its record was lost, and is made anew of what is known otherwise"
+	if err := s.write(r); err != nil {
+		message = "its record was lost, and cannot be made anew: " + host.Reason(err).Error()
+	}
+	findings.Add(finding.ClaimRecord, r.String(), message, "").At(s.record(uid), 0)
+}
+
+// reportFiles finds CDI files of claims that nothing else is known of, and that do not say themselves what they are of.
+func (s *Store) reportFiles(f *found, findings *finding.List) {
+	for uid, err := range f.strange {
+		message := "nothing is known of this claim, and its file does not tell: " + host.Reason(err).Error()
+		path := cdi.ClaimFile(s.SpecDir, uid)
+		findings.Add(finding.ClaimFile, uid, message, "if no container has LPUs of this claim: rm "+path).At(path, 0)
+	}
+}
+
+// restore makes the CDI file of a claim agree with its record. A claim that no container can have is forgotten.
+func (s *Store) restore(r *Record, inv *discovery.Inventory) error {
+	if !s.holds(r) {
+		return s.remove(r.UID)
+	}
+	spec, err := fileOf(r, inv)
+	if err != nil {
+		return err
+	}
+	return s.render(r.UID, spec)
+}
+
+// sweep removes the temporary files that a killed process has left in a directory. The lock is held, so none is being written.
+func (s *Store) sweep(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		name, _, ok := strings.Cut(strings.TrimPrefix(e.Name(), "."), ".json")
+		_, isFile := cdi.ClaimUID(name + ".json")
+		if ok && (isFile || dir != s.SpecDir) {
+			wholefile.ClearLeftovers(filepath.Join(dir, name+".json"))
+		}
+	}
+}
+
+// Missing tells whether a CDI file of a prepared claim is not there, or a record has to be put aside: then it is time for [Store.Restore].
+func (s *Store) Missing() bool {
+	f, err := readRecords(filepath.Join(s.Dir, dirName))
+	if err != nil {
+		return false // Restore could do nothing either
+	}
+	for _, r := range f.records {
+		if _, err := os.Lstat(cdi.ClaimFile(s.SpecDir, r.UID)); s.holds(r) && errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.bad, func(b bad) bool { return b.faulty })
+}
+
+// Claims are the prepared claims, in the order of their uids. The error is that the checkpoint cannot be read.
+func (s *Store) Claims() (claims []Record, err error) {
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range f.all() {
+		if s.holds(r) {
+			claims = append(claims, *r)
+		}
+	}
+	return claims, nil
+}
+
+// Names are the devices of prepared claims, by name in the ResourceSlice. Where the checkpoint cannot be read, there is none.
+func (s *Store) Names() map[string]bool {
+	names := map[string]bool{}
+	claims, _ := s.Claims()
+	for _, c := range claims {
+		for _, q := range c.Requests {
+			for _, d := range q.Devices {
+				names[d.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+// Holders tells which claim has which LPU, by the checkpoint in a directory, which is [node.StateDir]. Of a boot that is not known (""),
+// all records count. It takes no lock: a caller who decides by it holds one that keeps claims from being prepared. The error says that not
+// all is known, and why.
+func Holders(dir, bootID string) (map[discovery.Address]string, error) {
+	f, err := readRecords(filepath.Join(dir, dirName))
+	if err != nil {
+		return nil, err
+	}
+	holders := map[discovery.Address]string{}
+	store := Store{BootID: bootID}
+	for _, r := range f.records {
+		for _, a := range r.Members() {
+			if store.holds(r) {
+				holders[a] = "claim " + r.String()
+			}
+		}
+	}
+	for _, b := range f.bad {
+		err = errors.Join(err, fmt.Errorf("%s: %w", b.path, host.Reason(b.err)))
+	}
+	return holders, err
+}

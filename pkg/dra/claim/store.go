@@ -1,0 +1,343 @@
+// Package claim keeps who has which LPU by a prepared claim of Kubernetes, and writes the CDI file of each. It decides nothing: the
+// scheduler has allocated the claim. What it never does is to give one LPU to two claims.
+//
+// The checkpoint is a directory with a file for each claim, so that one that cannot be used is in no other's way, and so that a claim can
+// be given back on a full disk. A claim is recorded as started, then its CDI file is written, then it is recorded as completed, and only
+// then the kubelet is told: whenever the process dies, [Store.Restore] knows what to make of the rest. The CDI file of a claim says
+// all that the record does, so each can be made anew of the other.
+package claim
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/filelock"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// Which variables a request sets besides those that are the claim's own.
+const (
+	List = "list" // those that describe the LPUs of a container as a whole
+	None = "none" // no others
+)
+
+// Claim is a claim as the scheduler has allocated it. Requests are those with devices of this driver.
+type Claim struct {
+	Namespace, Name, UID string
+	Requests             []Request
+}
+
+// Request is one request of a claim, with the devices that it was given.
+type Request struct {
+	Name      string   // as in the allocation: with the subrequest, "big/four", if there is one
+	Devices   []string // names in the ResourceSlice
+	Variables string   // List or None; "" is List
+}
+
+// Prepared is a device that a container can be given.
+type Prepared struct {
+	Request, Device string
+	CDI             []string            // qualified names of CDI devices
+	Members         []discovery.Address // its LPUs, in ring order
+}
+
+// Devices knows the LPUs of published devices.
+type Devices interface {
+	// Members are the LPUs of a device in ring order. The error names the device, and wraps ErrUnknown or ErrRecabled.
+	Members(device string) ([]discovery.Address, error)
+}
+
+// Store keeps the prepared claims of a node. Its methods may be called at the same time, by several processes too.
+type Store struct {
+	Dir     string  // node.StateDir as a path of this machine
+	SpecDir string  // where the CDI files of the claims go, as a path of this machine
+	Kind    string  // the CDI kind of the LPUs; "": cdi.DefaultKind
+	Devices Devices // of published devices
+	// Refuse says why an LPU must not be given now; nil: it may. It is asked when a claim is prepared, and not when one is restored. It may
+	// be nil.
+	Refuse func(discovery.Address) error
+	// Inventory is the latest snapshot of the node.
+	Inventory func() *node.Snapshot
+	BootID    string // host.Moment; "": records of any boot count
+}
+
+// Prepare gives a claim its LPUs: it records who has them, and writes the CDI file of the claim. It may be called again for a claim that is
+// prepared, and then sees to it that the file is there. It fails if an LPU is another claim's, must not be given now, or is not there;
+// then nothing is recorded of a claim that was not prepared before.
+func (s *Store) Prepare(ctx context.Context, c Claim) ([]Prepared, error) {
+	prepared, err := s.prepare(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	return prepared, nil
+}
+
+func (s *Store) prepare(ctx context.Context, c Claim) ([]Prepared, error) {
+	lock, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if err := ctx.Err(); err != nil { // the kubelet has given up, and may have asked for the claim to be given back
+		return nil, err
+	}
+	inv, err := s.inventory()
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.resolve(inv, c)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := fileOf(r, inv)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.clear(f, r); err != nil {
+		return nil, err
+	}
+	if err := s.keep(f, r, spec); err != nil {
+		return nil, err
+	}
+	return s.prepared(r), nil
+}
+
+// keep records a claim and writes its CDI file, as far as that has not been done.
+func (s *Store) keep(f *found, r *Record, spec []byte) error {
+	have, recorded := f.records[r.UID]
+	if !recorded {
+		have = f.adopted[r.UID]
+	}
+	if have != nil {
+		r.rest = have.rest
+	}
+	switch again := have != nil && s.holds(have) && have.same(r); {
+	case again && recorded:
+		return s.render(r.UID, spec)
+	case again:
+		r.State = completed
+		return errors.Join(s.write(r), s.render(r.UID, spec))
+	}
+	err := s.put(r, spec)
+	if err != nil {
+		err = errors.Join(err, s.remove(r.UID))
+	}
+	return err
+}
+
+// lock takes the lock of the checkpoint.
+func (s *Store) lock(ctx context.Context) (*os.File, error) {
+	return filelock.Hold(ctx, filepath.Join(s.Dir, "claims.json"))
+}
+
+// resolve makes the record of a claim, if all of its LPUs may be given.
+func (s *Store) resolve(inv *discovery.Inventory, c Claim) (*Record, error) {
+	r := &Record{
+		APIVersion: discovery.APIVersion, Kind: recordKind, Version: recordVersion, Boot: s.BootID, State: started,
+		Since: time.Now().UTC().Truncate(time.Second), Namespace: c.Namespace, Name: c.Name, UID: c.UID,
+	}
+	for _, q := range c.Requests {
+		request := RecordRequest{Name: q.Name, Variables: cmp.Or(q.Variables, List)}
+		for _, name := range q.Devices {
+			members, err := s.members(inv, name)
+			if errors.Is(err, ErrRecabled) || errors.Is(err, ErrUnknown) {
+				err = fmt.Errorf("%w; delete the claim (of a pod with a template: the pod), so that it is allocated anew: "+
+					"kubectl --namespace %s delete resourceclaim %s", err, c.Namespace, c.Name)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("request %s: %w", q.Name, err)
+			}
+			request.Devices = append(request.Devices, RecordDevice{name, members})
+		}
+		r.Requests = append(r.Requests, request)
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+var errNotRead = errors.New("the machine has not been read yet")
+
+// inventory is what is on the node now.
+func (s *Store) inventory() (*discovery.Inventory, error) {
+	snapshot := s.Inventory()
+	if snapshot == nil || snapshot.Inventory == nil {
+		return nil, errNotRead
+	}
+	return snapshot.Inventory, snapshot.Fresh(time.Now(), node.MaxAge)
+}
+
+// members are the LPUs of a device, each of which may be given now.
+func (s *Store) members(inv *discovery.Inventory, device string) ([]discovery.Address, error) {
+	members, err := s.Devices.Members(device)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range members {
+		i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address == a })
+		if i < 0 || len(inv.LPUs[i].Nodes) == 0 {
+			return nil, fmt.Errorf("device %s: LPU %s is not given: it has no device node", device, a)
+		}
+		if s.Refuse == nil {
+			continue
+		}
+		if err := s.Refuse(a); err != nil {
+			return nil, fmt.Errorf("device %s: LPU %s is not given: %w", device, a, err)
+		}
+	}
+	return members, nil
+}
+
+// clear makes sure that nobody else has an LPU of a claim. One that was only started is nobody's, and is rolled back.
+func (s *Store) clear(f *found, r *Record) error {
+	wanted := map[discovery.Address]bool{}
+	for _, a := range r.Members() {
+		wanted[a] = true
+	}
+	for _, other := range f.all() {
+		shared := slices.IndexFunc(other.Members(), func(a discovery.Address) bool { return wanted[a] })
+		if other.UID == r.UID || shared < 0 {
+			continue
+		}
+		if s.holds(other) {
+			return fmt.Errorf("LPU %s is not given: claim %s has it", other.Members()[shared], other)
+		}
+		if err := s.remove(other.UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds tells whether a container can have the LPUs of a record.
+func (s *Store) holds(r *Record) bool { return r.State == completed && sameBoot(r.Boot, s.BootID) }
+
+// sameBoot tells whether two boots are one, or cannot be told apart.
+func sameBoot(a, b string) bool { return a == b || a == "" || b == "" }
+
+// put records a claim and writes its CDI file. If it fails, or the process dies, the claim is not completed.
+func (s *Store) put(r *Record, spec []byte) error {
+	if err := s.write(r); err != nil {
+		return err
+	}
+	if err := s.render(r.UID, spec); err != nil {
+		return err
+	}
+	r.State = completed
+	return s.write(r)
+}
+
+func (s *Store) write(r *Record) error {
+	data, err := r.marshal()
+	if err != nil {
+		return err
+	}
+	path := s.record(r.UID)
+	if err := wholefile.MakeDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	wholefile.ClearLeftovers(path)
+	return wholefile.Replace(path, data)
+}
+
+// dirName is the name of the checkpoint in [node.StateDir].
+const dirName = "dra-claims"
+
+// record is the file of a claim's record.
+func (s *Store) record(uid string) string { return filepath.Join(s.Dir, dirName, uid+".json") }
+
+// fileOf is what the CDI file of a claim says.
+func fileOf(r *Record, inv *discovery.Inventory) ([]byte, error) {
+	c := cdi.Claim{Namespace: r.Namespace, Name: r.Name, UID: r.UID}
+	for _, q := range r.Requests {
+		request := cdi.ClaimRequest{Name: q.base(), List: q.Variables != None}
+		for _, d := range q.Devices {
+			request.Devices = append(request.Devices, cdi.ClaimDevice{Name: d.Name, LPUs: d.Members})
+		}
+		c.Requests = append(c.Requests, request)
+	}
+	spec, err := cdi.ClaimSpec(inv, c)
+	if err != nil {
+		return nil, err
+	}
+	return cdi.Marshal(spec)
+}
+
+// base is the name of the request in the claim's spec.
+func (q *RecordRequest) base() string {
+	base, _, _ := strings.Cut(q.Name, "/")
+	return base
+}
+
+// render writes the CDI file of a claim, unless it is right already.
+func (s *Store) render(uid string, spec []byte) error {
+	path := cdi.ClaimFile(s.SpecDir, uid)
+	if have, err := wholefile.ReadTrusted(path, recordLimit); err == nil && bytes.Equal(have, spec) {
+		return nil
+	}
+	if err := wholefile.MakeDir(s.SpecDir); err != nil {
+		return err
+	}
+	wholefile.ClearLeftovers(path)
+	return wholefile.Replace(path, spec)
+}
+
+// prepared is what the kubelet is told of a claim. The claim's own device comes with the first of a request: a container gets all of them.
+func (s *Store) prepared(r *Record) (all []Prepared) {
+	kind := cmp.Or(s.Kind, cdi.DefaultKind)
+	for _, q := range r.Requests {
+		for i, d := range q.Devices {
+			p := Prepared{Request: q.Name, Device: d.Name, Members: slices.Clone(d.Members)}
+			for _, a := range d.Members {
+				p.CDI = append(p.CDI, kind+"="+cdi.AddressName(a))
+			}
+			if i == 0 {
+				p.CDI = append(p.CDI, cdi.ClaimKind+"="+cdi.ClaimDeviceName(r.UID, q.base()))
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Unprepare takes the LPUs of a claim back. One that nobody knows is none.
+func (s *Store) Unprepare(ctx context.Context, uid string) error {
+	if !cdi.ValidUID(uid) {
+		return nil
+	}
+	lock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return s.remove(uid)
+}
+
+// remove forgets a claim. The record goes last: a CDI file without one would be taken for a claim whose record was lost.
+func (s *Store) remove(uid string) error {
+	record := s.record(uid)
+	for _, path := range []string{cdi.ClaimFile(s.SpecDir, uid), record + quarantined, record} {
+		wholefile.ClearLeftovers(path)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
