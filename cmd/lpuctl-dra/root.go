@@ -38,8 +38,9 @@ allocated. Each run of connected LPUs is a device of its own, so what the schedu
 More: /usr/share/doc/lpuctl/dra.md. lpuctl dra COMMAND runs the same commands.
 
 Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
-		Example: `  lpuctl-dra version`,
+		Example: `  lpuctl-dra slices                    # what the scheduler would be told of this node`,
 	}
+	cmd.AddCommand(newSlicesCommand(a))
 	a.SetUpRoot(cmd)
 	return cmd
 }
