@@ -429,9 +429,12 @@ func TestHeld(t *testing.T) {
 	}
 	specs, _ := c.look(inv)
 	want(t, "held", tainted(specs), map[string]int{"held": 8})
-	pair := devices(specs)[slices.IndexFunc(devices(specs), func(d resourceapi.Device) bool { return dra.Size(&d) == 2 && len(d.Taints) == 0 })]
+	isPair := func(d resourceapi.Device) bool { return dra.Size(&d) == 2 && len(d.Taints) == 0 }
+	pair := devices(specs)[slices.IndexFunc(devices(specs), isPair)]
 	c.Singles, c.Held = true, nil
-	c.Prepared = func() map[string][]discovery.Address { return map[string][]discovery.Address{pair.Name: dra.MembersOf(&pair)} }
+	c.Prepared = func() map[string][]discovery.Address {
+		return map[string][]discovery.Address{pair.Name: dra.MembersOf(&pair)}
+	}
 	c.at = c.at.Add(time.Hour)
 	c.look(inv)
 	c.at = c.at.Add(time.Hour)

@@ -172,7 +172,7 @@ func (o *Options) sizesOf(ring int) (sizes []int) {
 // arcs are the arcs of a size as devices, in the order in which the scheduler is to take them.
 func (l *loop) arcs(size int) (arcs []device) {
 	twice := slices.Concat(l.Members, l.Members)
-	for _, start := range starts(len(l.Members), size, l.Closed) {
+	for _, start := range Starts(len(l.Members), size, l.Closed) {
 		members := twice[start : start+size]
 		arcs = append(arcs, device{name: deviceName(members), members: members, ring: l, start: start})
 	}

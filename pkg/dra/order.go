@@ -1,8 +1,8 @@
 package dra
 
-// starts are the positions on a ring of n LPUs at which its arcs of a size begin, in the order in which the scheduler is to take them: it
+// Starts are the positions on a ring of n LPUs at which its arcs of a size begin, in the order in which the scheduler is to take them: it
 // takes the first that is free. All of a ring is one arc. On a chain no arc goes past the end.
-func starts(n, size int, closed bool) (order []int) {
+func Starts(n, size int, closed bool) (order []int) {
 	last := n - size
 	if closed && size < n {
 		last = n - 1

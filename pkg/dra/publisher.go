@@ -73,7 +73,7 @@ func (p *Publisher) Look(s *node.Snapshot) (specs []resourceapi.ResourceSliceSpe
 	at := p.now()
 	n := p.state.next(s.Inventory, &p.Options, prepared, at)
 	n.noExecute = p.NoExecute
-	n.Causes = lingering(n.causes(looked{s.Inventory, s, func(a discovery.Address) bool { return slices.Contains(held, a) }}), p.state.Causes, at)
+	n.Causes = lingering(n.causes(looked{s.Inventory, s, held}), p.state.Causes, at)
 	p.state, again = n, n.again(at)
 	specs = n.slices(&p.Options)
 	if p.published != nil && equality.Semantic.DeepEqual(specs, p.published) {
@@ -82,7 +82,7 @@ func (p *Publisher) Look(s *node.Snapshot) (specs []resourceapi.ResourceSliceSpe
 	if wait := p.budget(at); wait > 0 {
 		return nil, wait, err
 	}
-	if failed, vital := p.keep(n); failed != nil {
+	if vital, failed := p.keep(n); failed != nil {
 		err = errors.Join(err, failed)
 		if vital {
 			return nil, retryAfter, err
@@ -195,9 +195,9 @@ func (s *state) vital() string {
 }
 
 // keep writes the file. vital: without it the slices must not be written.
-func (p *Publisher) keep(s *state) (err error, vital bool) { //nolint:revive // the error is not about vital
+func (p *Publisher) keep(s *state) (vital bool, err error) {
 	if p.Path == "" {
-		return nil, false
+		return false, nil
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err == nil {
@@ -208,10 +208,10 @@ func (p *Publisher) keep(s *state) (err error, vital bool) { //nolint:revive // 
 	}
 	text := s.vital()
 	if err != nil {
-		return err, text != p.kept
+		return text != p.kept, err
 	}
 	p.kept = text
-	return nil, false
+	return false, nil
 }
 
 // inOrder are the LPUs of a device in the order in which they are connected: all of a ring with one dead cable begins behind that.

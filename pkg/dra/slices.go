@@ -56,7 +56,7 @@ const (
 	attributeModel   resourceapi.QualifiedName = "model"         // string: row of the model table
 	attributeDriver  resourceapi.QualifiedName = "driverVersion" // version: of the kernel driver, its semantic part
 	attributeShell   resourceapi.QualifiedName = "shell"         // string: name of the flashed shell
-	attributeSwitch  resourceapi.QualifiedName = "pcieSwitch"    // string: PCI address of the upstream port; "switch" would be read as the network's
+	attributeSwitch  resourceapi.QualifiedName = "pcieSwitch"    // string: PCI address of the upstream port. "switch" would be the network's
 	attributeSocket  resourceapi.QualifiedName = "socket"        // int: physical_package_id
 	attributeNUMA    resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 	attributeRoot    resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"

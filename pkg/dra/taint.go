@@ -95,8 +95,8 @@ func (s *state) taints(d *device) (taints []resourceapi.DeviceTaint) {
 // looked is what is known of a node at one moment.
 type looked struct {
 	inv  *discovery.Inventory
-	snap *node.Snapshot                      // nil: health is what inv says
-	held func(discovery.Address) (held bool) // may be nil
+	snap *node.Snapshot      // nil: health is what inv says
+	held []discovery.Address // healthy LPUs that must not be given away all the same
 }
 
 // unhealthy tells whether an LPU is so. An LPU in doubt is what it was: the snapshot knows that.
@@ -104,13 +104,25 @@ func (l *looked) unhealthy(found *discovery.LPU) bool {
 	if l.snap == nil {
 		return found.Health == discovery.Unhealthy
 	}
-	i := slices.IndexFunc(l.snap.Devices, func(d node.Device) bool { return d.ID == cdi.AddressName(found.Address) })
-	return i < 0 || !l.snap.Devices[i].Healthy
+	d := l.device(found.Address)
+	return d == nil || !d.Healthy
+}
+
+// device is an LPU as the snapshot has it; nil: it has not.
+func (l *looked) device(a discovery.Address) *node.Device {
+	if l.snap == nil {
+		return nil
+	}
+	i := slices.IndexFunc(l.snap.Devices, func(d node.Device) bool { return d.ID == cdi.AddressName(a) })
+	if i < 0 {
+		return nil
+	}
+	return &l.snap.Devices[i]
 }
 
 func (l *looked) isHeld(a discovery.Address) bool {
-	withheld := l.snap != nil && slices.ContainsFunc(l.snap.Devices, func(d node.Device) bool { return d.ID == cdi.AddressName(a) && d.Withheld })
-	return withheld || l.held != nil && l.held(a)
+	d := l.device(a)
+	return d != nil && d.Withheld || slices.Contains(l.held, a)
 }
 
 // causes are the causes of taints at one moment, by LPU in the order of the addresses, then by cable.

@@ -93,11 +93,27 @@ func main() {
 	docs := flag.String("docs", "docs", "write allocation.md and the plots into this directory")
 	seeds := flag.Int("seeds", 12, "runs of each policy")
 	count := flag.Int("pods", 20000, "pods of each run")
+	find := flag.Bool("orders", false, "search for the order in which DRA publishes arcs, on other pods than the report's, and print it")
+	onlyDRA := flag.Bool("dra", false, "write only the table about DRA")
+	draws := flag.Int("draws", 4, "orders drawn at random from which the search begins, too")
 	flag.Parse()
 	start := time.Now()
-	r := newReport(*seeds, *count, func(format string, args ...any) {
+	say := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%4.0f s  "+format+"\n", append([]any{time.Since(start).Seconds()}, args...)...)
-	})
+	}
+	if *find {
+		found := search(*count, *draws, say)
+		for k := 1; k < 8; k++ {
+			fmt.Println(k, found[k])
+		}
+		return
+	}
+	r := emptyReport(*seeds, *count, say)
+	if *onlyDRA {
+		r.dra()
+	} else {
+		r.all()
+	}
 	if err := r.write(*docs); err != nil {
 		fmt.Fprintln(os.Stderr, "allocation:", err)
 		os.Exit(1)

@@ -17,8 +17,8 @@ type report struct {
 	missed      []string               // bars that were not reached
 }
 
-func newReport(seeds, pods int, say func(string, ...any)) *report {
-	r := &report{
+func emptyReport(seeds, pods int, say func(string, ...any)) *report {
+	return &report{
 		seeds:   seeds,
 		pods:    pods,
 		say:     say,
@@ -26,6 +26,10 @@ func newReport(seeds, pods int, say func(string, ...any)) *report {
 		plots:   map[string]string{},
 		results: map[string][][]outcome{},
 	}
+}
+
+// all plays everything.
+func (r *report) all() {
 	for _, p := range policies() {
 		for _, c := range cells() {
 			var o []outcome
@@ -49,7 +53,7 @@ func newReport(seeds, pods int, say func(string, ...any)) *report {
 	r.connected()
 	r.tried()
 	r.loads()
-	return r
+	r.dra()
 }
 
 // runs plays a cell with a policy once for each seed.
@@ -213,6 +217,43 @@ func (r *report) strict() {
 	}
 	r.tables["strict"] = t.String()
 	r.say("strict")
+}
+
+// strictGap is by how many points of accepted LPUs the published order may be behind lpuctl's rule, in the mixes of which it must not be
+// further behind.
+const strictGap = .5
+
+// dra is what the scheduler accepts with each order in which arcs can be published.
+func (r *report) dra() {
+	t := overCells("LPUs accepted, %")
+	played := map[string][][]outcome{}
+	for i := range orderRules(8) {
+		var row []string
+		for _, c := range cells() {
+			p := orderRules(c.n)[i]
+			if row == nil {
+				row = []string{p.name}
+			}
+			o := r.runs(c, p, true)
+			played[p.name] = append(played[p.name], o)
+			row = append(row, over(o, outcome.acceptedLPUShare).String())
+		}
+		t.add(row...)
+	}
+	gaps := []string{"behind lpuctl's rule, in points"}
+	for i, c := range cells() {
+		gap := lead(played[lpuctl+", strict"][i], played[lpuctlDRA][i], outcome.acceptedLPUShare)
+		gaps = append(gaps, gap.String())
+		if searched := c.mix.name == small().name || c.mix.name == noEight().name; searched && gap.mean > strictGap {
+			r.missed = append(r.missed, fmt.Sprintf("%s: the published order is %s behind", c, gap))
+		}
+		if ahead := lead(played[lpuctlDRA][i], played[alignedGroups][i], outcome.acceptedLPUShare); ahead.mean <= 0 {
+			r.missed = append(r.missed, fmt.Sprintf("%s: the published order is %s ahead of aligned groups", c, ahead))
+		}
+	}
+	t.add(gaps...)
+	r.tables["dra"] = t.String()
+	r.say("dra")
 }
 
 // lives is the connected share where pods stay equally long, or nearly so.

@@ -18,6 +18,7 @@ const (
 	signalsGo = "pkg/health/signals.go"
 	cardsGo   = "pkg/discovery/cards.go"
 	healthPkg = "./pkg/health"
+	draPkg    = "./pkg/dra"
 	eventsGo  = "pkg/discovery/events.go"
 	featureGo = "cmd/lpuctl/serve_nfd.go"
 )
@@ -385,6 +386,30 @@ func mutations() []mutation {
 		{
 			"serve is not seen when its lock file was removed", "internal/filelock/presence.go",
 			"p.lock != nil && isAt(p.lock, name)", "p.lock != nil", "TestPresence", "./internal/filelock",
+		},
+		{
+			"a device of a former cabling is withdrawn while a claim may have it", "pkg/dra/state.go",
+			"if prepared[d.Name] != nil || at.Sub(d.Former) < formerFor {", "if false {", "TestRecabled", draPkg,
+		},
+		{
+			"arcs are withdrawn when the ring table is gone", "pkg/dra/layout.go",
+			"	if inv.RingTable != nil {\n", "	if true {\n", "TestGoneCard", draPkg,
+		},
+		{
+			"a taint that comes and goes has all waiting pods tried again", "pkg/dra/taint.go",
+			"if at.Sub(c.Ended) < linger {", "if false {", "TestTaintsOverTime", draPkg,
+		},
+		{
+			"slices are written as often as the node changes", "pkg/dra/publisher.go",
+			"if len(p.writes) < writesMax {", "if true {", "TestFourWritesInAMinute", draPkg,
+		},
+		{
+			"another cabling is published that the next process does not know", "pkg/dra/publisher.go",
+			"		if vital {\n", "		if vital && p.Path == \"\" {\n", "TestMemoryBeforeSlices", draPkg,
+		},
+		{
+			"a memory that is lost frees what prepared claims have", "pkg/dra/state.go",
+			"if !known && !current[name] && len(members) > 0 {", "if known && !current[name] && len(members) > 0 {", "TestLostMemory", draPkg,
 		},
 	}
 }

@@ -1,0 +1,3 @@
+// Package dra holds what pkg/dra publishes against the allocator of Kubernetes' scheduler. Its tests have the build tag dra, because the
+// allocator takes long to build: make test-dra.
+package dra
