@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -33,7 +34,7 @@ type piece struct {
 // lpu is what the slices tell of one.
 type lpu struct {
 	discovery.Address
-	index   string   // as lpuctl list has it; "" if it is not told
+	index   *int     // as lpuctl list has it; nil if it is not told
 	ring    string   // "" if it is on none
 	at      int      // its position there
 	holders []string // claims that have it; sorted
@@ -90,7 +91,9 @@ func (b *board) addDevice(s *resourceapi.ResourceSlice, d *resourceapi.Device) {
 	if len(p.members) == 1 {
 		l := b.lpus[p.members[0]]
 		l.taints = d.Taints
-		l.index = textOf(d, "lpus")
+		if index, err := strconv.Atoi(textOf(d, "lpus")); err == nil {
+			l.index = &index
+		}
 		l.ring = textOf(d, "ring")
 		if at := d.Attributes["start"].IntValue; at != nil {
 			l.at = int(*at)
@@ -216,7 +219,7 @@ type Ring struct {
 // RingLPU is an LPU of a ring.
 type RingLPU struct {
 	Address string   `json:"address"`
-	Index   string   `json:"index,omitempty"`
+	Index   *int     `json:"index,omitempty"`
 	State   LPUState `json:"state"`
 	Dead    bool     `json:"dead,omitempty"` // the cable to the next LPU is dead
 }

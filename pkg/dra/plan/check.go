@@ -16,9 +16,6 @@ import (
 // checkClass checks a class that somebody wrote.
 func (c *cluster) checkClass(name string) (faults Faults) {
 	class := c.classes[name]
-	if !class.wished {
-		return nil
-	}
 	for i := range class.it.Spec.Selectors {
 		if problem, remedy := problemOf(&class.it.Spec.Selectors[i]); problem != "" {
 			faults = append(faults, class.fault(fmt.Sprintf("spec.selectors[%d]", i), remedy, "DeviceClass %q: %s", class.it.Name, problem))

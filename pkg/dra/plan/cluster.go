@@ -130,10 +130,11 @@ func (c *cluster) List() (all []*resourceapi.DeviceClass, err error) {
 // similar says which classes there are, for somebody who named one that is not.
 func (c *cluster) similar(name string) string {
 	names := slices.Sorted(maps.Keys(c.classes))
+	classes := strings.Join(names, ", ")
 	if word := nearest.Word(name, names); word != "" {
-		return "did you mean " + word + "?"
+		return "did you mean " + word + "? There are " + classes + ", and those that the file adds"
 	}
-	return "add the class to the file, or take one of " + strings.Join(names, ", ")
+	return "add the class to the file, or take one of " + classes
 }
 
 // extended is the class that offers an extended resource. Of several it is the newest, then the first by name, as the scheduler has it

@@ -66,7 +66,7 @@ type header struct {
 // ReadWishes reads pods, claims, claim templates and device classes, as people write them: every unknown key is a fault.
 func (in *Input) ReadWishes(file string, data []byte) Faults {
 	before := len(in.order)
-	faults := in.read(file, data, func(d *document, h *header) Faults { return in.addWish(d, h) })
+	faults := in.read(file, data, in.addWish)
 	if len(faults) == 0 && len(in.order) == before {
 		return Faults{{File: file, Message: "asks for nothing: it has no Pod, ResourceClaim or ResourceClaimTemplate",
 			Remedy: "name a file with one of these"}}
@@ -74,17 +74,39 @@ func (in *Input) ReadWishes(file string, data []byte) Faults {
 	return faults
 }
 
-// ReadDump reads what kubectl get resourceslices,resourceclaims,deviceclasses -A -o json (or yaml) prints. Keys that are not known
-// are passed over: a newer cluster may have them.
-func (in *Input) ReadDump(file string, data []byte) Faults {
-	return in.read(file, data, func(d *document, h *header) Faults { return in.addDumped(d, h) })
+// ReadCluster reads what kubectl get resourceslices,resourceclaims,deviceclasses -A -o json (or yaml) prints. Keys that are not known
+// are passed over: a newer cluster may have them. It wants slices.
+func (in *Input) ReadCluster(file string, data []byte) Faults {
+	before := len(in.slices)
+	faults := in.read(file, data, in.addDumped)
+	if len(faults) == 0 && len(in.slices) == before {
+		return Faults{{File: file, Message: "has no ResourceSlice", Remedy: dumpAgain}}
+	}
+	return faults
 }
+
+// ReadClaims is ReadCluster without the slices, which may be in the same file.
+func (in *Input) ReadClaims(file string, data []byte) Faults {
+	return in.read(file, data, func(d *document, h *header) Faults {
+		if h.Kind == sliceKind {
+			return nil
+		}
+		return in.addDumped(d, h)
+	})
+}
+
+// HasClaims tells whether it is known of any claim what it has.
+func (in *Input) HasClaims() bool { return len(in.known) > 0 }
+
+// dumpAgain is how to get a dump.
+const dumpAgain = "kubectl get resourceslices,resourceclaims,deviceclasses -A -o json"
 
 func (in *Input) read(file string, data []byte, add func(*document, *header) Faults) (faults Faults) {
 	docs, faults := documents(file, data)
 	for i := range docs {
 		faults = append(faults, in.readOne(&docs[i], add)...)
 	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
 	return faults
 }
 
@@ -176,7 +198,7 @@ func (in *Input) wish(kind string, index int, faults Faults) {
 
 func (in *Input) addDumped(d *document, h *header) (faults Faults) {
 	if !slices.Contains([]string{sliceKind, claimKind, classKind, ruleKind}, h.Kind) {
-		return Faults{d.fault("kind", "leave it out: kubectl get resourceslices,resourceclaims,deviceclasses -A -o json",
+		return Faults{d.fault("kind", "leave it out: "+dumpAgain,
 			"%s %q: a dump has ResourceSlice, ResourceClaim, DeviceClass and DeviceTaintRule", h.Kind, h.Metadata.Name)}
 	}
 	key := h.Kind + " " + h.Metadata.Namespace + "/" + h.Metadata.Name

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/structured"
 )
 
@@ -83,8 +82,8 @@ func (b *board) given(w *wanted) (devices []Device) {
 		if p := b.find(&r); p != nil {
 			for _, l := range b.ordered(p) {
 				d.LPUs = append(d.LPUs, l.String())
-				if l.index != "" {
-					d.Indices = append(d.Indices, l.index)
+				if l.index != nil {
+					d.Indices = append(d.Indices, *l.index)
 				}
 			}
 		}
@@ -109,11 +108,11 @@ func (c *cluster) candidates(w *wish) (nodes []string, refused []Refusal, err er
 			if allocation == nil || allocation.NodeSelector == nil {
 				continue
 			}
-			selector, err := nodeaffinity.NewNodeSelector(allocation.NodeSelector)
+			here, err := structured.NodeMatches(Features(), nodeOf(node), "", false, allocation.NodeSelector)
 			if err != nil {
 				return nil, nil, Faults{w.claims[i].from.fault("", "dump it again", "%s: its nodeSelector: %s", nameOf(w.claims[i]), err)}
 			}
-			if !selector.Match(nodeOf(node)) {
+			if !here {
 				elsewhere = nameOf(w.claims[i])
 			}
 		}
@@ -196,5 +195,5 @@ func (c *cluster) locate(ctx context.Context, node string, pending []*wanted, fa
 			}
 		}
 	}
-	return Faults{pending[0].fault("", "see the message", "%s", strings.TrimSpace(failed.Error()))}
+	return Faults{pending[0].fault("", "correct the claim", "%s", strings.TrimSpace(failed.Error()))}
 }

@@ -38,6 +38,8 @@ const driver = dra.DriverName
 type Plan struct {
 	Nodes  int    `json:"nodes"` // that have slices
 	Wishes []Wish `json:"wishes"`
+	// Warnings are what is odd about the slices and claims. They change the plan, as they change what the scheduler does.
+	Warnings Faults `json:"-"`
 }
 
 // Fits tells whether every wish can be met.
@@ -74,8 +76,8 @@ type Device struct {
 	Driver  string   `json:"driver"`
 	Pool    string   `json:"pool"`
 	Device  string   `json:"device"`
-	LPUs    []string `json:"lpus"` // PCI addresses, in the order of the ring; of another driver's device: none
-	Indices []string `json:"indices,omitempty"`
+	LPUs    []string `json:"lpus"`              // PCI addresses, in the order of the ring; of another driver's device: none
+	Indices []int    `json:"indices,omitempty"` // the same, as lpuctl list has them; absent where the slices do not tell
 }
 
 // Left is what stays free of the LPUs of a node.
@@ -138,7 +140,7 @@ func (in *Input) Plan(ctx context.Context) (*Plan, error) {
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	p := &Plan{Nodes: len(c.nodes), Wishes: []Wish{}}
+	p := &Plan{Nodes: len(c.nodes), Wishes: []Wish{}, Warnings: c.warnings()}
 	for i := range wishes {
 		result, err := c.place(ctx, &wishes[i])
 		if err != nil {

@@ -1,12 +1,18 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
@@ -57,81 +63,315 @@ spec:
 `, name, class)
 }
 
-// TestRefusesWhereFabricHasNoArc takes LPUs away at random, and wants a refusal exactly where the fabric of the node has no
-// arc of the wanted size.
+// TestRefusesWhereFabricHasNoArc takes LPUs away at random, and wants a refusal exactly where the fabric of the node has no arc of the
+// wanted size, with the reason that the fabric shows.
 func TestRefusesWhereFabricHasNoArc(t *testing.T) {
-	random := rand.New(rand.NewPCG(16, 10))
-	for _, n := range []simulate.Node{{Profile: "orion"}} {
-		inv := server(t, n)
-		specs := dra.Slices(inv, dra.Options{Node: "node1"})
-		single := map[string]string{} // device of one LPU, by address
-		for _, s := range specs {
-			for i := range s.Devices {
-				if d := &s.Devices[i]; dra.Size(d) == 1 {
-					single[dra.MembersOf(d)[0].String()] = d.Name
+	for name, n := range map[string]simulate.Node{
+		"ring of 8":             {Profile: "orion"},
+		"two servers' worth":    {Profile: "orion", LPUs: 16},
+		"ring with a dead card": {Profile: "orion", Faults: []simulate.Fault{{Name: "unbound", Index: 3}}},
+		"two LPUs":              {Profile: "edge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv := server(t, n)
+			specs := dra.Slices(inv, dra.Options{Node: "node1"})
+			random, refused := rand.New(rand.NewPCG(16, 10)), 0
+			for range 100 {
+				d := draw(inv, random)
+				d.size = []int{1, 2, 4, 8}[random.IntN(4)]
+				if !d.check(t, specs) {
+					refused++
 				}
 			}
-		}
-		refused := 0
-		for round := range 300 {
-			in := &plan.Input{}
-			in.AddSlices("node1", specs)
-			var free []int
-			for i := range inv.LPUs {
-				if random.IntN(2) == 0 {
-					free = append(free, i)
-					continue
-				}
-				in.AddUse("team/job-"+inv.LPUs[i].Name, "node1", single[inv.LPUs[i].Address.String()])
+			if refused < 10 || refused > 90 {
+				t.Errorf("%d of 100 refused: the test tries too little", refused)
 			}
-			size := []int{1, 2, 4, 8}[random.IntN(4)]
-			class := "lpu"
-			if size > 1 {
-				class = fmt.Sprint("lpu-", size)
-			}
-			w := planned(t, in, claim("job", class)).Wishes[0]
-			fits := len(inv.Fabric().Arcs(free, size)) > 0
-			if w.Fits != fits {
-				t.Fatalf("round %d: %d of %v: the plan says %t, the fabric %t", round, size, free, w.Fits, fits)
-			}
-			if !fits {
-				refused++
-				want := fmt.Sprintf("%d LPUs free, not connected", len(free))
-				if len(free) < size {
-					want = fmt.Sprintf("%d LPUs free, %d wanted", len(free), size)
-				}
-				if w.Refused[0].Reason != want {
-					t.Fatalf("round %d: %d of %v: %q, expected %q", round, size, free, w.Refused[0].Reason, want)
-				}
-				continue
-			}
-			var got []int
-			for _, d := range w.Devices {
-				for _, a := range d.LPUs {
-					got = append(got, slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address.String() == a }))
-				}
-			}
-			if ordered, pieces := inv.Fabric().Order(got); pieces != 1 || len(got) != size || !slices.Equal(ordered, got) && size > 1 {
-				t.Fatalf("round %d: %d of %v: got %v, in %d pieces", round, size, free, got, pieces)
-			}
-			if longest := longest(inv, slices.DeleteFunc(slices.Clone(free), func(i int) bool { return slices.Contains(got, i) })); w.Left.Longest != longest {
-				t.Fatalf("round %d: %v left %d, expected %d", round, free, w.Left.Longest, longest)
-			}
-		}
-		if refused < 20 {
-			t.Errorf("only %d refusals: the test tries too little", refused)
-		}
+		})
 	}
 }
 
-// longest is the largest published size of an arc that can be made of free LPUs.
-func longest(inv *discovery.Inventory, free []int) int {
-	for _, size := range []int{8, 4, 2, 1} {
-		if len(inv.Fabric().Arcs(free, size)) > 0 {
+// drawn is a state of a node, and a wish.
+type drawn struct {
+	*discovery.Inventory
+
+	free []int // healthy LPUs that no claim has
+	held []int
+	size int
+}
+
+func draw(inv *discovery.Inventory, random *rand.Rand) *drawn {
+	d := &drawn{Inventory: inv}
+	for i := range inv.LPUs {
+		switch {
+		case random.IntN(2) == 0:
+			d.held = append(d.held, i)
+		case inv.LPUs[i].Usable:
+			d.free = append(d.free, i)
+		}
+	}
+	return d
+}
+
+// check plans, and tells whether the wish fits.
+func (d *drawn) check(t *testing.T, specs []resourceapi.ResourceSliceSpec) bool {
+	t.Helper()
+	in := &plan.Input{}
+	in.AddSlices("node1", specs)
+	for _, i := range d.held {
+		in.AddUse("team/job-"+d.LPUs[i].Name, "node1", single(specs, d.LPUs[i].Address))
+	}
+	class := strings.TrimSuffix(fmt.Sprint("lpu-", d.size), "-1")
+	w := planned(t, in, claim("job", class)).Wishes[0]
+	fits := len(d.Fabric().Arcs(d.free, d.size)) > 0
+	if w.Fits != fits {
+		t.Fatalf("%d of %v: the plan says %t, the fabric %t", d.size, d.free, w.Fits, fits)
+	}
+	if !fits {
+		want := fmt.Sprintf("%d LPUs free, not connected", len(d.free))
+		if len(d.free) < d.size {
+			want = fmt.Sprintf("%d LPUs free, %d wanted", len(d.free), d.size)
+		}
+		if n := len(d.LPUs); d.size > n {
+			want = "none of "
+		}
+		if got := w.Refused[0].Reason; !strings.HasPrefix(got, want) {
+			t.Fatalf("%d of %v: %q, expected %q", d.size, d.free, got, want)
+		}
+		return false
+	}
+	got := d.given(&w)
+	if _, pieces := d.Fabric().Order(got); pieces != 1 || len(got) != d.size {
+		t.Fatalf("%d of %v: got %v, in %d pieces", d.size, d.free, got, pieces)
+	}
+	left := slices.DeleteFunc(slices.Clone(d.free), func(i int) bool { return slices.Contains(got, i) })
+	if longest := d.longest(left); w.Left.Longest != longest || w.Left.LPUs != len(left) {
+		t.Fatalf("%v left %+v, expected %d LPUs and an arc of %d", d.free, w.Left, len(left), longest)
+	}
+	return true
+}
+
+// given are the indices of the LPUs that a wish got.
+func (d *drawn) given(w *plan.Wish) (got []int) {
+	for _, device := range w.Devices {
+		for _, a := range device.LPUs {
+			got = append(got, slices.IndexFunc(d.LPUs, func(l discovery.LPU) bool { return l.Address.String() == a }))
+		}
+	}
+	return got
+}
+
+// longest is the largest published size of an arc of LPUs.
+func (d *drawn) longest(of []int) int {
+	for _, size := range []int{16, 8, 4, 2, 1} {
+		if len(d.Fabric().Arcs(of, size)) > 0 {
 			return size
 		}
 	}
 	return 0
 }
 
-var _ = strings.Join
+// single is the device of one LPU.
+func single(specs []resourceapi.ResourceSliceSpec, a discovery.Address) string {
+	for _, s := range specs {
+		for i := range s.Devices {
+			if d := &s.Devices[i]; slices.Equal(dra.MembersOf(d), []discovery.Address{a}) {
+				return d.Name
+			}
+		}
+	}
+	return ""
+}
+
+// dumped are slices of nodes with these names as kubectl prints them, and claims that have devices of them: node/device.
+func dumped(t testing.TB, specs func(node string) []resourceapi.ResourceSliceSpec, nodes []string, held ...string) []byte {
+	t.Helper()
+	list := map[string]any{"apiVersion": "v1", "kind": "List"}
+	var items []any
+	for _, node := range nodes {
+		for i, spec := range specs(node) {
+			items = append(items, &resourceapi.ResourceSlice{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice"},
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", node, i)}, Spec: spec,
+			})
+		}
+	}
+	for i, h := range held {
+		node, device, _ := strings.Cut(h, "/")
+		c := &resourceapi.ResourceClaim{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaim"},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("held-", i), Namespace: "team"},
+		}
+		c.Status.Allocation = &resourceapi.AllocationResult{}
+		c.Status.Allocation.Devices.Results = []resourceapi.DeviceRequestAllocationResult{
+			{Request: "lpus", Driver: dra.DriverName, Pool: node, Device: device},
+		}
+		items = append(items, c)
+	}
+	list["items"] = items
+	data, err := json.MarshalIndent(list, "", "    ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// deviceOf is the first device of a size.
+func deviceOf(specs []resourceapi.ResourceSliceSpec, size int) string {
+	for _, s := range specs {
+		for i := range s.Devices {
+			if dra.Size(&s.Devices[i]) == size {
+				return s.Devices[i].Name
+			}
+		}
+	}
+	return ""
+}
+
+func cluster(t testing.TB, file string, data []byte) *plan.Input {
+	t.Helper()
+	in := &plan.Input{}
+	if faults := in.ReadCluster(file, data); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	return in
+}
+
+// TestDump plans against dumps of a cluster, as JSON and as YAML.
+func TestDump(t *testing.T) {
+	inv := orion(t)
+	specs := func(node string) []resourceapi.ResourceSliceSpec { return dra.Slices(inv, dra.Options{Node: node}) }
+	whole := "a/" + deviceOf(specs("a"), 8)
+	data := dumped(t, specs, []string{"a", "b", "c"}, whole)
+	yamls, err := yaml.JSONToYAML(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, data := range map[string][]byte{"dump.json": data, "dump.yaml": yamls} {
+		p := planned(t, cluster(t, file, data), claim("one", "lpu-8")+claim("two", "lpu-8")+claim("three", "lpu-8"))
+		var nodes []string
+		for _, w := range p.Wishes {
+			nodes = append(nodes, w.Node)
+		}
+		if !slices.Equal(nodes, []string{"b", "c", ""}) || p.Nodes != 3 || !slices.Equal(p.Wishes[0].Others, []string{"c"}) {
+			t.Errorf("%s: %v of %d nodes, others %v", file, nodes, p.Nodes, p.Wishes[0].Others)
+		}
+		refused := p.Wishes[2].Refused
+		if len(refused) != 3 || refused[0].Requests[0].Holders[0].Claim != "team/held-0" || refused[1].Requests[0].Holders[0].Claim != "default/one" {
+			t.Errorf("%s: %+v", file, refused)
+		}
+	}
+}
+
+// TestIncompletePool leaves a slice out: the scheduler passes over such a pool, and the plan says so, with the line.
+func TestIncompletePool(t *testing.T) {
+	inv := orion(t)
+	data := dumped(t, func(node string) []resourceapi.ResourceSliceSpec {
+		return dra.Slices(inv, dra.Options{Node: node})[1:]
+	}, []string{"a"}, "a/gone")
+	p := planned(t, cluster(t, "dump.json", data), claim("one", "lpu"))
+	if p.Fits() || !strings.Contains(p.Wishes[0].Refused[0].Reason, "is incomplete: 1 of 2 slices") {
+		t.Errorf("%+v", p.Wishes[0])
+	}
+	if len(p.Warnings) != 2 || p.Warnings[0].Line < 2 || !strings.Contains(p.Warnings[0].Message, "the pool lpu.hyperaccel.ai/a is incomplete") ||
+		!strings.Contains(p.Warnings[1].Message, "team/held-0 has the device gone, which a does not publish") {
+		t.Errorf("%v", p.Warnings)
+	}
+}
+
+// TestTaintRule applies a rule of an administrator, which is in no slice.
+func TestTaintRule(t *testing.T) {
+	inv := orion(t)
+	in := &plan.Input{}
+	in.AddSlices("a", dra.Slices(inv, dra.Options{Node: "a"}))
+	rule := `{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "drain"}, "spec": {
+		"deviceSelector": {"driver": "lpu.hyperaccel.ai", "pool": "a"}, "taint": {"key": "example.com/drain", "effect": "NoSchedule"}}}`
+	if faults := in.ReadClaims("rule.json", []byte(rule)); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	w := planned(t, in, claim("one", "lpu-2")).Wishes[0]
+	if w.Fits || w.Refused[0].Requests[0].Tainted != 8 || w.Refused[0].Requests[0].Taints[0].Key != "example.com/drain" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestFirstAvailable takes the second alternative where the first does not fit, and prefers a node where it does.
+func TestFirstAvailable(t *testing.T) {
+	wish := `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: four-else-two}
+spec:
+  spec:
+    devices:
+      requests:
+        - name: lpus
+          firstAvailable:
+            - {name: four, deviceClassName: lpu-4}
+            - {name: two, deviceClassName: lpu-2}
+`
+	inv := orion(t)
+	specs := func(node string) []resourceapi.ResourceSliceSpec { return dra.Slices(inv, dra.Options{Node: node}) }
+	scattered := []string{}
+	for _, i := range []int{1, 4, 7} {
+		scattered = append(scattered, "a/"+single(specs("a"), inv.LPUs[i].Address))
+	}
+	w := planned(t, cluster(t, "dump.json", dumped(t, specs, []string{"a"}, scattered...)), wish).Wishes[0]
+	if !w.Fits || w.Devices[0].Request != "lpus/two" {
+		t.Errorf("%+v", w)
+	}
+	w = planned(t, cluster(t, "dump.json", dumped(t, specs, []string{"a", "b"}, scattered...)), wish).Wishes[0]
+	if w.Node != "b" || w.Devices[0].Request != "lpus/four" || !slices.Equal(w.Others, []string{"a"}) {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestPod plans a pod with a claim of a template, a claim that the cluster has given already, and extended resources.
+func TestPod(t *testing.T) {
+	inv := orion(t)
+	specs := func(node string) []resourceapi.ResourceSliceSpec { return dra.Slices(inv, dra.Options{Node: node}) }
+	two := "b/" + deviceOf(specs("b"), 2)
+	in := cluster(t, "dump.json", dumped(t, specs, []string{"a", "b"}, two))
+	wish := `
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: team}
+spec:
+  nodeName: b
+  resourceClaims:
+    - {name: had, resourceClaimName: held-0}
+    - {name: new, resourceClaimTemplateName: two}
+  initContainers:
+    - name: first
+      image: x
+      resources: {limits: {hyperaccel.ai/lpu: 1}}
+  containers:
+    - name: main
+      image: x
+      resources:
+        limits: {hyperaccel.ai/lpu: "1"}
+        claims: [{name: had}, {name: new}]
+    - name: pair
+      image: x
+      resources: {requests: {hyperaccel.ai/lpu: 2}, limits: {hyperaccel.ai/lpu: 2}}
+---
+` + strings.Replace(strings.Replace(claim("two", "lpu-2"), "kind: ResourceClaim", "kind: ResourceClaimTemplate", 1), "name: two}\nspec:\n  devices:\n    requests:\n      - name: lpus\n        exactly: {deviceClassName: lpu-2}", `name: two, namespace: team}
+spec:
+  spec: {devices: {requests: [{name: lpus, exactly: {deviceClassName: lpu-2}}]}}`, 1)
+	p := planned(t, in, wish)
+	w := p.Wishes[0]
+	if len(p.Wishes) != 1 || !w.Fits || w.Node != "b" || len(w.Notes) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	var got []string
+	for _, d := range w.Devices {
+		got = append(got, fmt.Sprint(d.Claim, " ", d.Request, " ", len(d.LPUs)))
+	}
+	// The init container uses the LPU of main, so it has no request of its own.
+	want := []string{
+		"team/held-0 lpus 2", "team/server-new lpus 2",
+		"team/server-extended-resources container-1-request-0 1", "team/server-extended-resources container-2-request-0 2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -214,8 +214,14 @@ func (d *document) decode(into any, strict bool) (faults Faults) {
 // goField is what encoding/json says of the Go type before the path.
 var goField = lazy.Regexp(`^json: cannot unmarshal (\S+) into Go struct field [^.\s]*\.(\S+) of type (\S+)$`)
 
+// goValue is what it says of a value that has no path.
+var goValue = lazy.Regexp(`^json: cannot unmarshal (\S+) into Go value of type`)
+
 func (d *document) mistyped(err error) Fault {
 	m := goField().FindStringSubmatch(err.Error())
+	if whole := goValue().FindStringSubmatch(err.Error()); whole != nil {
+		return d.fault("", "kubectl explain shows the form of an object, as in: kubectl explain resourceclaim", "got %s, expected an object", whole[1])
+	}
 	if m == nil {
 		return d.fault("", "correct the value", "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}

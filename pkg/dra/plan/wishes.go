@@ -46,7 +46,7 @@ func (c *cluster) wishes() (wishes []wish, faults Faults) {
 			c.claims[nameOf(claim.it)] = claim.it
 		}
 	}
-	referred := map[string]bool{}
+	referred, seen := map[string]bool{}, map[string]bool{}
 	for _, o := range c.in.order {
 		if o.kind == podKind {
 			pod := c.in.pods[o.index]
@@ -73,6 +73,7 @@ func (c *cluster) wishes() (wishes []wish, faults Faults) {
 			w = wish{kind: o.kind, namespace: template.it.Namespace, name: template.it.Name, from: template.source}
 			w.claims = []wanted{c.ofTemplate(template, template.it.Name)}
 		}
+		faults = append(faults, twice(seen, &w)...)
 		if referred[o.kind+" "+cmp.Or(w.namespace, metav1.NamespaceDefault)+"/"+w.name] {
 			continue
 		}
@@ -84,6 +85,16 @@ func (c *cluster) wishes() (wishes []wish, faults Faults) {
 		wishes = append(wishes, w)
 	}
 	return wishes, faults
+}
+
+// twice is a fault if a wish has the kind and name of one that was seen before.
+func twice(seen map[string]bool, w *wish) Faults {
+	key := w.kind + " " + cmp.Or(w.namespace, metav1.NamespaceDefault) + "/" + w.name
+	if seen[key] {
+		return Faults{w.from.fault("metadata.name", "give it another name", "there are two of %s", key)}
+	}
+	seen[key] = true
+	return nil
 }
 
 // reference is what a pod's claim refers to: kind, namespace and name.

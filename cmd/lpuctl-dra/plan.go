@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// planFlags are where the slices and claims of a plan come from.
+type planFlags struct {
+	slices, claims string
+	sizes          []int
+}
+
+func newPlanCommand(a *app) *cobra.Command {
+	var f cli.Format
+	var from planFlags
+	cmd := &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Tell which LPUs the scheduler would give a claim, or why it gives none",
+		Long: `plan runs the allocator of the scheduler (Kubernetes 1.37 with its default feature gates) on the ResourceClaims,
+ResourceClaimTemplates and Pods of FILE, which may have several documents; - is stdin. Pods come with their claims and templates, which
+are in FILE too, and with extended resources, which become claims as the scheduler makes them. What one gets is taken for those after it.
+
+It asks this node: the slices that lpuctl-dra would publish, without what prepared claims have. With --slices it asks a cluster instead:
+the output of kubectl, as below. Without -A the claims of other namespaces would be missing, and what they have would look free.
+FILE may have DeviceClasses. lpu, lpu-2, lpu-4 and lpu-8 are built in, as the Helm chart makes them; a dump that has classes replaces these.
+
+plan looks at devices only: not at CPU, memory, labels or taints of nodes. Where several nodes fit, the scheduler's scores choose.
+The exit code is 3 if something does not fit; then plan says what every device lacks: taints, LPUs that claims have, or free LPUs that are
+not connected.`,
+		Example: `  lpuctl-dra plan claim.yaml                              # would it fit on this node?
+  kubectl get resourceslices,resourceclaims,deviceclasses -A -o json > cluster.json
+  lpuctl-dra plan pod.yaml --slices cluster.json          # and in the cluster?
+  kubectl create -f pod.yaml --dry-run=client -o yaml | lpuctl-dra plan - --slices cluster.json -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cli.CompleteFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.plan(cmd.Context(), cmd.InOrStdin(), args[0], from, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&from.slices, "slices", "", "take the ResourceSlices of this `FILE`, and its ResourceClaims, instead of this node")
+	flags.StringVar(&from.claims, "claims", "", "take the ResourceClaims of this `FILE`: LPUs that they have are not free")
+	flags.IntSliceVar(&from.sizes, "sizes", dra.DefaultSizes(), "how many LPUs the devices of this node have, as `NUMBERS` with commas")
+	a.NodeNameFlag(cmd)
+	a.RingTableFlag(cmd)
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+// planDocument is the document that plan prints.
+type planDocument struct {
+	cli.Header
+	*plan.Plan
+}
+
+func (a *app) plan(ctx context.Context, stdin io.Reader, file string, from planFlags, f cli.Format) error {
+	var in plan.Input
+	data, err := readFile(stdin, file)
+	if err != nil {
+		return err
+	}
+	faults := in.ReadWishes(nameOf(file), data)
+	for _, dump := range []struct {
+		file string
+		read func(string, []byte) plan.Faults
+	}{{from.slices, in.ReadCluster}, {from.claims, in.ReadClaims}} {
+		if dump.file == "" {
+			continue
+		}
+		if data, err = readFile(stdin, dump.file); err != nil {
+			return err
+		}
+		faults = append(faults, dump.read(nameOf(dump.file), data)...)
+	}
+	if len(faults) > 0 {
+		return a.faulty(faults)
+	}
+	if from.slices == "" {
+		if err := a.addThisNode(ctx, &in, from.sizes); err != nil {
+			return err
+		}
+	} else if !in.HasClaims() {
+		a.Say("note: no ResourceClaim was given: every LPU is taken for a free one")
+	}
+	return a.planIt(ctx, &in, f)
+}
+
+func (a *app) planIt(ctx context.Context, in *plan.Input, f cli.Format) error {
+	p, err := in.Plan(ctx)
+	if found, ok := errors.AsType[plan.Faults](err); ok {
+		return a.faulty(found)
+	} else if err != nil {
+		return err
+	}
+	for i := range p.Warnings {
+		w := &p.Warnings[i]
+		fmt.Fprint(a.Err, cli.Printable(fmt.Sprintf("warning: %s\n  remedy: %s\n", w, w.Remedy)))
+	}
+	if err := a.writePlan(p, f); err != nil {
+		return err
+	}
+	if !p.Fits() {
+		return cli.Found()
+	}
+	return nil
+}
+
+// nameOf is what a file is called in messages.
+func nameOf(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+func readFile(stdin io.Reader, file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// faulty reports all that is wrong with the files.
+func (a *app) faulty(faults plan.Faults) error {
+	for i := range faults {
+		a.Complain(cli.Fail(cli.ExitFailed, faults[i].Remedy, "%w", faults[i]))
+	}
+	return &cli.ExitError{Code: cli.ExitFailed}
+}
+
+// addThisNode adds what this node would publish, and what its prepared claims have.
+func (a *app) addThisNode(ctx context.Context, in *plan.Input, sizes []int) error {
+	if err := a.CheckNodeName(); err != nil {
+		return err
+	}
+	name, err := a.nameOfNode()
+	if err != nil {
+		return err
+	}
+	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
+	if err != nil {
+		return err
+	}
+	a.Report(inv.Problems)
+	if len(inv.LPUs) == 0 {
+		return cli.NoLPU(a.Root)
+	}
+	inv = inv.WithCordons(memory.Cordons().Read())
+	in.AddSlices(name, dra.Slices(inv, dra.Options{Node: name, Sizes: sizes}))
+	dir, err := a.Root.Resolve(node.StateDir)
+	if err != nil {
+		return err
+	}
+	claims, err := (&claim.Store{Dir: dir, BootID: host.Now().Boot}).Claims()
+	if err != nil {
+		return fmt.Errorf("prepared claims: %w", err)
+	}
+	for i := range claims {
+		for _, r := range claims[i].Requests {
+			for _, d := range r.Devices {
+				in.AddUse(claims[i].Namespace+"/"+claims[i].Name, name, d.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// nameOfNode is the name of this node, by which its slices go.
+func (a *app) nameOfNode() (string, error) {
+	if a.NodeName != "" {
+		return a.NodeName, nil
+	}
+	return os.Hostname()
+}
+
+func (a *app) writePlan(p *plan.Plan, f cli.Format) error {
+	if f != cli.FormatTable {
+		return cli.WriteDocument(a.Out, f, planDocument{cli.NewHeader("Plan"), p})
+	}
+	for i := range p.Wishes {
+		if i > 0 {
+			fmt.Fprintln(a.Out)
+		}
+		if err := a.writeWish(&p.Wishes[i], p.Nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) writeWish(w *plan.Wish, nodes int) error {
+	subject := fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name)
+	if !w.Fits {
+		return a.writeRefusal(subject, w)
+	}
+	verb := "fits on"
+	if w.Before {
+		verb = "has been allocated on"
+	}
+	a.print("%s %s %s%s\n", subject, verb, w.Node, others(w, nodes))
+	a.writeNotes(w)
+	rows := [][]string{}
+	for _, d := range w.Devices {
+		rows = append(rows, []string{d.Claim, d.Request, d.Device, strings.ReplaceAll(strings.Trim(fmt.Sprint(d.Indices), "[]"), " ", ","), strings.Join(d.LPUs, ",")})
+	}
+	if err := a.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "LPUS", "ADDRESSES"}, rows); err != nil {
+		return err
+	}
+	a.writeRings(w)
+	if left := w.Left; left != nil {
+		sizes := make([]string, len(left.Sizes))
+		for i, s := range left.Sizes {
+			sizes[i] = fmt.Sprintf("%d of %d", s.Devices, s.Size)
+		}
+		a.print("left: %s free, the largest device that can still be given has %d; devices to choose from: %s\n",
+			cli.Plural(left.LPUs, "LPU"), left.Longest, strings.Join(sizes, ", "))
+	}
+	return nil
+}
+
+// print writes text in which names of files and clusters stand.
+func (a *app) print(format string, args ...any) {
+	fmt.Fprint(a.Out, cli.Printable(fmt.Sprintf(format, args...)))
+}
+
+// others says where else a wish fits.
+func others(w *plan.Wish, nodes int) string {
+	if len(w.Others) == 0 {
+		return ""
+	}
+	const shown = 5
+	names := strings.Join(w.Others[:min(shown, len(w.Others))], ", ")
+	if more := len(w.Others) - shown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf(", one of %d of %d nodes: also on %s", len(w.Others)+1, nodes, names)
+}
+
+func (a *app) writeNotes(w *plan.Wish) {
+	for _, note := range w.Notes {
+		a.print("  note: %s\n", note)
+	}
+}
+
+// refusalsShown is how many nodes a table of refusals has. A document has all of them.
+const refusalsShown = 10
+
+func (a *app) writeRefusal(subject string, w *plan.Wish) error {
+	nodes := ""
+	if len(w.Refused) > 1 {
+		nodes = fmt.Sprintf(" on none of %d nodes", len(w.Refused))
+	}
+	a.print("%s does not fit%s: %s\n", subject, nodes, w.Refused[0].Reason)
+	a.writeNotes(w)
+	var rows [][]string
+	shown := w.Refused[:min(refusalsShown, len(w.Refused))]
+	for i := range shown {
+		r := &shown[i]
+		for j := range r.Requests {
+			rows = append(rows, requestRow(r.Node, &r.Requests[j]))
+		}
+		if len(r.Requests) == 0 && r.Node != "" {
+			rows = append(rows, []string{r.Node, "", "", "", "", "", r.Reason})
+		}
+	}
+	if len(rows) > 0 {
+		if err := a.WriteTable([]string{"NODE", "REQUEST", "MATCH", "TAINTED", "OVERLAP", "FREE", "WHY"}, rows); err != nil {
+			return err
+		}
+	}
+	if more := len(w.Refused) - len(shown); more > 0 {
+		a.print("and %d more nodes, with fewer free LPUs: -o json shows all\n", more)
+	}
+	a.writeCauses(&w.Refused[0])
+	a.writeRings(w)
+	return nil
+}
+
+func requestRow(node string, q *plan.RequestWhy) []string {
+	row := []string{node, q.Claim + ": " + q.Request}
+	for _, n := range []int{q.Match, q.Tainted, q.Overlapping, q.Free} {
+		row = append(row, fmt.Sprint(n))
+	}
+	return append(row, q.Reason)
+}
+
+// writeCauses says of one node who has the LPUs that are wanted, and which taints keep devices back.
+func (a *app) writeCauses(r *plan.Refusal) {
+	held, tainted := map[string]bool{}, map[string]bool{}
+	for i := range r.Requests {
+		for _, h := range r.Requests[i].Holders {
+			line := fmt.Sprintf("  %s has %s\n", h.Claim, strings.Join(h.LPUs, ", "))
+			if !held[line] {
+				a.print("%s", line)
+			}
+			held[line] = true
+		}
+		for _, t := range r.Requests[i].Taints {
+			line := fmt.Sprintf("  the taint %s: %s\n", t.Key, t.Value)
+			if !tainted[line] {
+				a.print("%s", line)
+			}
+			tainted[line] = true
+		}
+	}
+}
+
+func (a *app) writeRings(w *plan.Wish) {
+	for i := range w.Rings {
+		a.print("%s", w.Rings[i].Text())
+	}
+	if legend := plan.Legend(w.Rings); legend != "" {
+		a.print("  %s\n", legend)
+	}
+}
