@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
@@ -49,13 +49,13 @@ not connected.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cli.CompleteFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.plan(cmd.Context(), cmd.InOrStdin(), args[0], from, f)
+			return a.plan(cmd, args[0], from, f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&from.slices, "slices", "", "take the ResourceSlices of this `FILE`, and its ResourceClaims, instead of this node")
 	flags.StringVar(&from.claims, "claims", "", "take the ResourceClaims of this `FILE`: LPUs that they have are not free")
-	flags.IntSliceVar(&from.sizes, "sizes", dra.DefaultSizes(), "how many LPUs the devices of this node have, as `NUMBERS` with commas")
+	sizesFlag(cmd, &from.sizes)
 	a.NodeNameFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
@@ -68,9 +68,9 @@ type planDocument struct {
 	*plan.Plan
 }
 
-func (a *app) plan(ctx context.Context, stdin io.Reader, file string, from planFlags, f cli.Format) error {
+func (a *app) plan(cmd *cobra.Command, file string, from planFlags, f cli.Format) error {
 	var in plan.Input
-	data, err := readFile(stdin, file)
+	data, err := readFile(cmd.InOrStdin(), file)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *app) plan(ctx context.Context, stdin io.Reader, file string, from planF
 		if dump.file == "" {
 			continue
 		}
-		if data, err = readFile(stdin, dump.file); err != nil {
+		if data, err = readFile(cmd.InOrStdin(), dump.file); err != nil {
 			return err
 		}
 		faults = append(faults, dump.read(nameOf(dump.file), data)...)
@@ -91,13 +91,13 @@ func (a *app) plan(ctx context.Context, stdin io.Reader, file string, from planF
 		return a.faulty(faults)
 	}
 	if from.slices == "" {
-		if err := a.addThisNode(ctx, &in, from.sizes); err != nil {
+		if err := a.addThisNode(cmd, &in, from.sizes); err != nil {
 			return err
 		}
 	} else if !in.HasClaims() {
 		a.Say("note: no ResourceClaim was given: every LPU is taken for a free one")
 	}
-	return a.planIt(ctx, &in, f)
+	return a.planIt(cmd.Context(), &in, f)
 }
 
 func (a *app) planIt(ctx context.Context, in *plan.Input, f cli.Format) error {
@@ -144,48 +144,32 @@ func (a *app) faulty(faults plan.Faults) error {
 }
 
 // addThisNode adds what this node would publish, and what its prepared claims have.
-func (a *app) addThisNode(ctx context.Context, in *plan.Input, sizes []int) error {
-	if err := a.CheckNodeName(); err != nil {
-		return err
-	}
-	name, err := a.nameOfNode()
+func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error {
+	inv, options, err := a.publishable(cmd, sizes)
 	if err != nil {
 		return err
 	}
-	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
+	in.AddSlices(options.Node, dra.Slices(inv, options))
+	spec, err := a.LocateSpec()
 	if err != nil {
 		return err
 	}
-	a.Report(inv.Problems)
-	if len(inv.LPUs) == 0 {
-		return cli.NoLPU(a.Root)
-	}
-	inv = inv.WithCordons(memory.Cordons().Read())
-	in.AddSlices(name, dra.Slices(inv, dra.Options{Node: name, Sizes: sizes}))
 	dir, err := a.Root.Resolve(node.StateDir)
 	if err != nil {
 		return err
 	}
-	claims, err := (&claim.Store{Dir: dir, BootID: host.Now().Boot}).Claims()
+	claims, err := (&claim.Store{Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}).Claims()
 	if err != nil {
 		return fmt.Errorf("prepared claims: %w", err)
 	}
 	for i := range claims {
 		for _, r := range claims[i].Requests {
 			for _, d := range r.Devices {
-				in.AddUse(claims[i].Namespace+"/"+claims[i].Name, name, d.Name)
+				in.AddUse(claims[i].Namespace+"/"+claims[i].Name, options.Node, d.Name)
 			}
 		}
 	}
 	return nil
-}
-
-// nameOfNode is the name of this node, by which its slices go.
-func (a *app) nameOfNode() (string, error) {
-	if a.NodeName != "" {
-		return a.NodeName, nil
-	}
-	return os.Hostname()
 }
 
 func (a *app) writePlan(p *plan.Plan, f cli.Format) error {
@@ -222,7 +206,9 @@ func (a *app) writeWish(w *plan.Wish, nodes int) error {
 		return err
 	}
 	a.writeRings(w)
-	if left := w.Left; left != nil {
+	if left := w.Left; left != nil && left.Longest == 0 {
+		a.print("left: %s free, and no device\n", cli.Plural(left.LPUs, "LPU"))
+	} else if left != nil {
 		sizes := make([]string, len(left.Sizes))
 		for i, s := range left.Sizes {
 			sizes[i] = fmt.Sprintf("%d of %d", s.Devices, s.Size)
@@ -261,11 +247,11 @@ func (a *app) writeNotes(w *plan.Wish) {
 const refusalsShown = 10
 
 func (a *app) writeRefusal(subject string, w *plan.Wish) error {
-	nodes := ""
+	verb := "does not fit"
 	if len(w.Refused) > 1 {
-		nodes = fmt.Sprintf(" on none of %d nodes", len(w.Refused))
+		verb = fmt.Sprintf("fits on none of %d nodes; on %s", len(w.Refused), w.Refused[0].Node)
 	}
-	a.print("%s does not fit%s: %s\n", subject, nodes, w.Refused[0].Reason)
+	a.print("%s %s: %s\n", subject, verb, w.Refused[0].Reason)
 	a.writeNotes(w)
 	var rows [][]string
 	shown := w.Refused[:min(refusalsShown, len(w.Refused))]
@@ -311,7 +297,7 @@ func (a *app) writeCauses(r *plan.Refusal) {
 			held[line] = true
 		}
 		for _, t := range r.Requests[i].Taints {
-			line := fmt.Sprintf("  the taint %s: %s\n", t.Key, t.Value)
+			line := fmt.Sprintf("  the taint %s=%s is on %s\n", t.Key, t.Value, cli.Plural(t.Devices, "device"))
 			if !tainted[line] {
 				a.print("%s", line)
 			}

@@ -38,9 +38,10 @@ allocated. Each run of connected LPUs is a device of its own, so what the schedu
 More: /usr/share/doc/lpuctl/dra.md. lpuctl dra COMMAND runs the same commands.
 
 Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
-		Example: `  lpuctl-dra slices                    # what the scheduler would be told of this node`,
+		Example: `  lpuctl-dra slices                    # what the scheduler would be told of this node
+  lpuctl-dra plan claim.yaml           # would this claim fit, and if not, why`,
 	}
-	cmd.AddCommand(newSlicesCommand(a))
+	cmd.AddCommand(newSlicesCommand(a), newPlanCommand(a))
 	a.SetUpRoot(cmd)
 	return cmd
 }

@@ -117,9 +117,10 @@ func (in *Input) readOne(d *document, add func(*document, *header) Faults) (faul
 		return faults
 	}
 	if h.Kind == "" || h.APIVersion == "" {
-		return Faults{d.fault("", "give it both, as in: kubectl explain resourceclaim", "has no apiVersion and kind: not an object of Kubernetes")}
+		return Faults{d.fault("", "give it both, as in: kubectl explain resourceclaim",
+			"has no apiVersion and kind: not an object of Kubernetes")}
 	}
-	if h.Kind != listKind && !(strings.HasSuffix(h.Kind, listKind) && h.Items != nil) {
+	if h.Kind != listKind && (h.Items == nil || !strings.HasSuffix(h.Kind, listKind)) {
 		return add(d, &h)
 	}
 	for i, item := range h.Items {

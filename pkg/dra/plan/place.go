@@ -163,7 +163,9 @@ func (c *cluster) try(ctx context.Context, nodes []string, pending []*wanted) (f
 	return fits, refused, nil
 }
 
-func allocateOn(ctx context.Context, allocator structured.Allocator, node string, claims []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
+func allocateOn(
+	ctx context.Context, allocator structured.Allocator, node string, claims []*resourceapi.ResourceClaim,
+) ([]resourceapi.AllocationResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return allocator.Allocate(ctx, nodeOf(node), claims)

@@ -272,7 +272,8 @@ func TestIncompletePool(t *testing.T) {
 	if p.Fits() || !strings.Contains(p.Wishes[0].Refused[0].Reason, "is incomplete: 1 of 2 slices") {
 		t.Errorf("%+v", p.Wishes[0])
 	}
-	if len(p.Warnings) != 2 || p.Warnings[0].Line < 2 || !strings.Contains(p.Warnings[0].Message, "the pool lpu.hyperaccel.ai/a is incomplete") ||
+	if len(p.Warnings) != 2 || p.Warnings[0].Line < 2 ||
+		!strings.Contains(p.Warnings[0].Message, "the pool lpu.hyperaccel.ai/a is incomplete") ||
 		!strings.Contains(p.Warnings[1].Message, "team/held-0 has the device gone, which a does not publish") {
 		t.Errorf("%v", p.Warnings)
 	}
@@ -354,9 +355,12 @@ spec:
       image: x
       resources: {requests: {hyperaccel.ai/lpu: 2}, limits: {hyperaccel.ai/lpu: 2}}
 ---
-` + strings.Replace(strings.Replace(claim("two", "lpu-2"), "kind: ResourceClaim", "kind: ResourceClaimTemplate", 1), "name: two}\nspec:\n  devices:\n    requests:\n      - name: lpus\n        exactly: {deviceClassName: lpu-2}", `name: two, namespace: team}
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: two, namespace: team}
 spec:
-  spec: {devices: {requests: [{name: lpus, exactly: {deviceClassName: lpu-2}}]}}`, 1)
+  spec: {devices: {requests: [{name: lpus, exactly: {deviceClassName: lpu-2}}]}}
+`
 	p := planned(t, in, wish)
 	w := p.Wishes[0]
 	if len(p.Wishes) != 1 || !w.Fits || w.Node != "b" || len(w.Notes) != 1 {

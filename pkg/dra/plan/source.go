@@ -220,7 +220,7 @@ var goValue = lazy.Regexp(`^json: cannot unmarshal (\S+) into Go value of type`)
 func (d *document) mistyped(err error) Fault {
 	m := goField().FindStringSubmatch(err.Error())
 	if whole := goValue().FindStringSubmatch(err.Error()); whole != nil {
-		return d.fault("", "kubectl explain shows the form of an object, as in: kubectl explain resourceclaim", "got %s, expected an object", whole[1])
+		return d.fault("", "write an object, as in: kubectl explain resourceclaim", "got %s, expected an object", whole[1])
 	}
 	if m == nil {
 		return d.fault("", "correct the value", "%s", strings.TrimPrefix(err.Error(), "json: "))

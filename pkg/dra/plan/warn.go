@@ -42,7 +42,8 @@ func warnOfPool(name string, all []object[resourceapi.ResourceSlice]) (warnings 
 			name, here, pool.ResourceSliceCount, pool.Generation))
 	}
 	if node := newest.it.Spec.NodeName; newest.it.Spec.Driver == driver && (node == nil || *node != pool.Name) {
-		warnings = append(warnings, newest.fault("spec.pool.name", "find out who wrote it: kubectl get resourceslice "+newest.it.Name+" -o yaml --show-managed-fields",
+		who := "find out who wrote it: kubectl get resourceslice " + newest.it.Name + " -o yaml --show-managed-fields"
+		warnings = append(warnings, newest.fault("spec.pool.name", who,
 			"the pool %s is not named as its node: it is not from lpuctl-dra", name))
 	}
 	return warnings
@@ -66,7 +67,8 @@ func (c *cluster) warnOfClaims() (warnings Faults) {
 		}
 		for _, r := range claim.it.Status.Allocation.Devices.Results {
 			if r.Driver == driver && pools[r.Pool] && !published[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)] {
-				warnings = append(warnings, claim.fault("status.allocation", "delete the claim: kubectl -n "+claim.it.Namespace+" delete resourceclaim "+claim.it.Name,
+				remedy := "delete the claim: kubectl -n " + claim.it.Namespace + " delete resourceclaim " + claim.it.Name
+				warnings = append(warnings, claim.fault("status.allocation", remedy,
 					"%s has the device %s, which %s does not publish: the scheduler takes its LPUs for free ones", nameOf(claim.it), r.Device, r.Pool))
 			}
 		}

@@ -42,17 +42,25 @@ func (r *Refusal) reason(b *board) string {
 	if len(b.problems) > 0 {
 		return strings.Join(b.problems, "; ")
 	}
+	wanted := 0
 	for i := range r.Requests {
-		if q := &r.Requests[i]; q.lacks() {
+		q := &r.Requests[i]
+		if q.lacks() || len(r.Requests) == 1 {
 			return q.Reason
 		}
+		if !strings.Contains(q.Request, "/") { // of alternatives only one is wanted
+			wanted += q.LPUs
+		}
+	}
+	if wanted > r.FreeLPUs {
+		return fmt.Sprintf("%d LPUs free, %d wanted by all requests together", r.FreeLPUs, wanted)
 	}
 	return "each request could be met by itself, but not all of them together"
 }
 
 // lacks tells whether the request cannot be met even by itself.
 func (q *RequestWhy) lacks() bool {
-	return q.Match == 0 || int64(q.Free) < q.Count || q.Count == 0 && q.Free < q.Match
+	return q.Match == 0 || int64(q.Free) < q.Count || q.Count == 0 && q.Free < q.Match || len(q.FreeLPUs) < q.LPUs
 }
 
 // matching are the devices of a node that class and selectors let through.
@@ -185,12 +193,16 @@ func smallest(match []*piece) int {
 func (q *RequestWhy) reason(b *board) string {
 	free := len(q.FreeLPUs)
 	switch {
+	case q.Match == 0 && len(b.problems) > 0:
+		return "nothing of an incomplete pool can be allocated"
 	case q.Match == 0 && len(b.devices) == 0:
 		return "the node has no device"
 	case q.Match == 0:
 		return fmt.Sprintf("none of %d devices is what %s asks for", len(b.devices), q.Class)
+	case !q.lacks() && q.Count > 1:
+		return fmt.Sprintf("%d of %d devices free, but not %d that share no LPU and meet the constraints", q.Free, q.Match, q.Count)
 	case !q.lacks():
-		return fmt.Sprintf("%d of %d devices would fit by itself", q.Free, q.Match)
+		return fmt.Sprintf("%d of %d devices free: it would fit by itself", q.Free, q.Match)
 	case q.LPUs == 0: // devices of another driver
 		return fmt.Sprintf("%d of %d devices free, %d wanted", q.Free, q.Match, max(q.Count, 1))
 	case free < q.LPUs:

@@ -139,7 +139,8 @@ func (c *cluster) ofPod(pod object[corev1.Pod]) (w wish, faults Faults) {
 			"Pod %q asks for no device", pod.it.Name))
 	}
 	if spec := pod.it.Spec; len(spec.NodeSelector) > 0 || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 {
-		w.notes = append(w.notes, "nodeSelector, affinity and topologySpreadConstraints were not looked at: slices say nothing of the labels of nodes")
+		w.notes = append(w.notes,
+			"nodeSelector, affinity and topologySpreadConstraints were not looked at: slices say nothing of the labels of nodes")
 	}
 	return w, faults
 }
@@ -149,12 +150,14 @@ func (c *cluster) ofReference(pod object[corev1.Pod], i int) (*wanted, *Fault) {
 	path := "spec.resourceClaims[" + strconv.Itoa(i) + "]"
 	is := reference(pod.it, ref)
 	missing := func(what string) *Fault {
-		f := pod.fault(path, "add it to the file; of the cluster: --claims with kubectl get resourceclaims -A -o json", "Pod %q refers to %s, which is not here", pod.it.Name, what)
+		f := pod.fault(path, "add it to the file; of the cluster: --claims with kubectl get resourceclaims -A -o json",
+			"Pod %q refers to %s, which is not here", pod.it.Name, what)
 		return &f
 	}
 	switch {
 	case ref.ResourceClaimName != nil && ref.ResourceClaimTemplateName != nil, is == "":
-		f := pod.fault(path, "write one of them", "Pod %q, claim %q: expected one of resourceClaimName and resourceClaimTemplateName", pod.it.Name, ref.Name)
+		f := pod.fault(path, "write one of them",
+			"Pod %q, claim %q: expected one of resourceClaimName and resourceClaimTemplateName", pod.it.Name, ref.Name)
 		return nil, &f
 	case ref.ResourceClaimName != nil:
 		name := strings.TrimPrefix(is, claimKind+" ")
@@ -209,7 +212,8 @@ func (c *cluster) rewritten(pod object[corev1.Pod]) (containers []corev1.Contain
 			path := fmt.Sprintf("spec.%s[%d].resources", name, i)
 			for resource, quantity := range amounts {
 				if strings.HasPrefix(string(resource), extendedLPU) && c.extended(resource) == nil {
-					faults = append(faults, pod.fault(path, c.similarResource(), "Pod %q, container %q: no DeviceClass offers %s", pod.it.Name, container.Name, resource))
+					faults = append(faults, pod.fault(path, c.similarResource(),
+						"Pod %q, container %q: no DeviceClass offers %s", pod.it.Name, container.Name, resource))
 				}
 				n := quantity.Value()
 				if resource != extendedLPU || n < 2 {
@@ -225,7 +229,8 @@ func (c *cluster) rewritten(pod object[corev1.Pod]) (containers []corev1.Contain
 				one.Set(1)
 				delete(amounts, resource)
 				amounts[sized] = one
-				notes = append(notes, fmt.Sprintf("%s: %d of container %s is %s: 1, as the chart's policy makes it", extendedLPU, n, container.Name, sized))
+				notes = append(notes, fmt.Sprintf("%s: %d of container %s is %s: 1, as the chart's policy makes it",
+					extendedLPU, n, container.Name, sized))
 			}
 			container.Resources.Requests = amounts
 			containers = append(containers, container)
@@ -279,7 +284,7 @@ func (c *cluster) extendedRequests(containers []corev1.Container, initial int) (
 		}
 		var most int64
 		whose, after := -1, int64(0)
-		for i := len(containers) - 1; i >= 0; i-- {
+		for i := range slices.Backward(containers) {
 			switch n := amount(i, name); {
 			case !short(i):
 				after += n
