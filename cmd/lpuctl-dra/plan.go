@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -200,7 +201,11 @@ func (a *app) writeWish(w *plan.Wish, nodes int) error {
 	a.writeNotes(w)
 	rows := [][]string{}
 	for _, d := range w.Devices {
-		rows = append(rows, []string{d.Claim, d.Request, d.Device, strings.ReplaceAll(strings.Trim(fmt.Sprint(d.Indices), "[]"), " ", ","), strings.Join(d.LPUs, ",")})
+		var indices []string
+		for _, i := range d.Indices {
+			indices = append(indices, strconv.Itoa(i))
+		}
+		rows = append(rows, []string{d.Claim, d.Request, d.Device, strings.Join(indices, ","), strings.Join(d.LPUs, ",")})
 	}
 	if err := a.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "LPUS", "ADDRESSES"}, rows); err != nil {
 		return err

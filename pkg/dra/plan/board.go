@@ -271,7 +271,8 @@ func (l *lpu) state(given []Device) LPUState {
 func (b *board) closed(ring string, size int) bool {
 	return slices.ContainsFunc(b.devices, func(p piece) bool {
 		start := p.Attributes["start"].IntValue
-		return p.driver == driver && textOf(p.Device, "ring") == ring && start != nil && len(p.members) < size && int(*start)+len(p.members) > size
+		on := p.driver == driver && textOf(p.Device, "ring") == ring && start != nil
+		return on && len(p.members) < size && int(*start)+len(p.members) > size
 	})
 }
 

@@ -31,7 +31,8 @@ func (c *cluster) checkClaim(w *wanted) (faults Faults) {
 		return Faults{w.fault("", "add spec.devices.requests, as in docs/dra.md", "asks for no device")}
 	}
 	if n := len(devices.Requests); n > resourceapi.DeviceRequestsMaxSize {
-		faults = append(faults, w.fault("requests", "make several claims of it", "has %d requests: at most %d", n, resourceapi.DeviceRequestsMaxSize))
+		faults = append(faults, w.fault("requests", "make several claims of it",
+			"has %d requests: at most %d", n, resourceapi.DeviceRequestsMaxSize))
 	}
 	var names []string // of requests, and of alternatives as request/alternative
 	for i := range devices.Requests {
@@ -187,7 +188,8 @@ func problemOf(s *resourceapi.DeviceSelector) (problem, remedy string) {
 	case s.CEL == nil || s.CEL.Expression == "":
 		return "a selector without cel.expression", "write one, such as device.attributes['" + driver + "'].size == 4"
 	case len(s.CEL.Expression) > resourceapi.CELSelectorExpressionMaxLength:
-		return fmt.Sprintf("a selector of %d characters: at most %d", len(s.CEL.Expression), resourceapi.CELSelectorExpressionMaxLength), "shorten it"
+		const most = resourceapi.CELSelectorExpressionMaxLength
+		return fmt.Sprintf("a selector of %d characters: at most %d", len(s.CEL.Expression), most), "shorten it"
 	}
 	result := cel.GetCompiler(celFeatures()).CompileCELExpression(s.CEL.Expression, cel.Options{})
 	switch {

@@ -256,7 +256,8 @@ func TestDump(t *testing.T) {
 			t.Errorf("%s: %v of %d nodes, others %v", file, nodes, p.Nodes, p.Wishes[0].Others)
 		}
 		refused := p.Wishes[2].Refused
-		if len(refused) != 3 || refused[0].Requests[0].Holders[0].Claim != "team/held-0" || refused[1].Requests[0].Holders[0].Claim != "default/one" {
+		if len(refused) != 3 || refused[0].Requests[0].Holders[0].Claim != "team/held-0" ||
+			refused[1].Requests[0].Holders[0].Claim != "default/one" {
 			t.Errorf("%s: %+v", file, refused)
 		}
 	}
