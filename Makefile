@@ -210,6 +210,7 @@ $(NERDCTL):
 
 .PHONY: test-chart
 test-chart: export DIGEST = sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+test-chart: export DRA_DIGEST = sha256:fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210
 test-chart: build dist/test-chart/$(CHART) ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
 	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS) \
 	  PACKAGED=$(CURDIR)/dist/test-chart/$(CHART) \

@@ -93,9 +93,9 @@ $(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
 	tar -c -C dist/$*/archive --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner '$(ARCHIVE)' | \
 	  gzip -9n > 'dist/$(ARCHIVE).tar.gz'
 
-# The chart for `helm install FILE`, without its tests. With DIGEST it takes the image by that; the digest of a release must not get into
-# a chart that is packed later, and `make test-chart` packs one elsewhere, beside no released one. A tag of another version would make a
-# chart that pulls an image of this one.
+# The chart for `helm install FILE`, without its tests. With DIGEST it takes the image by that, and with DRA_DIGEST that of the driver; the
+# digests of a release must not get into a chart that is packed later, and `make test-chart` packs one elsewhere, beside no released one. A
+# tag of another version would make a chart that pulls an image of this one.
 dist/$(CHART) dist/test-chart/$(CHART): FORCE
 	@case '$(VERSION)' in v[0-9]*-*-g* | *-dirty) ;; v[0-9]*) [ '$(VERSION)' = v$(CHART_VERSION) ] || \
 	  { echo "packaging/helm/lpuctl/Chart.yaml says $(CHART_VERSION), and the tag $(VERSION)" >&2; exit 1; } ;; esac
@@ -103,6 +103,7 @@ dist/$(CHART) dist/test-chart/$(CHART): FORCE
 	cp -r packaging/helm/lpuctl $(@D)/chart && rm -r $(@D)/chart/lpuctl/tests $(@D)/chart/lpuctl/.helmignore
 	cp LICENSE $(@D)/chart/lpuctl
 	$(if $(DIGEST),sed -i 's/^  digest: ""/  digest: $(DIGEST)/' $(@D)/chart/lpuctl/values.yaml)
+	$(if $(DRA_DIGEST),sed -i 's/^  draDigest: ""/  draDigest: $(DRA_DIGEST)/' $(@D)/chart/lpuctl/values.yaml)
 	chmod -R u=rwX,go=rX $(@D)/chart
 	tar -c -C $(@D)/chart --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner lpuctl | gzip -9n > $@
 

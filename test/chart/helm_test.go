@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -101,6 +102,20 @@ func TestManifest(t *testing.T) {
 	})
 }
 
+// TestManifestOfDRA: in mode dra and without other values the chart is the manifest of the source, and so is the packaged chart, but for a
+// digest.
+func TestManifestOfDRA(t *testing.T) {
+	manifest, err := os.ReadFile(Top + "/packaging/kubernetes/lpuctl-dra.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachHelm(t, func(t *testing.T, helm string) {
+		for _, chart := range []string{Dir, tool(t, "PACKAGED")} {
+			sameObjects(t, output(t, helm, template(chart, "--set", "mode=dra,createNamespace=true,image.draDigest=")...), string(manifest))
+		}
+	})
+}
+
 // TestPolicy: the policy is the sample of the source.
 func TestPolicy(t *testing.T) {
 	sample, err := os.ReadFile(Top + "/packaging/kubernetes/admission-policy.yaml")
@@ -122,9 +137,13 @@ func TestPackaged(t *testing.T) {
 		}
 	}
 	eachHelm(t, func(t *testing.T, helm string) {
-		rendered, want := output(t, helm, template(tool(t, "PACKAGED"))...), "image: hyperaccel/lpuctl@"+tool(t, "DIGEST")+"\n"
-		if !strings.Contains(rendered, want) {
-			t.Errorf("no %q in\n%s", want, rendered)
+		for mode, image := range map[string]string{
+			"plugin": "hyperaccel/lpuctl@" + tool(t, "DIGEST"), "dra": "hyperaccel/lpuctl-dra@" + tool(t, "DRA_DIGEST"),
+		} {
+			rendered := output(t, helm, template(tool(t, "PACKAGED"), "--set", "mode="+mode)...)
+			if want := "image: " + image + "\n"; !strings.Contains(rendered, want) {
+				t.Errorf("no %q in\n%s", want, rendered)
+			}
 		}
 	})
 }
@@ -173,6 +192,30 @@ func TestRefused(t *testing.T) {
 		{"resource in extraArgs", "extraArgs: [--resource=example.com/lpu]", "set the value config.serve.resource"},
 		{"policy in extraArgs", "extraArgs: [--on-cdi-off, fail]", "set the value onCdiOff"},
 		{"sockets in extraArgs", "extraArgs: [--plugin-dir, /x]", "set the value kubeletDirectory"},
+		{"mode", "mode: driver", "/mode"},
+		{"unknown key of dra", "dra: {size: [1]}", "'size' not allowed"},
+		{"no size of dra", "{mode: dra, dra: {sizes: []}}", "/dra/sizes"},
+		{"size 0 of dra", "{mode: dra, dra: {sizes: [0]}}", "/dra/sizes/0"},
+		{"digest of dra", "image: {draDigest: latest}", "/image/draDigest"},
+		{"overlap in mode dra", "{mode: dra, overlap: true}", "overlap is of mode plugin"},
+		{"CDI off in mode dra", "{mode: dra, onCdiOff: fail}", "onCdiOff is of mode plugin"},
+		{"nfd in mode dra", "{mode: dra, nfd: {enabled: true}}", "nfd.enabled is of mode plugin"},
+		{"labels in mode dra", "{mode: dra, config: {topology: [{nodes: ['*']}]}}", "config.topology is of mode plugin"},
+		{"pods in mode dra", "{mode: dra, podResources: {enabled: true}}", "podResources.enabled is of mode plugin"},
+		{"sizes in mode dra", "{mode: dra, validatingAdmissionPolicy: {enabled: true}}", "validatingAdmissionPolicy is of mode plugin"},
+		{"extended resources of the plugin", "extendedResources: true", "extendedResources is of mode dra"},
+		{"eviction of the plugin", "dra: {noExecute: true}", "dra.noExecute is of mode dra"},
+		{"sizes of the plugin", "dra: {sizes: [1, 2]}", "dra.sizes is of mode dra"},
+		{"default sizes of the plugin", "dra: {sizes: [1, 2, 4, 8]}", ""},
+		{"owner in extraArgs", "extraArgs: [--owner, dra]", "set the value mode"},
+		{"owner in extraArgs of dra", "{mode: dra, extraArgs: [--owner=plugin]}", "set the value mode"},
+		{"sizes in extraArgs", "{mode: dra, extraArgs: [--sizes, '1']}", "set the value dra.sizes"},
+		{"eviction in extraArgs", "{mode: dra, extraArgs: [--no-execute]}", "set the value dra.noExecute"},
+		{"kubelet in extraArgs", "{mode: dra, extraArgs: [--kubelet-dir=/x]}", "set the value kubeletDirectory"},
+		{"node in extraArgs of dra", "{mode: dra, extraArgs: [--node-name, x]}", "mode dra gives it itself"},
+		{"pod in extraArgs of dra", "{mode: dra, extraArgs: [--pod-uid, x]}", "mode dra gives it itself"},
+		{"spec in extraArgs of dra", "{mode: dra, extraArgs: [--spec-dir, /etc/cdi]}", "extraArgs cannot have --spec-dir"},
+		{"root in extraArgs of dra", "{mode: dra, extraArgs: [--root, /]}", "extraArgs cannot have --root"},
 		{"spec in extraArgs", "extraArgs: [--spec-dir, /etc/cdi]", "extraArgs cannot have --spec-dir"},
 	}
 	eachHelm(t, func(t *testing.T, helm string) {
@@ -216,11 +259,57 @@ func render(t *testing.T, helm, values, ringTable string) []map[string]any {
 	return documents(t, output(t, helm, template(Dir, more...)...))
 }
 
+// everythingOfDRA does so in mode dra.
+const everythingOfDRA = `
+mode: dra
+createNamespace: true
+extendedResources: true
+dra: {noExecute: true}
+metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
+config: {leases: {pool: [lpu7]}}
+seLinuxOptions: {type: container_device_plugin_t}
+tolerations: [{operator: Exists}]
+`
+
+// ofAllModes are the objects of both.
+var ofAllModes = []string{
+	"v1 Namespace/lpuctl-system", "v1 ConfigMap/lpuctl", "v1 ConfigMap/lpuctl-dashboard", "apps/v1 DaemonSet/lpuctl",
+	"monitoring.coreos.com/v1 PodMonitor/lpuctl", "monitoring.coreos.com/v1 PrometheusRule/lpuctl",
+}
+
 // TestEverything: with all of it on each object has its kind and the namespace, and no two are the same.
 func TestEverything(t *testing.T) {
+	wantObjects(t, everything, append([]string{
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpu-sizes.hyperaccel.ai",
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpu-sizes.hyperaccel.ai",
+	}, ofAllModes...))
+}
+
+// TestEverythingOfDRA: likewise.
+func TestEverythingOfDRA(t *testing.T) {
+	wantObjects(t, everythingOfDRA, append([]string{
+		"v1 ServiceAccount/lpuctl-dra", "rbac.authorization.k8s.io/v1 ClusterRole/lpuctl-dra",
+		"rbac.authorization.k8s.io/v1 ClusterRoleBinding/lpuctl-dra",
+		"resource.k8s.io/v1 DeviceClass/lpu", "resource.k8s.io/v1 DeviceClass/lpu-2", "resource.k8s.io/v1 DeviceClass/lpu-4",
+		"resource.k8s.io/v1 DeviceClass/lpu-8",
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpu-slices.hyperaccel.ai",
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpu-slices.hyperaccel.ai",
+		"admissionregistration.k8s.io/v1 MutatingAdmissionPolicy/lpu-extended-resources.hyperaccel.ai",
+		"admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding/lpu-extended-resources.hyperaccel.ai",
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpu-extended-resources.hyperaccel.ai",
+		"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpu-extended-resources.hyperaccel.ai",
+	}, ofAllModes...))
+}
+
+// clusterWide are the kinds that have no namespace.
+var clusterWide = regexp.MustCompile(` (Namespace|ClusterRole|ClusterRoleBinding|DeviceClass|(Validating|Mutating)AdmissionPolicy(Binding)?)/`)
+
+// wantObjects renders the chart with values and wants these objects, and no others.
+func wantObjects(t *testing.T, values string, want []string) {
+	t.Helper()
 	eachHelm(t, func(t *testing.T, helm string) {
 		seen := map[string]bool{}
-		for _, o := range render(t, helm, everything, "") {
+		for _, o := range render(t, helm, values, "") {
 			metadata, _ := o["metadata"].(map[string]any)
 			key := fmt.Sprint(o["apiVersion"], " ", o["kind"], "/", metadata["name"])
 			if seen[key] {
@@ -231,17 +320,11 @@ func TestEverything(t *testing.T) {
 			if labels["app.kubernetes.io/name"] != "lpuctl" && metadata["namespace"] != nil {
 				t.Errorf("%s has the labels %v", key, labels)
 			}
-			clusterWide := strings.Contains(key, " Namespace/") || strings.Contains(key, " ValidatingAdmissionPolicy")
-			if in := metadata["namespace"]; clusterWide != (in == nil) || !clusterWide && in != "lpuctl-system" {
+			if in := metadata["namespace"]; clusterWide.MatchString(key) != (in == nil) || in != nil && in != "lpuctl-system" {
 				t.Errorf("%s is in namespace %v", key, in)
 			}
 		}
-		for _, key := range []string{
-			"v1 Namespace/lpuctl-system", "v1 ConfigMap/lpuctl", "v1 ConfigMap/lpuctl-dashboard", "apps/v1 DaemonSet/lpuctl",
-			"monitoring.coreos.com/v1 PodMonitor/lpuctl", "monitoring.coreos.com/v1 PrometheusRule/lpuctl",
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy/lpu-sizes.hyperaccel.ai",
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding/lpu-sizes.hyperaccel.ai",
-		} {
+		for _, key := range want {
 			if !seen[key] {
 				t.Errorf("there is no %s", key)
 			}
