@@ -13,9 +13,13 @@ import (
 
 // TestExpressions: alerts and dashboard use metrics that there are.
 func TestExpressions(t *testing.T) {
-	documented, err := Documented("docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
+	var documented []string
+	for _, page := range []string{"docs/kubernetes.md", "docs/dra.md"} {
+		names, err := Documented(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documented = append(documented, names...)
 	}
 	expressions, err := Expressions()
 	if err != nil {
@@ -28,7 +32,7 @@ func TestExpressions(t *testing.T) {
 		}
 		for _, m := range metrics {
 			if !slices.Contains(documented, m) {
-				t.Errorf("%s: docs/kubernetes.md has no %s", e.Where, m)
+				t.Errorf("%s: neither docs/kubernetes.md nor docs/dra.md has %s", e.Where, m)
 			}
 		}
 	}
@@ -160,14 +164,17 @@ func TestVersion(t *testing.T) {
 	if chart.Version == "" || chart.AppVersion != chart.Version {
 		t.Errorf("version %q, appVersion %q", chart.Version, chart.AppVersion)
 	}
-	image := regexp.MustCompile(`hyperaccel/lpuctl:(latest|[0-9][\w.]*)`)
-	for _, name := range []string{"packaging/kubernetes/lpuctl.yaml", "packaging/image/main.go", "README.md", "docs/kubernetes.md"} {
+	image := regexp.MustCompile(`hyperaccel/lpuctl(?:-dra)?:(latest|[0-9][\w.]*)`)
+	for _, name := range []string{
+		"packaging/kubernetes/lpuctl.yaml", "packaging/kubernetes/lpuctl-dra.yaml", "packaging/image/main.go", "README.md",
+		"docs/kubernetes.md",
+	} {
 		found := image.FindAllString(read(name), -1)
 		if len(found) == 0 {
 			t.Errorf("%s: names no image", name)
 		}
 		for _, f := range found {
-			if f != "hyperaccel/lpuctl:"+chart.Version {
+			if !strings.HasSuffix(f, ":"+chart.Version) {
 				t.Errorf("%s: %s, and the chart is of %s", name, f, chart.Version)
 			}
 		}

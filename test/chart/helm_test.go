@@ -206,6 +206,9 @@ func TestRefused(t *testing.T) {
 		{"extended resources of the plugin", "extendedResources: true", "extendedResources is of mode dra"},
 		{"eviction of the plugin", "dra: {noExecute: true}", "dra.noExecute is of mode dra"},
 		{"sizes of the plugin", "dra: {sizes: [1, 2]}", "dra.sizes is of mode dra"},
+		{"draining in mode dra", "{mode: dra, dra: {draining: true}}", "dra.draining is of mode plugin"},
+		{"draining on the node's network", "{dra: {draining: true}, hostNetwork: true}", "dra.draining and hostNetwork exclude each other"},
+		{"sizes while it drains", "dra: {draining: true, sizes: [1, 2]}", ""},
 		{"default sizes of the plugin", "dra: {sizes: [1, 2, 4, 8]}", ""},
 		{"owner in extraArgs", "extraArgs: [--owner, dra]", "set the value mode"},
 		{"owner in extraArgs of dra", "{mode: dra, extraArgs: [--owner=plugin]}", "set the value mode"},
@@ -302,7 +305,7 @@ func TestEverythingOfDRA(t *testing.T) {
 }
 
 // clusterWide are the kinds that have no namespace.
-var clusterWide = regexp.MustCompile(` (Namespace|ClusterRole|ClusterRoleBinding|DeviceClass|(Validating|Mutating)AdmissionPolicy(Binding)?)/`)
+var clusterWide = regexp.MustCompile(` (Namespace|ClusterRole(Binding)?|DeviceClass|(Validating|Mutating)AdmissionPolicy(Binding)?)/`)
 
 // wantObjects renders the chart with values and wants these objects, and no others.
 func wantObjects(t *testing.T, values string, want []string) {

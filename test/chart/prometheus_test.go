@@ -12,13 +12,16 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +56,7 @@ func TestPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameNames(t, append(names, slices.Collect(maps.Keys(absentHere))...), documented)
+	addresses = append(addresses, serveMetricsOfDriver(t))
 	expressions, err := Expressions()
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +70,33 @@ func TestPrometheus(t *testing.T) {
 			waitForSeries(t, api, e, end)
 		}
 	}
+}
+
+// serveMetricsOfDriver serves the metrics of a DRA driver to which all happens that alerts tell of: without a cluster there is none. The
+// names are those of the driver's page, which a test of cmd/lpuctl-dra holds against the program.
+func serveMetricsOfDriver(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/dra-metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(bytes.ReplaceAll(text, []byte("COUNT"), strconv.AppendInt(nil, count.Add(1), 10)))
+	}))
+	t.Cleanup(server.Close)
+	address := strings.TrimPrefix(server.URL, "http://")
+	documented, err := Documented("docs/dra.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := exported(t, address)
+	slices.Sort(got)
+	slices.Sort(documented)
+	if got = slices.Compact(got); !slices.Equal(got, documented) {
+		t.Errorf("testdata/dra-metrics.txt has %v, docs/dra.md %v", got, documented)
+	}
+	return address
 }
 
 // TestExporter: the metrics of a node without Kubernetes are those that its page says.

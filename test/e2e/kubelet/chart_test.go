@@ -46,6 +46,7 @@ var chartSamples = map[string]string{
 	"validatingAdmissionPolicy.sizes":   `validatingAdmissionPolicy: {enabled: true, sizes: [1, 8]}`,
 	"dra.sizes":                         `{mode: dra, dra: {sizes: [1, 2, 16]}}`,
 	"dra.noExecute":                     `{mode: dra, dra: {noExecute: true}}`,
+	"dra.draining":                      `{dra: {draining: true}}`,
 	"extendedResources":                 `{mode: dra, extendedResources: true}`,
 	"nodeSelector":                      `nodeSelector: {example.com/lpu: "true"}`,
 	"affinity": `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
@@ -69,7 +70,8 @@ var chartTogether = map[string]string{
 		metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}`,
 	"mode dra on the node's network": `{mode: dra, hostNetwork: true, metrics: {port: 9999, hostPort: 9999}}`,
 	"mode dra of another kubelet":    `{mode: dra, kubeletDirectory: /var/lib/k0s/kubelet, metrics: {port: 9999}}`,
-	"mode dra and many things":       `{mode: dra, hostConfig: none, seLinuxOptions: {type: container_device_plugin_t}, tolerations: [{operator: Exists}]}`,
+	"mode dra and many things":       `{mode: dra, hostConfig: none, seLinuxOptions: {type: container_device_plugin_t}, nodeSelector: {a: b}}`,
+	"plugin, and the driver drains":  `{overlap: true, nfd: {enabled: true}, dra: {draining: true}, metrics: {podMonitor: {enabled: true}}}`,
 	"one size of mode dra":           `{mode: dra, extendedResources: true, dra: {sizes: [8]}}`,
 	"hostNetwork and hostPort":       `{hostNetwork: true, metrics: {hostPort: 9477}}`,
 	"hostNetwork and another port":   `{hostNetwork: true, metrics: {port: 9999, hostPort: 9999}}`,
@@ -163,6 +165,16 @@ func TestChartValues(t *testing.T) {
 	for name, c := range chartRefused {
 		if out, err := template(t, read(c[0])); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%s: %v, want %q\n%s", name, err, c[1], out)
+		}
+	}
+	for _, name := range []string{"lpuctl.yaml", "lpuctl-dra.yaml", "dra-pods.yaml"} {
+		sample, err := os.ReadFile("../../../packaging/kubernetes/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := kubectl(string(sample), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		if err != nil || strings.Contains(out, "Warning") {
+			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
 	// The custom resources are looked at too.

@@ -1,5 +1,10 @@
 {{- define "lpuctl.labels" -}}
-app.kubernetes.io/name: lpuctl
+app.kubernetes.io/name: lpuctl{{ if .draining }}-dra{{ end }}
+{{- end }}
+
+{{/* Whether the driver runs. */}}
+{{- define "lpuctl.hasDriver" -}}
+{{- if or (eq .Values.mode "dra") .Values.dra.draining }}true{{ end -}}
 {{- end }}
 
 {{/* The digest counts more than the tag: it cannot be moved. */}}
@@ -125,6 +130,9 @@ app.kubernetes.io/name: lpuctl
 {{/* Values that only the device plugin has, in mode dra: they would quietly do nothing. */}}
 {{- define "lpuctl.refuseOfPlugin" -}}
 {{- $v := .Values -}}
+{{- if $v.dra.draining -}}
+{{- fail "dra.draining is of mode plugin: it lets the driver run on beside the plugin. Set dra.draining to false" -}}
+{{- end -}}
 {{- if $v.overlap -}}
 {{- fail "overlap is of mode plugin: instances of the driver always overlap. Set overlap to false" -}}
 {{- end -}}
@@ -154,7 +162,10 @@ app.kubernetes.io/name: lpuctl
 {{- if $v.dra.noExecute -}}
 {{- fail "dra.noExecute is of mode dra. Set dra.noExecute to false, or mode to dra" -}}
 {{- end -}}
-{{- if not (include "lpuctl.hasDefaultSizes" .) -}}
+{{- if not (or $v.dra.draining (include "lpuctl.hasDefaultSizes" .)) -}}
 {{- fail "dra.sizes is of mode dra. Take dra.sizes out, or set mode to dra" -}}
+{{- end -}}
+{{- if and $v.dra.draining $v.hostNetwork -}}
+{{- fail "dra.draining and hostNetwork exclude each other: plugin and driver would want one port. Set hostNetwork to false, or wait until no pod has a claim and set dra.draining to false" -}}
 {{- end -}}
 {{- end }}
