@@ -44,6 +44,10 @@ spec:
       {{- if not .Values.metrics.podMonitor.enabled }}
       {{- $annotations = dict "prometheus.io/scrape" "true" "prometheus.io/port" (.Values.metrics.port | toString) }}
       {{- end }}
+      {{- if and $dra .Values.config }}
+      {{- /* The driver reads its configuration when it starts, so another one makes other pods. */}}
+      {{- $_ := set $annotations "lpuctl.hyperaccel.ai/config" (.Values.config | toJson | sha256sum) }}
+      {{- end }}
       {{- with merge (dict) .Values.podAnnotations $annotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -113,10 +117,6 @@ spec:
             - --kubelet-dir
             - {{ $kubelet }}
             {{- end }}
-            {{- if not (include "lpuctl.hasDefaultSizes" .) }}
-            - --sizes
-            - {{ include "lpuctl.draSizes" . | fromJsonArray | join "," | quote }}
-            {{- end }}
             {{- if .Values.dra.noExecute }}
             - --no-execute
             {{- end }}
@@ -137,6 +137,9 @@ spec:
             - {name: LPUCTL_RING_TABLE, value: /config/ring.yaml}
             {{- end }}
             {{- if $dra }}
+            {{- if not (include "lpuctl.hasDefaultSizes" .) }}
+            - {name: LPUCTL_SIZES, value: {{ include "lpuctl.draSizes" . | fromJsonArray | join "," | quote }}}
+            {{- end }}
             # Whose slices it publishes; and, so that old and new instance have sockets of their own, who it is.
             - name: LPUCTL_NODE_NAME
               valueFrom:
