@@ -6,18 +6,16 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+	"github.com/hyperaccel/lpuctl/test/killer"
 )
 
 const specName = "hyperaccel.ai-lpu.json"
@@ -55,112 +53,6 @@ func namesIn(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// steps are the system calls that change a file or a directory, or give one back.
-var steps = map[uint64]string{
-	unix.SYS_CLOSE: "close", unix.SYS_COPY_FILE_RANGE: "copy_file_range", unix.SYS_FALLOCATE: "fallocate", unix.SYS_FCHMOD: "fchmod",
-	unix.SYS_FCHMODAT: "fchmodat", unix.SYS_FCHOWN: "fchown", unix.SYS_FCHOWNAT: "fchownat", unix.SYS_FDATASYNC: "fdatasync",
-	unix.SYS_FLOCK: "flock", unix.SYS_FSYNC: "fsync", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_LINKAT: "linkat", unix.SYS_MKDIRAT: "mkdirat",
-	unix.SYS_OPENAT: "openat", unix.SYS_OPENAT2: "openat2", unix.SYS_PWRITE64: "pwrite64", unix.SYS_RENAMEAT: "renameat",
-	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_SENDFILE: "sendfile", unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_SYNC: "sync",
-	unix.SYS_SYNCFS: "syncfs", unix.SYS_TRUNCATE: "truncate", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_WRITE: "write",
-	unix.SYS_WRITEV: "writev",
-}
-
-// killer kills a process by SIGKILL before one of its steps. strace cannot: it counts the calls of each thread
-// and of each kind by themselves, and Go moves between threads, so that most calls of the write phase are never the nth.
-type killer struct {
-	dir   string // the first call that names a path below it starts the count
-	left  int    // steps until the kill
-	begun bool
-}
-
-// run runs a command and tells before which step it was killed; "" if it ended by itself, with exit code 0.
-func (k *killer) run(t *testing.T, command ...string) string {
-	t.Helper()
-	runtime.LockOSThread() // the tracer is a thread
-	defer runtime.UnlockOSThread()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	pid, err := syscall.ForkExec(command[0], command, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	killed := ""
-	for first := true; ; first = false {
-		var status unix.WaitStatus
-		thread, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
-		if err != nil {
-			t.Fatalf("waiting for %v: %v", command, err)
-		}
-		switch {
-		case thread == pid && status.Exited() && status.ExitStatus() != 0:
-			t.Fatalf("%v: exit code %d", command, status.ExitStatus())
-		case thread == pid && !status.Stopped():
-			return killed
-		case !status.Stopped():
-			continue // another thread ended
-		case first:
-			if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-		signal := 0
-		switch s := status.StopSignal(); s {
-		case unix.SIGTRAP | 0x80: // before a system call or after one
-			if step := k.step(thread); step != "" && killed == "" {
-				if k.left--; k.left == 0 {
-					killed = step
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
-			}
-		case unix.SIGTRAP, unix.SIGSTOP: // it has started itself or a thread
-		default:
-			signal = int(s)
-		}
-		_ = unix.PtraceSyscall(thread, signal) // fails once the process is killed
-	}
-}
-
-// syscallInfo is struct ptrace_syscall_info of include/uapi/linux/ptrace.h.
-type syscallInfo struct {
-	op     uint8
-	_      [3]uint8
-	_      uint32
-	_, _   uint64
-	number uint64
-	args   [6]uint64
-	_      [2]uint64
-}
-
-// step is the name of the step that the thread is about to make; "" if it is none, or too early.
-func (k *killer) step(thread int) string {
-	var info syscallInfo
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO,
-		uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
-	if errno != 0 || info.op != unix.PTRACE_SYSCALL_INFO_ENTRY {
-		return ""
-	}
-	k.begun = k.begun || k.names(thread, info.args[0]) || k.names(thread, info.args[1])
-	if !k.begun {
-		return ""
-	}
-	return steps[info.number]
-}
-
-// names tells whether an argument of a thread's call points to a path below the directory.
-func (k *killer) names(thread int, argument uint64) bool {
-	text := make([]byte, len(k.dir))
-	local := []unix.Iovec{{Base: &text[0]}}
-	local[0].SetLen(len(text))
-	n, err := unix.ProcessVMReadv(thread, local, []unix.RemoteIovec{{Base: uintptr(argument), Len: len(text)}}, 0)
-	return err == nil && n == len(text) && string(text) == k.dir
 }
 
 // TestKilledAtEachStep kills a refresh before each step it makes from when it first looks at the spec directory:
@@ -207,10 +99,10 @@ func (k *killing) atEachStep(t *testing.T, reset func()) {
 	t.Helper()
 	for n := 1; ; n++ {
 		reset()
-		step := (&killer{dir: k.dir, left: n}).run(t, k.refresh...)
+		step := k.killed(t, n)
 		if step == "" { // it ended before; once more, because the tracer sometimes misses when the first call names the directory
 			reset()
-			step = (&killer{dir: k.dir, left: n}).run(t, k.refresh...)
+			step = k.killed(t, n)
 		}
 		if step == "" {
 			break
@@ -226,6 +118,16 @@ func (k *killing) atEachStep(t *testing.T, reset func()) {
 	if total < 10 || !k.found["the old spec"] || !k.found["the new spec"] || !k.found["a file half done"] {
 		t.Error("the write phase was not hit")
 	}
+}
+
+// killed kills a refresh before its step n; it returns "" if there is no such step.
+func (k *killing) killed(t *testing.T, n int) string {
+	t.Helper()
+	step, err := (&killer.Killer{Dir: k.dir, Left: n}).Run(k.refresh...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return step
 }
 
 // judge looks at what a killed refresh has left, and at what the next one makes of it.

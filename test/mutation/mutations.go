@@ -21,6 +21,10 @@ const (
 	draPkg    = "./pkg/dra"
 	eventsGo  = "pkg/discovery/events.go"
 	featureGo = "cmd/lpuctl/serve_nfd.go"
+
+	claimGo   = "pkg/dra/claim/store.go"
+	restoreGo = "pkg/dra/claim/restore.go"
+	claimPkg  = "./pkg/dra/claim"
 )
 
 // mutations are the fixes that keep lpuctl right while the node changes.
@@ -410,6 +414,50 @@ func mutations() []mutation {
 		{
 			"a memory that is lost frees what prepared claims have", "pkg/dra/state.go",
 			"if !known && !current[name] && len(members) > 0 {", "if known && !current[name] && len(members) > 0 {", "TestLostMemory", draPkg,
+		},
+		{
+			"a claim that was only started keeps its LPUs", claimGo,
+			"r.State == completed && sameBoot", "sameBoot", "TestKilledAtEachStep", claimPkg,
+		},
+		{
+			"a claim of an earlier boot keeps its LPUs", claimGo,
+			"a == b || a == \"\" || b == \"\"", "true", "TestRestore", claimPkg,
+		},
+		{
+			"a claim is given back record first", claimGo,
+			"{cdi.ClaimFile(s.SpecDir, uid), record + quarantined, record}", "{record, record + quarantined, cdi.ClaimFile(s.SpecDir, uid)}",
+			"TestKilledAtEachStep", claimPkg,
+		},
+		{
+			"a claim is completed before it has its file", claimGo,
+			"	if err := s.write(r); err != nil {\n		return err\n	}\n	if err := s.render",
+			"	r.State = completed\n	if err := s.write(r); err != nil {\n		return err\n	}\n	if err := s.render",
+			"TestKilledAtEachStep", claimPkg,
+		},
+		{
+			"a failed prepare keeps its LPUs recorded", claimGo,
+			"err = errors.Join(err, s.remove(r.UID))", "err = errors.Join(err)", "TestDirectoriesThatCannotBeWritten", claimPkg,
+		},
+		{
+			"two instances prepare at the same time", claimGo,
+			"return filelock.Hold(ctx, filepath.Join(s.Dir, \"claims.json\"))",
+			"return filelock.Hold(ctx, filepath.Join(s.Dir, fmt.Sprint(time.Now())))", "TestManyAtOnce", claimPkg,
+		},
+		{
+			"a prepare that the kubelet has given up goes on", claimGo,
+			"	if err := ctx.Err(); err != nil {", "	if err := error(nil); err != nil {", "TestRefusals", claimPkg,
+		},
+		{
+			"an LPU is given to two claims when the record of one is lost", restoreGo,
+			"			f.adopted[uid] = r\n", "			_ = r\n", "TestBadRecords", claimPkg,
+		},
+		{
+			"temporary files of a killed instance stay", restoreGo,
+			"	s.sweep(s.SpecDir)\n", "", "TestKilledAtEachStep", claimPkg,
+		},
+		{
+			"fields of a later version are lost", claimGo,
+			"		r.rest = have.rest\n", "		r.rest = nil\n", "TestBadRecords", claimPkg,
 		},
 	}
 }

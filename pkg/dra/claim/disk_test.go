@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -34,6 +35,9 @@ func TestDirectoriesThatCannotBeWritten(t *testing.T) {
 				w.must(errors.Join(os.Rename(dir, dir+".aside"), put(dir)))
 				w.refused(s, wish(2, "arc2-3"), dir)
 				if which == "var/run/cdi" {
+					if _, err := os.Lstat(recordOf(s, 2)); !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("the record of a claim that is not prepared: %v", err)
+					}
 					if findings, err := s.Restore(t.Context()); err == nil && (len(findings) != 1 || findings[0].ID != finding.ClaimFile) {
 						t.Errorf("%v, %v", findings, err)
 					}

@@ -335,6 +335,9 @@ func (s *Store) remove(uid string) error {
 	record := s.record(uid)
 	for _, path := range []string{cdi.ClaimFile(s.SpecDir, uid), record + quarantined, record} {
 		wholefile.ClearLeftovers(path)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // of a read-only file system not even this can be removed
+			continue
+		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

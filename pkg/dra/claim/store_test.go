@@ -179,7 +179,7 @@ func (w *world) must(err error) {
 }
 
 // record is the file with the record of claim 1.
-func record(s *claim.Store) string { return filepath.Join(s.Dir, "dra-claims", uid(1)+".json") }
+func record(s *claim.Store) string { return recordOf(s, 1) }
 
 // TestOneRequest: a container with the only request of a claim is told of its LPUs as everybody else is, in ring order.
 func TestOneRequest(t *testing.T) {
@@ -363,6 +363,7 @@ func TestManyAtOnce(t *testing.T) {
 						t.Errorf("%s is given to claim %d, and claim %d has it", a, i+1, other.(int)+1)
 					}
 				}
+				time.Sleep(time.Millisecond)
 				for _, a := range got[0].Members {
 					owned.Delete(a)
 				}
@@ -467,6 +468,7 @@ func TestBadRecords(t *testing.T) {
 			}
 			w.restore(s)
 			w.holds(s, map[int]int{0: 1, 1: 1, 2: 2, 3: 2})
+			w.prepare(s, wish(1, "arc0-1", "arc4")) // it was allocated anew
 			w.prepare(s, wish(1, "arc0-1"))
 			if later := strings.Contains(string(w.read(record(s))), "later"); later != (name == "unknown fields") {
 				t.Errorf("the record:\n%s", w.read(record(s)))
