@@ -2,16 +2,22 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -20,8 +26,9 @@ func newDiffCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "Compare the spec in place with the hardware as it is now",
-		Long: `diff prints how our spec file differs from the one that cdi refresh would write now. Nothing is changed.
-The exit code is 3 if they differ.`,
+		Long: `diff prints how our spec file differs from the one that cdi refresh would write now, and how the files of
+claims of Kubernetes differ from those that lpuctl-dra would write. Nothing is changed. The exit code is 3 if
+one differs.`,
 		Example: `  lpuctl cdi diff
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
@@ -35,7 +42,7 @@ The exit code is 3 if they differ.`,
 			if err != nil {
 				return err
 			}
-			return a.diff(file, m.spec, f)
+			return a.diff(file, m, f)
 		},
 	}
 	a.SpecDirFlag(cmd)
@@ -51,6 +58,16 @@ type drift struct {
 	Path    string        `json:"path"`
 	Drift   bool          `json:"drift"`
 	Changes []driftChange `json:"changes"` // device by device; none where only the file's form differs
+	Claims  []claimDrift  `json:"claims"`  // files of claims that differ
+}
+
+// claimDrift is how the file of a claim differs from one that would be written now.
+type claimDrift struct {
+	Path    string        `json:"path"`
+	Claim   string        `json:"claim"` // namespace/name
+	Changes []driftChange `json:"changes"`
+
+	have, want []byte
 }
 
 type driftChange struct {
@@ -60,21 +77,57 @@ type driftChange struct {
 	To     *specs.Device `json:"to,omitempty"`
 }
 
-func (a *app) diff(file cdi.File, spec *specs.Spec, f cli.Format) error {
-	have, want, err := compare(file, spec)
+func (a *app) diff(file cdi.File, m *made, f cli.Format) error {
+	have, want, err := compare(file, m.spec)
 	if err != nil {
 		return err
 	}
-	differs := !bytes.Equal(have, want)
+	claims, err := claimDrifts(filepath.Dir(file.Path), m.inv)
+	if err != nil {
+		return err
+	}
+	differs := !bytes.Equal(have, want) || len(claims) > 0
 	if f == cli.FormatTable {
 		err = a.showChange(file.Path, have, want)
+		for _, c := range claims {
+			err = cmp.Or(err, a.showChange(c.Path, c.have, c.want))
+		}
 	} else {
-		err = cli.WriteDocument(a.Out, f, drift{cli.NewHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want))})
+		document := drift{cli.NewHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want)), claims}
+		err = cli.WriteDocument(a.Out, f, document)
 	}
 	if err == nil && differs {
 		err = cli.Found()
 	}
 	return err
+}
+
+// claimDrifts are the files of claims in a directory that differ from those that would be written now.
+func claimDrifts(dir string, inv *discovery.Inventory) ([]claimDrift, error) {
+	list := []claimDrift{}
+	files, claims, err := cdi.ClaimsIn(dir)
+	for i, c := range claims {
+		d := claimDrift{Path: files[i], Claim: c.String()}
+		d.have, err = os.ReadFile(d.Path)
+		if host.IsAbsent(err) { // the claim was given back in the meantime
+			err = nil
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		spec, err := cdi.ClaimSpec(inv, *c)
+		if err != nil {
+			return nil, fmt.Errorf("%s: claim %s: %w", d.Path, c, err)
+		}
+		if d.want, err = cdi.Marshal(spec); err != nil {
+			return nil, err
+		}
+		if d.Changes = changes(cdi.Devices(d.have), spec.Devices); !bytes.Equal(d.have, d.want) {
+			list = append(list, d)
+		}
+	}
+	return list, err
 }
 
 // changes compares devices by name, in the order of the names as they stand, the new ones last.

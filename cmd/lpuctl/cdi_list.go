@@ -26,7 +26,8 @@ func newCDIListCommand(a *app) *cobra.Command {
 		Short:   "List our devices as runtimes resolve them, with the file that serves each",
 		Long: `list reads the spec files as a runtime does, with the same library, from /etc/cdi and /var/run/cdi (and
 the configured spec directory). Where a node has another path on the host than in the container, it is shown as
-HOST:CONTAINER. The exit code is 3 if a spec of ours is refused or in conflict.`,
+HOST:CONTAINER. The devices of claims of Kubernetes, which set variables only, have the claim in its place. The
+exit code is 3 if a spec of ours is refused or in conflict.`,
 		Example: `  lpuctl cdi list
   lpuctl cdi list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,7 +92,9 @@ func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli
 	var rows [][]string
 	for _, d := range devices {
 		nodes := strings.Join(d.Nodes, ",")
-		if len(d.Nodes) > 2 {
+		if d.Claim != nil {
+			nodes = "claim " + d.Claim.String()
+		} else if len(d.Nodes) > 2 {
 			nodes = cli.Plural(len(d.Nodes), "node")
 		}
 		rows = append(rows, []string{d.Name, nodes, d.File})

@@ -8,9 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
@@ -76,6 +79,9 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 		return nil, err
 	}
 	v.Kind = a.Config.CDI.Kind
+	if len(args) == 0 {
+		v.Claims = a.preparedClaims()
+	}
 	if own, err := a.LocateSpec(); err == nil && len(args) == 0 {
 		v.Own = own.Path
 	}
@@ -125,4 +131,22 @@ func (a *app) deviceNames(inv *discovery.Inventory, words []string) []string {
 		all = append(all, names...)
 	}
 	return all
+}
+
+// preparedClaims are the uids of the claims that the DRA driver has recorded as prepared; nil if that cannot be read.
+func (a *app) preparedClaims() []string {
+	uids := []string{}
+	memory, err := node.RememberIn(a.Root)
+	if err != nil {
+		return nil
+	}
+	records, err := claim.Records(memory.Dir, host.Now().Boot)
+	if err != nil {
+		a.Log.Warn("it is not known which claims are prepared", "error", err)
+		return nil
+	}
+	for _, r := range records {
+		uids = append(uids, r.UID)
+	}
+	return uids
 }

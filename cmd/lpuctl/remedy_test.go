@@ -180,6 +180,7 @@ func remediesInWords() map[finding.ID]string {
 		nothing  = "nothing is to be done"
 	)
 	return map[finding.ID]string{
+		finding.ClaimOverlap:        "pods of a cluster are to be deleted",
 		finding.LeaseEnded:          nothing,
 		finding.LeaseNoStore:        "needs systemd and the package",
 		finding.LeaseRequest:        "needs two versions of lpuctl, of which one is a unit of systemd",

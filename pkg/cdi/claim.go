@@ -9,6 +9,8 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -18,22 +20,37 @@ const ClaimKind = "hyperaccel.ai/lpu-claim"
 
 // Claim is what the file of a claim says. It is enough to know who has which LPU when everything else about the claim is lost.
 type Claim struct {
-	Namespace, Name, UID string
-	Requests             []ClaimRequest
+	Namespace string         `json:"namespace"`
+	Name      string         `json:"name"`
+	UID       string         `json:"uid"`
+	Requests  []ClaimRequest `json:"requests"`
+}
+
+// String is namespace/name.
+func (c *Claim) String() string { return c.Namespace + "/" + c.Name }
+
+// LPUs are those of all requests.
+func (c *Claim) LPUs() (all []discovery.Address) {
+	for _, r := range c.Requests {
+		for _, d := range r.Devices {
+			all = append(all, d.LPUs...)
+		}
+	}
+	return all
 }
 
 // ClaimRequest is one request of a claim: what a container gets that asks for it.
 type ClaimRequest struct {
-	Name    string // of the claim's spec, without a subrequest
-	Devices []ClaimDevice
+	Name    string        `json:"name"` // of the claim's spec, without a subrequest
+	Devices []ClaimDevice `json:"devices"`
 	// List: the container is told of its LPUs by the variables that everybody else sets too.
-	List bool
+	List bool `json:"list"`
 }
 
 // ClaimDevice is one device of a request.
 type ClaimDevice struct {
-	Name string              // in the ResourceSlice
-	LPUs []discovery.Address // in ring order
+	Name string              `json:"name"` // in the ResourceSlice
+	LPUs []discovery.Address `json:"lpus"` // in ring order
 }
 
 // Variables of a claim, after its prefix. They are the same for each container, whatever else it gets, and so are set always.
@@ -152,6 +169,11 @@ func ParseClaim(data []byte, uid string) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
+	return claimOf(spec, uid)
+}
+
+// claimOf is the claim with this uid that a spec is of.
+func claimOf(spec *specs.Spec, uid string) (*Claim, error) {
 	if spec.Kind != ClaimKind || !ValidUID(uid) {
 		return nil, fmt.Errorf("kind %.80q of a claim with the uid %.80q, expected %s", spec.Kind, uid, ClaimKind)
 	}
@@ -202,4 +224,27 @@ func (c *Claim) parse(d specs.Device, several bool) (r ClaimRequest, err error) 
 		r.Devices = append(r.Devices, device)
 	}
 	return r, nil
+}
+
+// ClaimsIn are the files of claims in a directory, which is a path of this machine, sorted, and the claims that they are of. A file that
+// cannot be used is left out. The error is that the directory cannot be read.
+func ClaimsIn(dir string) (files []string, claims []*Claim, err error) {
+	all, err := specFiles(dir, ".json")
+	if host.IsAbsent(err) {
+		return nil, nil, nil
+	}
+	for _, path := range all {
+		uid, ok := ClaimUID(path)
+		if !ok {
+			continue
+		}
+		data, err := wholefile.Read(path, specMax)
+		if err != nil {
+			continue
+		}
+		if c, err := ParseClaim(data, uid); err == nil {
+			files, claims = append(files, path), append(claims, c)
+		}
+	}
+	return files, claims, err
 }

@@ -21,12 +21,13 @@ import (
 
 // Resolved is a device as a runtime would inject it.
 type Resolved struct {
-	Name  string   `json:"name"`  // qualified: hyperaccel.ai/lpu=lpu0
-	File  string   `json:"file"`  // the spec file that serves it
-	Nodes []string `json:"nodes"` // common ones too; HOST:CONTAINER where the path on the host is another than in the container
+	Name  string   `json:"name"`            // qualified: hyperaccel.ai/lpu=lpu0
+	File  string   `json:"file"`            // the spec file that serves it
+	Nodes []string `json:"nodes"`           // common ones too; HOST:CONTAINER where the path on the host is another than in the container
+	Claim *Claim   `json:"claim,omitempty"` // that the device is of; then it has variables only
 }
 
-// Resolve returns the devices of a kind, file by file in the order of the spec, as the runtimes' own CDI library
+// Resolve returns the devices of a kind and those of claims, file by file in the order of the spec, as the runtimes' own CDI library
 // resolves them from spec directories under root, the last of which has the highest priority. Files of the
 // kind that the library refuses, conflicts, and directories that some runtimes do not read are findings. It gives up when ctx
 // ends, because a spec directory may hold what never answers, such as a FIFO.
@@ -55,7 +56,7 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 		}
 		v := Validator{Root: root}
 		findings, err := v.CheckDirs(specDirs)
-		return resolved(cache, kind), append(findings, cacheFindings(cache, kind)...), err
+		return append(resolved(cache, kind), resolved(cache, ClaimKind)...), append(findings, cacheFindings(cache, kind)...), err
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
 	}
@@ -96,7 +97,11 @@ func resolved(cache *cdi.Cache, kind string) []Resolved {
 		for i, d := range spec.Devices {
 			name := kind + "=" + d.Name
 			if served := cache.GetDevice(name); served != nil && served.GetSpec() == spec {
-				devices = append(devices, Resolved{Name: name, File: spec.GetPath(), Nodes: shownNodes(spec.Spec, i)})
+				r := Resolved{Name: name, File: spec.GetPath(), Nodes: shownNodes(spec.Spec, i)}
+				if uid, ok := ClaimUID(r.File); ok && kind == ClaimKind {
+					r.Claim, _ = claimOf(spec.Spec, uid)
+				}
+				devices = append(devices, r)
 			}
 		}
 	}
@@ -134,11 +139,14 @@ func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
+			_, ofClaim := ClaimUID(file)
 			switch {
-			case strings.Contains(err.Error(), `"`+kind+"="): // a conflict
+			case strings.Contains(err.Error(), `"`+kind+"="), strings.Contains(err.Error(), `"`+ClaimKind+"="): // a conflict
 				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi validate names the file to remove")
 			case filepath.Base(file) == fileName(kind)+".json":
 				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh")
+			case ofClaim:
+				findings.Add(finding.SpecRefused, file, err.Error(), byDriver+": rm "+file)
 			default:
 				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")
 			}

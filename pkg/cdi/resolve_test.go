@@ -40,10 +40,10 @@ func TestResolve(t *testing.T) {
 	}
 	ours := locate(t, root).Path
 	want := []Resolved{
-		{"hyperaccel.ai/lpu=old", filepath.Join(root, "etc/cdi/old.json"), []string{"/dev/lpu0"}},
-		{"hyperaccel.ai/lpu=lpu0", ours, []string{"/dev/lpu0"}},
-		{"hyperaccel.ai/lpu=pci-0000-43-00.1", ours, []string{"/dev/lpu0"}},
-		{"hyperaccel.ai/lpu=all", ours, []string{"/dev/lpu0"}},
+		{"hyperaccel.ai/lpu=old", filepath.Join(root, "etc/cdi/old.json"), []string{"/dev/lpu0"}, nil},
+		{"hyperaccel.ai/lpu=lpu0", ours, []string{"/dev/lpu0"}, nil},
+		{"hyperaccel.ai/lpu=pci-0000-43-00.1", ours, []string{"/dev/lpu0"}, nil},
+		{"hyperaccel.ai/lpu=all", ours, []string{"/dev/lpu0"}, nil},
 	}
 	if diff := cmp.Diff(want, devices); diff != "" {
 		t.Error(diff)

@@ -36,6 +36,8 @@ type Validator struct {
 	Inventory *discovery.Inventory
 	// Targets are the consumers that matter; none: all of them.
 	Targets []Target
+	// Claims are the uids of the claims that the DRA driver has recorded as prepared; nil: that is not known.
+	Claims []string
 	// Devices that a container asks for, by qualified name or by that in our kind.
 	Devices []string
 }
@@ -70,6 +72,9 @@ func (v *Validator) File(path string) finding.List {
 		}
 		v.check(d)
 		v.checkHardware(d, func(string) bool { return true })
+		if d.spec.Kind == ClaimKind {
+			v.checkClaim(d)
+		}
 	}
 	return d.findings
 }

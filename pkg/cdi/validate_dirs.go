@@ -78,7 +78,7 @@ func same(a, b string) bool {
 
 func (v *Validator) dirs(dirs []specDir) (all finding.List, err error) {
 	v.checkDirs(&all, dirs)
-	var documents, served []*document // served: of our kind, those of lower priority first
+	var documents, served, claims []*document // served: of our kind, those of lower priority first
 	var read []string
 	for _, dir := range dirs {
 		if slices.ContainsFunc(read, func(before string) bool { return same(before, dir.path) }) {
@@ -96,11 +96,18 @@ func (v *Validator) dirs(dirs []specDir) (all finding.List, err error) {
 			}
 			d := v.read(path)
 			documents = append(documents, d)
-			if d.spec == nil || d.spec.Kind != v.Kind {
-				v.foreign(d)
-			} else {
+			_, ofClaim := ClaimUID(path)
+			switch {
+			case d.spec != nil && d.spec.Kind == v.Kind:
 				v.member(d, served)
 				served = append(served, d)
+			case d.spec != nil && d.spec.Kind == ClaimKind:
+				v.claimMember(d, claims)
+				claims = append(claims, d)
+			case d.spec == nil && ofClaim:
+				d.ofClaim()
+			default:
+				v.foreign(d)
 			}
 		}
 	}
@@ -112,6 +119,7 @@ func (v *Validator) dirs(dirs []specDir) (all finding.List, err error) {
 	}
 	v.checkRead(&all, dirs, served)
 	v.checkServed(&all, read, served)
+	v.checkClaims(&all, claims)
 	return all, nil
 }
 

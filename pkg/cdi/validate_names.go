@@ -17,6 +17,9 @@ func (v *Validator) checkServed(findings *finding.List, dirs []string, served []
 	names := namesIn(served)
 	now := v.devicesNow()
 	for _, name := range v.Devices {
+		if strings.HasPrefix(name, ClaimKind+"=") {
+			continue // see checkClaims
+		}
 		if !slices.Contains(names, strings.TrimPrefix(name, v.Kind+"=")) {
 			message, remedy := now.whyUnknown(name, names)
 			findings.Add(finding.DeviceUnknown, name, message, remedy)

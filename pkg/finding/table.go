@@ -211,8 +211,9 @@ const (
 
 // Findings about claims of Kubernetes that the DRA driver has prepared.
 const (
-	ClaimFile   ID = "claim-file"
-	ClaimRecord ID = "claim-record"
+	ClaimFile    ID = "claim-file"
+	ClaimOverlap ID = "claim-overlap"
+	ClaimRecord  ID = "claim-record"
 )
 
 // BadConfig is the finding about lpuctl's own config file.
@@ -513,7 +514,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Claims, []Rule{
 		{ClaimFile, Error, "The CDI file of a prepared claim is missing, out of date or cannot be written: its containers may not start again.",
 			"the driver writes it anew when it can; on a full or read-only file system, mend that"},
-		{ClaimRecord, Warning, "What the DRA driver has recorded of a prepared claim cannot be used.",
+		{ClaimOverlap, Error, "Two claims have one LPU.", "delete the pods of one of the two, and then its claim"},
+		{ClaimRecord, Warning, "The record of a prepared claim is missing, or cannot be used.",
 			"nothing, if the claim was made anew of its CDI file; otherwise delete its pods, so that they are prepared again"},
 	}},
 	{Config, []Rule{

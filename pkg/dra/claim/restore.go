@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -277,6 +278,29 @@ func (s *Store) Claims() (claims []Record, err error) {
 	return claims, nil
 }
 
+// Known are all claims of which there is anything, prepared or not. Of those that nothing can be read of it has the uid only.
+func (s *Store) Known() (known []Record, err error) {
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range f.all() {
+		known = append(known, *r)
+	}
+	add := func(uid string) {
+		if !slices.ContainsFunc(known, func(r Record) bool { return r.UID == uid }) {
+			known = append(known, Record{UID: uid})
+		}
+	}
+	for _, b := range f.bad {
+		add(b.uid)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(f.strange)) {
+		add(uid)
+	}
+	return known, nil
+}
+
 // Names are the devices of prepared claims, by name in the ResourceSlice. Where the checkpoint cannot be read, there is none.
 func (s *Store) Names() map[string]bool {
 	names := map[string]bool{}
@@ -291,25 +315,34 @@ func (s *Store) Names() map[string]bool {
 	return names
 }
 
-// Holders tells which claim has which LPU, by the checkpoint in a directory, which is [node.StateDir]. Of a boot that is not known (""),
-// all records count. It takes no lock: a caller who decides by it holds one that keeps claims from being prepared. The error says that not
-// all is known, and why.
-func Holders(dir, bootID string) (map[discovery.Address]string, error) {
+// Records are those of claims that a container can have, in a directory that is [node.StateDir], in the order of their uids. Of a
+// boot that is not known (""), all records count. It takes no lock. The error says that not all is known, and why.
+func Records(dir, bootID string) (prepared []*Record, err error) {
 	f, err := readRecords(filepath.Join(dir, dirName))
 	if err != nil {
 		return nil, err
 	}
-	holders := map[discovery.Address]string{}
-	store := Store{BootID: bootID}
-	for _, r := range f.records {
-		for _, a := range r.Members() {
-			if store.holds(r) {
-				holders[a] = "claim " + r.String()
-			}
+	s := Store{BootID: bootID}
+	for _, r := range f.all() {
+		if s.holds(r) {
+			prepared = append(prepared, r)
 		}
 	}
 	for _, b := range f.bad {
 		err = errors.Join(err, fmt.Errorf("%s: %w", b.path, host.Reason(b.err)))
+	}
+	return prepared, err
+}
+
+// Holders tells which claim has which LPU by [Records]. A caller who decides by it holds a lock that keeps claims from
+// being prepared.
+func Holders(dir, bootID string) (map[discovery.Address]string, error) {
+	records, err := Records(dir, bootID)
+	holders := map[discovery.Address]string{}
+	for _, r := range records {
+		for _, a := range r.Members() {
+			holders[a] = "claim " + r.String()
+		}
 	}
 	return holders, err
 }
