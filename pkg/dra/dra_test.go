@@ -152,9 +152,15 @@ func TestSlicesOfOrion(t *testing.T) {
 		}
 	}
 	want(t, "devices by size", sizes, map[int]int{8: 1, 1: 8, 2: 8, 4: 8})
-	want(t, "all of the ring is first", dra.Size(&specs[1].Devices[0]), 8)
-	quad := specs[1].Devices[slices.IndexFunc(specs[1].Devices, func(d resourceapi.Device) bool { return dra.Size(&d) == 4 })]
-	if !strings.HasPrefix(quad.Name, "lpu4-0000-4") {
+	var first []int
+	for _, d := range specs[1].Devices[:7] {
+		first = append(first, dra.Size(&d))
+	}
+	want(t, "the first of each size, then the second", first, []int{1, 2, 4, 8, 1, 2, 4})
+	quad := specs[1].Devices[slices.IndexFunc(specs[1].Devices, func(d resourceapi.Device) bool {
+		return dra.Size(&d) == 4 && *d.Attributes["start"].IntValue == 0
+	})]
+	if !strings.HasPrefix(quad.Name, "lpu4-0000-43-00-1-") {
 		t.Errorf("a device is called %s", quad.Name)
 	}
 	text := func(name resourceapi.QualifiedName) string {
@@ -462,7 +468,7 @@ func TestWholeRingWithADeadCable(t *testing.T) {
 	dead := with(inv, func(inv *discovery.Inventory) { inv.Rings[0].DeadLinks = [][2]string{{m[3], m[2]}} })
 	c := newClock(t, "")
 	specs, _ := c.look(dead)
-	whole := devices(specs)[0]
+	whole := devices(specs)[3]
 	members, err := c.Members(whole.Name)
 	if err != nil || len(members) != 8 {
 		t.Fatal(members, err)

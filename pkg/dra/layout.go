@@ -127,32 +127,41 @@ func (l *layout) alone() (alone []loop) {
 // Counters of k8s.io/api).
 const devicesMax = 64
 
-// devices are all that is published, for each slice. A ring has a slice of its own, so that a taint changes one slice; if it has too
-// many devices for one, a size is in one slice.
+// devices are all that is published, for each slice. A ring has slices of its own, so that a taint changes as few as can be.
 func (l *layout) devices(o *Options) (groups [][]device) {
+	add := func(all []device) { groups = append(groups, slices.Collect(slices.Chunk(all, devicesMax))...) }
 	for i := range l.Rings {
-		r := &l.Rings[i]
-		var group []device
-		for _, size := range o.sizesOf(len(r.Members)) {
-			for more := range slices.Chunk(r.arcs(size), devicesMax) {
-				if len(group)+len(more) > devicesMax {
-					groups, group = append(groups, group), nil
-				}
-				group = append(group, more...)
-			}
-		}
-		groups = append(groups, group)
+		add(l.Rings[i].devices(o))
 	}
 	var singles []device
 	for _, one := range l.alone() {
 		singles = append(singles, device{name: deviceName(one.Members), members: one.Members})
 	}
-	return append(groups, slices.Collect(slices.Chunk(singles, devicesMax))...)
+	add(singles)
+	return groups
 }
 
-// sizesOf are the sizes that are published of a ring: first all of it, which is one device, then the small ones. The scheduler looks at
-// device after device until one fits, so those that are seldom wanted and many must not come first.
-func (o *Options) sizesOf(ring int) (sizes []int) {
+// devices are the arcs of a ring: the first of each size, then the second of each, and so on. A claim is of one size, so only the order
+// within a size decides which arc it gets. But the scheduler evaluates the selectors of a claim for each device that is listed before it.
+func (l *loop) devices(o *Options) (all []device) {
+	var sizes [][]device
+	most := 0
+	for _, size := range o.sizesOf(len(l.Members)) {
+		sizes = append(sizes, l.arcs(size))
+		most = max(most, len(sizes[len(sizes)-1]))
+	}
+	for round := range most {
+		for _, arcs := range sizes {
+			if round < len(arcs) {
+				all = append(all, arcs[round])
+			}
+		}
+	}
+	return all
+}
+
+// sizesOf are the sizes that are published of a ring.
+func (o *Options) sizesOf(ring int) []int {
 	if o.Singles {
 		return []int{1}
 	}
@@ -160,13 +169,9 @@ func (o *Options) sizesOf(ring int) (sizes []int) {
 	if wanted == nil {
 		wanted = DefaultSizes()
 	}
-	for _, size := range append(slices.Clone(wanted), 1) {
-		if size >= 1 && size < ring {
-			sizes = append(sizes, size)
-		}
-	}
+	sizes := slices.DeleteFunc(append(slices.Clone(wanted), 1, ring), func(size int) bool { return size < 1 || size > ring })
 	slices.Sort(sizes)
-	return append([]int{ring}, slices.Compact(sizes)...)
+	return slices.Compact(sizes)
 }
 
 // arcs are the arcs of a size as devices, in the order in which the scheduler is to take them.

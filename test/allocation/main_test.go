@@ -126,3 +126,18 @@ func TestDocumentHasTheTables(t *testing.T) {
 		t.Errorf("docs/allocation.md is out of date (make simulate-allocation): it should have\n%s", table)
 	}
 }
+
+// TestPublishedOrder: what the scheduler accepts in the order in which DRA's arcs are published is near what lpuctl's rule accepts, and
+// more than by start.
+func TestPublishedOrder(t *testing.T) {
+	const pods = 10 * shortPods
+	for _, c := range cells()[:noEightBusy+1] {
+		s, pods := newServer(c.n), arrivals(c, pods, shortSeed)
+		share := func(p pick) float64 { return 100 * play(s, policy{pick: p}, pods, true, shortSeed).acceptedLPUShare() }
+		published, strict := share(inOrder(publishedOrders(8))), share(remembered(ours))
+		start := share(inOrder(orderRule{starts: byStart}.orders(8)))
+		if published < strict-strictGap || published <= start {
+			t.Errorf("%s: %.2f %% accepted as published, %.2f %% by lpuctl's rule, %.2f %% by start", c, published, strict, start)
+		}
+	}
+}

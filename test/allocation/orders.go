@@ -74,19 +74,42 @@ func fromBothEnds(n, k int) []int {
 	return starts
 }
 
+// alignedFromBothEnds takes aligned arcs first, single LPUs from one end and others from the other.
+func alignedFromBothEnds(n, k int) []int {
+	aligned := alignedOnly(n, k)
+	rest := slices.DeleteFunc(fromBothEnds(n, k), func(start int) bool { return slices.Contains(aligned, start) })
+	if k > 1 {
+		slices.Reverse(aligned)
+	}
+	return append(aligned, rest...)
+}
+
+// orderRule is a rule by which arcs of a size are ordered on a ring of n LPUs.
+type orderRule struct {
+	name   string
+	starts func(n, k int) []int
+}
+
+func (o orderRule) orders(n int) orders {
+	return ordersOf(n, func(k int) []int { return o.starts(n, k) })
+}
+
+func orderNames() []orderRule {
+	return []orderRule{
+		{"by start", byStart},
+		{"aligned first", alignedFirst},
+		{"single LPUs from one end, others from the other", fromBothEnds},
+		{"aligned first, from both ends", alignedFromBothEnds},
+	}
+}
+
 // orderRules are the orders that are compared, on a ring of n LPUs.
 func orderRules(n int) []policy {
-	of := func(rule func(n, k int) []int) pick {
-		return inOrder(ordersOf(n, func(k int) []int { return rule(n, k) }))
+	rules := []policy{{alignedGroups, inOrder(orderRule{alignedGroups, alignedOnly}.orders(n))}}
+	for _, o := range orderNames() {
+		rules = append(rules, policy{o.name, inOrder(o.orders(n))})
 	}
-	return []policy{
-		{alignedGroups, of(alignedOnly)},
-		{"by start", of(byStart)},
-		{"aligned first", of(alignedFirst)},
-		{"single LPUs from one end, others from the other", of(fromBothEnds)},
-		{lpuctlDRA, inOrder(publishedOrders(n))},
-		{lpuctl + ", strict", remembered(ours)},
-	}
+	return append(rules, policy{lpuctlDRA, inOrder(publishedOrders(n))}, policy{lpuctl + ", strict", remembered(ours)})
 }
 
 const (
@@ -97,23 +120,22 @@ const (
 // The seeds of the search; those of the report begin at 0.
 const (
 	searchSeeds = 1000
-	searchRuns  = 4
+	searchRuns  = 6
 )
 
 // searcher looks for orders that are better than others, on pods that the report does not use.
 type searcher struct {
 	s     *server
-	cells []cell
+	sizes []int   // whose orders are changed
 	pods  [][]pod // of each cell and seed
 	seen  map[string]float64
 }
 
-func newSearcher(count int) *searcher {
-	x := &searcher{s: newServer(8), seen: map[string]float64{}}
-	for _, i := range []int{smallBusy, noEightBusy, anyKBusy} {
-		x.cells = append(x.cells, cells()[i])
+func newSearcher(count int, cells []cell, sizes ...int) *searcher {
+	x := &searcher{s: newServer(8), sizes: sizes, seen: map[string]float64{}}
+	for _, c := range cells {
 		for seed := range uint64(searchRuns) {
-			x.pods = append(x.pods, arrivals(cells()[i], count, searchSeeds+seed))
+			x.pods = append(x.pods, arrivals(c, count, searchSeeds+seed))
 		}
 	}
 	return x
@@ -134,11 +156,11 @@ func (x *searcher) worth(all orders) float64 {
 }
 
 // climb moves one start of one size after the other to another place in its order, as long as that is better.
-func (x *searcher) climb(all orders, say func(string, ...any)) (orders, float64) {
+func (x *searcher) climb(all orders) (orders, float64) {
 	best := x.worth(all)
 	for better := true; better; {
 		better = false
-		for k := 1; k < x.s.n; k++ {
+		for _, k := range x.sizes {
 			for from := range all[k] {
 				for to := range all[k] {
 					moved := maps.Clone(all)
@@ -150,29 +172,43 @@ func (x *searcher) climb(all orders, say func(string, ...any)) (orders, float64)
 				}
 			}
 		}
-		say("%.3f", best)
 	}
 	return all, best
 }
 
-// search climbs from each known order and some that are drawn, and says the best.
+// search climbs from each known order and some that are drawn, and returns the best for a ring of 8: first for the sizes that are
+// published by default, then for the others.
 func search(count, draws int, say func(string, ...any)) orders {
-	x := newSearcher(count)
+	x := newSearcher(count, cells()[:noEightBusy+1], 1, 2, 4)
+	say("lpuctl, strict: %.3f", x.strict())
 	r := rand.New(rand.NewPCG(searchSeeds, 0))
 	var found orders
 	best := 0.0
 	try := func(name string, all orders) {
-		climbed, worth := x.climb(all, func(string, ...any) {})
+		climbed, worth := x.climb(all)
 		say("from %s: %.3f", name, worth)
 		if worth > best {
 			found, best = climbed, worth
+			say("%v", found)
 		}
 	}
-	for name, rule := range map[string]func(n, k int) []int{"by start": byStart, "aligned first": alignedFirst, "both ends": fromBothEnds} {
-		try(name, ordersOf(8, func(k int) []int { return rule(8, k) }))
+	for _, p := range orderNames() {
+		try(p.name, p.orders(8))
 	}
 	for range draws {
 		try("a draw", ordersOf(8, func(k int) []int { return r.Perm(8)[:len(byStart(8, k))] }))
 	}
+	others := newSearcher(count, cells()[noEightBusy+1:anyKBusy+1], 3, 5, 6, 7)
+	found, best = others.climb(found)
+	say("all sizes: %.3f, lpuctl, strict: %.3f", best, others.strict())
 	return found
+}
+
+// strict is what lpuctl's rule is worth on the same pods.
+func (x *searcher) strict() float64 {
+	sum, own := 0.0, policy{lpuctl, remembered(ours)}
+	for _, pods := range x.pods {
+		sum += 100 * play(x.s, own, pods, true, 0).acceptedLPUShare()
+	}
+	return sum / float64(len(x.pods))
 }
