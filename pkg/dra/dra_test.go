@@ -437,7 +437,12 @@ func TestHeld(t *testing.T) {
 	want(t, "held", tainted(specs), map[string]int{"held": 8})
 	isPair := func(d resourceapi.Device) bool { return dra.Size(&d) == 2 && len(d.Taints) == 0 }
 	pair := devices(specs)[slices.IndexFunc(devices(specs), isPair)]
-	c.Singles, c.Held = true, nil
+	c.Held = nil
+	c.at = c.at.Add(time.Second)
+	freed, _ := c.look(inv)
+	want(t, "published at once", len(devices(freed)), 25)
+	want(t, "free again", tainted(freed), map[string]int{})
+	c.Singles = true
 	c.Prepared = func() map[string][]discovery.Address {
 		return map[string][]discovery.Address{pair.Name: dra.MembersOf(&pair)}
 	}

@@ -163,14 +163,15 @@ func (s *state) causes(l looked) (causes []cause) {
 	return causes
 }
 
-// linger is how long a taint stays after its cause.
+// linger is how long a taint stays after its cause, because what was unhealthy is often so again. Who has an LPU does not come and go like
+// that: an LPU that is free can be given at once.
 const linger = time.Minute
 
 // lingering are the causes now and those that ended a short while ago.
 func lingering(now, before []cause, at time.Time) []cause {
 	all := slices.Clone(now)
 	for _, c := range before {
-		if slices.ContainsFunc(now, func(n cause) bool { return n.same(c) }) {
+		if c.Key == TaintHeld || slices.ContainsFunc(now, func(n cause) bool { return n.same(c) }) {
 			continue
 		}
 		if c.Ended.IsZero() || c.Ended.After(at) { // after: the clock was set back

@@ -404,6 +404,10 @@ func mutations() []mutation {
 			"if at.Sub(c.Ended) < linger {", "if false {", "TestTaintsOverTime", draPkg,
 		},
 		{
+			"an LPU that is free is not given for a minute more, and none is on a node that is new", "pkg/dra/taint.go",
+			"if c.Key == TaintHeld || slices", "if slices", "TestHeld", draPkg,
+		},
+		{
 			"slices are written as often as the node changes", "pkg/dra/publisher.go",
 			"if len(p.writes) < writesMax {", "if true {", "TestFourWritesInAMinute", draPkg,
 		},
