@@ -26,6 +26,7 @@ NERDCTL_VERSION := v2.2.1
 NERDCTL := $(CACHE)/nerdctl-$(NERDCTL_VERSION)/nerdctl
 GOARCH := $(shell go env GOARCH)
 IMAGE = $(CURDIR)/dist/lpuctl-image-$(GOARCH).tar
+DRA_IMAGE = $(CURDIR)/dist/lpuctl-dra-image-$(GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
 SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/previous packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
@@ -61,8 +62,9 @@ bin/%: $(GO_FILES)
 	$(BUILD) -o $@ ./cmd/$*
 
 .PHONY: image
-image: materials-$(GOARCH) ## an OCI image of this architecture in dist/, without a daemon
-	$(MAKE_IMAGE) -o $(IMAGE) dist/$(GOARCH)
+image: materials-$(GOARCH) dra-materials-$(GOARCH) ## OCI images of lpuctl and lpuctl-dra of this architecture in dist/, without a daemon
+	$(call MAKE_IMAGE,lpuctl) -o $(IMAGE) dist/$(GOARCH)
+	$(call MAKE_IMAGE,lpuctl-dra) -o $(DRA_IMAGE) dist/dra/$(GOARCH)
 
 .PHONY: demo
 demo: build ## the main job on a simulated Orion server: no hardware, no root

@@ -61,16 +61,18 @@ package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of 
 
 .PHONY: release
 release: package $(ARCHES:%=archive-%) release-image ## the packages, the image, the chart, and archives for machines without Go
-	$(MAKE) --no-print-directory dist/$(CHART) DIGEST="$$(cat dist/image-digest)" # last: the digest of the image is in it
-	cd dist && sha256sum *.tar.gz *.tgz *.deb *.rpm *.cdx.json lpuctl-image.tar image-digest > SHA256SUMS
+	$(MAKE) --no-print-directory dist/$(CHART) DIGEST="$$(cat dist/image-digest)" DRA_DIGEST="$$(cat dist/dra-image-digest)" # last: of the images
+	cd dist && sha256sum *.tar.gz *.tgz *.deb *.rpm *.cdx.json lpuctl-image.tar image-digest lpuctl-dra-image.tar dra-image-digest > SHA256SUMS
 
-# The image, of all architectures, and the digest by which it is signed and pulled. The chart has the same tag.
-IMAGE_NAME := docker.io/hyperaccel/lpuctl:$(CHART_VERSION)
+# The images of lpuctl and of the DRA driver, of all architectures, and the digests by which they are signed and pulled. The chart has the same
+# tag.
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
-MAKE_IMAGE = $(RUN) ./packaging/image -name '$(IMAGE_NAME)' -version '$(VERSION)' -revision '$(REVISION)'
+MAKE_IMAGE = $(RUN) ./packaging/image -program $(1) -name 'docker.io/hyperaccel/$(1):$(CHART_VERSION)' -version '$(VERSION)' \
+  -revision '$(REVISION)'
 .PHONY: release-image
-release-image: $(ARCHES:%=materials-%)
-	$(MAKE_IMAGE) -o dist/lpuctl-image.tar -digest dist/image-digest $(ARCHES:%=dist/%)
+release-image: $(ARCHES:%=materials-%) $(ARCHES:%=dra-materials-%)
+	$(call MAKE_IMAGE,lpuctl) -o dist/lpuctl-image.tar -digest dist/image-digest $(ARCHES:%=dist/%)
+	$(call MAKE_IMAGE,lpuctl-dra) -o dist/lpuctl-dra-image.tar -digest dist/dra-image-digest $(ARCHES:%=dist/dra/%)
 
 # The licences of what is linked in, and the bill of materials: beside the program for the image, and in dist.
 .PHONY: $(ARCHES:%=materials-%)
@@ -79,6 +81,11 @@ $(ARCHES:%=materials-%): materials-%: dist/%/lpuctl
 	$(RUN) ./packaging/modules notices dist/$*/lpuctl '$(VERSION)' > dist/$*/third-party-licenses.txt
 	$(RUN) ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > dist/$*/sbom.cdx.json
 	cp dist/$*/sbom.cdx.json 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
+
+.PHONY: $(ARCHES:%=dra-materials-%)
+$(ARCHES:%=dra-materials-%): dra-materials-%: dist/dra/%/lpuctl-dra
+	$(RUN) ./packaging/modules notices $< '$(VERSION)' > $(<D)/third-party-licenses.txt
+	$(RUN) ./packaging/modules sbom $< '$(VERSION)' > $(<D)/sbom.cdx.json
 
 # Sorted, of nobody, and with the date of the source: the same source makes the same archive.
 ARCHIVE = lpuctl_$(PACKAGE_VERSION)_linux_$*
@@ -128,6 +135,9 @@ RPM_ARCH_arm64 := aarch64
 # Always, because the version is in it; the compiler has a cache.
 dist/%/lpuctl: FORCE
 	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/lpuctl
+
+dist/dra/%/lpuctl-dra: FORCE
+	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/lpuctl-dra
 
 .PHONY: FORCE
 FORCE:

@@ -1,10 +1,11 @@
-// Image writes an OCI image (opencontainers/image-spec v1.1, image-layout.md) of lpuctl as a tar archive, without a daemon: an index,
+// Image writes an OCI image (opencontainers/image-spec v1.1, image-layout.md) of a program as a tar archive, without a daemon: an index,
 // and below it for each architecture one layer with the program, its licences and its bill of materials. Equal files give equal bytes;
 // the only time in it is SOURCE_DATE_EPOCH.
 //
 //	go run ./packaging/image -name docker.io/hyperaccel/lpuctl:0.1.0 -version VERSION -o dist/lpuctl-image.tar dist/amd64 dist/arm64
 //
-// Each directory has the name of the architecture, as Go calls it, and the files lpuctl, third-party-licenses.txt and sbom.cdx.json.
+// Each directory has the name of the architecture, as Go calls it, and the files third-party-licenses.txt, sbom.cdx.json and the program,
+// which is lpuctl or, with -program, lpuctl-dra.
 package main
 
 import (
@@ -40,6 +41,7 @@ const maxLayer = 20 << 20
 
 func main() {
 	i := image{license: "LICENSE"}
+	flag.StringVar(&i.program, "program", "lpuctl", "name of the program")
 	flag.StringVar(&i.name, "name", "docker.io/hyperaccel/lpuctl:devel", "whole name of the image, with registry and tag")
 	flag.StringVar(&i.version, "version", "devel", "version of lpuctl")
 	flag.StringVar(&i.revision, "revision", "", "commit of the source, if it is known")
@@ -56,6 +58,7 @@ func main() {
 
 // image says what to make an image of.
 type image struct {
+	program                 string // its name; serve is what the container runs
 	name, version, revision string
 	license                 string   // the file with lpuctl's own licence
 	directories             []string // one of each architecture
@@ -114,7 +117,7 @@ func (i *image) archive() (data []byte, index string, err error) {
 // annotations are those of the index and of each manifest, and the labels of a container.
 func (i *image) annotations() object {
 	a := object{
-		"org.opencontainers.image.title":    "lpuctl",
+		"org.opencontainers.image.title":    i.program,
 		"org.opencontainers.image.version":  i.version,
 		"org.opencontainers.image.source":   "https://github.com/hyperaccel/lpuctl",
 		"org.opencontainers.image.licenses": "Apache-2.0",
@@ -128,15 +131,16 @@ func (i *image) annotations() object {
 
 // platform stores the image of one architecture and returns its descriptor.
 func (i *image) platform(layout layout, dir string) (object, error) {
-	arch, program := filepath.Base(dir), filepath.Join(dir, "lpuctl")
+	arch, program := filepath.Base(dir), filepath.Join(dir, i.program)
+	inside, documents := path.Join("usr/bin", i.program), path.Join("usr/share/doc", i.program)
 	if err := isFor(program, arch); err != nil {
 		return nil, err
 	}
 	layer, err := newLayer([]layerFile{
-		{"usr/bin/lpuctl", 0o755, program},
-		{"usr/share/doc/lpuctl/LICENSE", 0o644, i.license},
-		{"usr/share/doc/lpuctl/sbom.cdx.json", 0o644, filepath.Join(dir, "sbom.cdx.json")},
-		{"usr/share/doc/lpuctl/third-party-licenses.txt", 0o644, filepath.Join(dir, "third-party-licenses.txt")},
+		{inside, 0o755, program},
+		{path.Join(documents, "LICENSE"), 0o644, i.license},
+		{path.Join(documents, "sbom.cdx.json"), 0o644, filepath.Join(dir, "sbom.cdx.json")},
+		{path.Join(documents, "third-party-licenses.txt"), 0o644, filepath.Join(dir, "third-party-licenses.txt")},
 	})
 	if err != nil {
 		return nil, err
@@ -152,7 +156,7 @@ func (i *image) platform(layout layout, dir string) (object, error) {
 	config := layout.document(typeConfig, object{
 		"architecture": arch, "os": "linux", "created": i.created,
 		"config": object{
-			"Entrypoint": []string{"/usr/bin/lpuctl"}, "Cmd": []string{"serve", "--root", "/host"}, "Env": []string{"PATH=/usr/bin"},
+			"Entrypoint": []string{"/" + inside}, "Cmd": []string{"serve", "--root", "/host"}, "Env": []string{"PATH=/usr/bin"},
 			"Labels": i.annotations(),
 		},
 		"rootfs":  object{"type": "layers", "diff_ids": []string{digest(layer)}},

@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +53,8 @@ func source(t *testing.T, arch string, size int) string {
 
 func imageOf(dirs ...string) *image {
 	return &image{
-		name: "docker.io/hyperaccel/lpuctl:0.1.0", version: "v1", revision: "abc", license: "../../LICENSE", directories: dirs,
+		program: "lpuctl",
+		name:    "docker.io/hyperaccel/lpuctl:0.1.0", version: "v1", revision: "abc", license: "../../LICENSE", directories: dirs,
 	}
 }
 
@@ -253,5 +256,41 @@ func TestRefusedImages(t *testing.T) {
 		if _, err := os.Stat(output); err == nil {
 			t.Errorf("%q: there is an image", c.want)
 		}
+	}
+}
+
+// TestDriver: the image of the driver has the driver, and runs it.
+func TestDriver(t *testing.T) {
+	dir := source(t, "amd64", 100)
+	if err := os.Rename(filepath.Join(dir, "lpuctl"), filepath.Join(dir, "lpuctl-dra")); err != nil {
+		t.Fatal(err)
+	}
+	i := imageOf(dir)
+	i.program = "lpuctl-dra"
+	data, _, err := i.archive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := []byte(`"Entrypoint":["/usr/bin/lpuctl-dra"]`)
+	var found []string
+	for _, blob := range files(t, data) {
+		if bytes.Contains(blob, settings) {
+			found = append(found, "settings")
+		}
+		if z, err := gzip.NewReader(bytes.NewReader(blob)); err == nil {
+			layer, err := io.ReadAll(z)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = slices.AppendSeq(found, maps.Keys(files(t, layer)))
+		}
+	}
+	slices.Sort(found)
+	want := []string{
+		"settings", "usr/bin/lpuctl-dra", "usr/share/doc/lpuctl-dra/LICENSE", "usr/share/doc/lpuctl-dra/sbom.cdx.json",
+		"usr/share/doc/lpuctl-dra/third-party-licenses.txt",
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -190,7 +190,7 @@ func licensesIn(text string) []string {
 
 func writeNotices(out io.Writer, modules []module) error {
 	var b bytes.Buffer
-	b.WriteString("lpuctl is linked with these modules, whose licences follow. The source of each is had by its path and\n" +
+	b.WriteString("This program is linked with these modules, whose licences follow. The source of each is had by its path and\n" +
 		"version: go mod download PATH@VERSION.\n\n")
 	for _, m := range modules {
 		fmt.Fprintf(&b, "  %s %s (%s)\n", m.path, m.version, m.license)
