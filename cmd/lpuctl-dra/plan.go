@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -275,11 +277,36 @@ func (a *app) writeRefusal(subject string, w *plan.Wish) error {
 		}
 	}
 	if more := len(w.Refused) - len(shown); more > 0 {
-		a.print("and %d more nodes, with fewer free LPUs: -o json shows all\n", more)
+		a.print("and %d more nodes, with no more free LPUs: -o json shows all\n", more)
+	}
+	if len(w.Refused) > 1 {
+		a.writeSum(w.Refused)
 	}
 	a.writeCauses(&w.Refused[0])
 	a.writeRings(w)
 	return nil
+}
+
+// writeSum says of all nodes together what keeps their devices back.
+func (a *app) writeSum(refused []plan.Refusal) {
+	var match, tainted, overlapping int
+	keys, claims := map[string]bool{}, map[string]bool{}
+	for i := range refused {
+		for _, q := range refused[i].Requests {
+			match, tainted, overlapping = match+q.Match, tainted+q.Tainted, overlapping+q.Overlapping
+			for _, t := range q.Taints {
+				keys[t.Key] = true
+			}
+			for _, h := range q.Holders {
+				claims[h.Claim] = true
+			}
+		}
+	}
+	a.print("of %s that match: %d tainted", cli.Plural(match, "device"), tainted)
+	if len(keys) > 0 {
+		a.print(" (%s)", strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
+	}
+	a.print(", %d overlap LPUs of %s\n", overlapping, cli.Plural(len(claims), "claim"))
 }
 
 func requestRow(node string, q *plan.RequestWhy) []string {

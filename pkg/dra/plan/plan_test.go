@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,9 +128,13 @@ func (d *drawn) check(t *testing.T, specs []resourceapi.ResourceSliceSpec) bool 
 		t.Fatalf("%d of %v: the plan says %t, the fabric %t", d.size, d.free, w.Fits, fits)
 	}
 	if !fits {
-		want := fmt.Sprintf("%d LPUs free, not connected", len(d.free))
+		lpus := fmt.Sprint(len(d.free), " LPU")
+		if len(d.free) != 1 {
+			lpus += "s"
+		}
+		want := lpus + " free, not connected"
 		if len(d.free) < d.size {
-			want = fmt.Sprintf("%d LPUs free, %d wanted", len(d.free), d.size)
+			want = fmt.Sprintf("%s free, %d wanted", lpus, d.size)
 		}
 		if n := len(d.LPUs); d.size > n {
 			want = "none of "
@@ -379,4 +384,97 @@ spec:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestReasons holds what is said of refusals that the fabric does not show.
+func TestReasons(t *testing.T) {
+	inv := orion(t)
+	specs := dra.Slices(inv, dra.Options{Node: "node1"})
+	request := func(exactly string) string {
+		return strings.Replace(claim("job", "lpu"), "{deviceClassName: lpu}", exactly, 1)
+	}
+	among := func(lpus string) string {
+		return `selectors: [{cel: {expression: "device.attributes['lpu.hyperaccel.ai'].lpus in [` + lpus + `]"}}]}`
+	}
+	for name, c := range map[string]struct {
+		held []int
+		wish string
+		want string
+	}{
+		"nothing matches": {
+			nil, request(`{deviceClassName: lpu, selectors: [{cel: {expression: "device.driver == ''"}}]}`),
+			"none of 25 devices is what lpu asks for",
+		},
+		"more than there are": {nil, request("{deviceClassName: lpu-4, count: 3}"), "8 LPUs free, 12 wanted"},
+		"devices that overlap": {
+			[]int{1, 5}, request("{deviceClassName: lpu-2, count: 3}"),
+			"4 of 8 devices free, but not 3 that share no LPU and meet the constraints",
+		},
+		"one of two that are asked for": {[]int{0, 4}, request("{deviceClassName: lpu-2, " + among("'0-1'")), "1 LPU free, 2 wanted"},
+		"others are connected": {
+			[]int{1}, request("{deviceClassName: lpu-2, " + among("'0-1', '1-2'")),
+			"2 LPUs free and connected, but not those that the selectors ask for",
+		},
+		"several requests": {
+			[]int{3}, claim("job", "lpu-4") + "      - {name: more, exactly: {deviceClassName: lpu-4}}\n",
+			"7 LPUs free, 8 wanted by all requests together",
+		},
+		"all": {[]int{3}, request("{deviceClassName: lpu, allocationMode: All}"), "it asks for all 8 devices: 1 not free"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := &plan.Input{}
+			in.AddSlices("node1", specs)
+			for _, i := range c.held {
+				in.AddUse("team/job", "node1", single(specs, inv.LPUs[i].Address))
+			}
+			w := planned(t, in, c.wish).Wishes[0]
+			if w.Fits || w.Refused[0].Reason != c.want {
+				t.Errorf("%+v, expected %s", w, c.want)
+			}
+		})
+	}
+}
+
+// TestSamples plans the pods and templates that are shipped, and compares the built-in classes with those of the manifest.
+func TestSamples(t *testing.T) {
+	inv := orion(t)
+	in := &plan.Input{}
+	for node := range 5 {
+		name := fmt.Sprint("node", node)
+		sockets := func(*discovery.Inventory) map[int]int { return map[int]int{0: 0, 1: 1} }
+		in.AddSlices(name, dra.Slices(inv, dra.Options{Node: name, Sockets: sockets}))
+	}
+	p := planned(t, in, read(t, "../../../packaging/kubernetes/dra-pods.yaml"))
+	for _, w := range p.Wishes {
+		if !w.Fits {
+			t.Errorf("%s does not fit: %+v", w.Name, w.Refused)
+		}
+	}
+	if len(p.Wishes) < 5 {
+		t.Errorf("only %d wishes", len(p.Wishes))
+	}
+	var classes []*resourceapi.DeviceClass
+	for _, text := range strings.Split(read(t, "../../../packaging/kubernetes/lpuctl-dra.yaml"), "\n---\n") {
+		class := &resourceapi.DeviceClass{}
+		if err := yaml.Unmarshal([]byte(text), class); err == nil && class.Kind == "DeviceClass" {
+			class.TypeMeta, class.Labels = metav1.TypeMeta{}, nil
+			classes = append(classes, class)
+		}
+	}
+	built := plan.Classes()
+	for _, class := range built {
+		class.Spec.ExtendedResourceName = nil // an option of the chart
+	}
+	if diff := cmp.Diff(classes, built); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }

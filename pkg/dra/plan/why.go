@@ -53,7 +53,7 @@ func (r *Refusal) reason(b *board) string {
 		}
 	}
 	if wanted > r.FreeLPUs {
-		return fmt.Sprintf("%d LPUs free, %d wanted by all requests together", r.FreeLPUs, wanted)
+		return fmt.Sprintf("%s free, %d wanted by all requests together", lpus(r.FreeLPUs), wanted)
 	}
 	return "each request could be met by itself, but not all of them together"
 }
@@ -203,16 +203,25 @@ func (q *RequestWhy) reason(b *board) string {
 		return fmt.Sprintf("%d of %d devices free, but not %d that share no LPU and meet the constraints", q.Free, q.Match, q.Count)
 	case !q.lacks():
 		return fmt.Sprintf("%d of %d devices free: it would fit by itself", q.Free, q.Match)
+	case q.Count == 0:
+		return fmt.Sprintf("it asks for all %d devices: %d not free", q.Match, q.Match-q.Free)
 	case q.LPUs == 0: // devices of another driver
 		return fmt.Sprintf("%d of %d devices free, %d wanted", q.Free, q.Match, max(q.Count, 1))
 	case free < q.LPUs:
-		return fmt.Sprintf("%d LPUs free, %d wanted", free, q.LPUs)
+		return fmt.Sprintf("%s free, %d wanted", lpus(free), q.LPUs)
 	case q.Free > 0:
-		return fmt.Sprintf("%d LPUs free, but no %d devices of %d", free, q.Count, q.LPUs/int(max(q.Count, 1)))
+		return fmt.Sprintf("%s free, but no %d devices of %d", lpus(free), q.Count, q.LPUs/int(q.Count))
 	case b.fitsUnasked(q.LPUs):
-		return fmt.Sprintf("%d LPUs free and connected, but not those that the selectors ask for", q.LPUs)
+		return fmt.Sprintf("%s free and connected, but not those that the selectors ask for", lpus(q.LPUs))
 	}
-	return fmt.Sprintf("%d LPUs free, not connected", free)
+	return fmt.Sprintf("%s free, not connected", lpus(free))
+}
+
+func lpus(n int) string {
+	if n == 1 {
+		return "1 LPU"
+	}
+	return fmt.Sprintf("%d LPUs", n)
 }
 
 // fitsUnasked tells whether a device of this many LPUs is free, whatever a request asks for.

@@ -225,6 +225,11 @@ func (c *cluster) rewritten(pod object[corev1.Pod]) (containers []corev1.Contain
 						"Pod %q, container %q: no DeviceClass offers %s, and %d single LPUs would not be connected", pod.it.Name, container.Name, sized, n))
 					continue
 				}
+				if _, both := amounts[sized]; both {
+					faults = append(faults, pod.fault(path, "ask for one of them",
+						"Pod %q, container %q asks for %s and for %s: the chart's policy turns neither", pod.it.Name, container.Name, resource, sized))
+					continue
+				}
 				one := quantity.DeepCopy()
 				one.Set(1)
 				delete(amounts, resource)
