@@ -454,7 +454,7 @@ func TestSamples(t *testing.T) {
 		t.Errorf("only %d wishes", len(p.Wishes))
 	}
 	var classes []*resourceapi.DeviceClass
-	for _, text := range strings.Split(read(t, "../../../packaging/kubernetes/lpuctl-dra.yaml"), "\n---\n") {
+	for text := range strings.SplitSeq(read(t, "../../../packaging/kubernetes/lpuctl-dra.yaml"), "\n---\n") {
 		class := &resourceapi.DeviceClass{}
 		if err := yaml.Unmarshal([]byte(text), class); err == nil && class.Kind == "DeviceClass" {
 			class.TypeMeta, class.Labels = metav1.TypeMeta{}, nil
