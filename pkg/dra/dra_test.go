@@ -292,6 +292,37 @@ func TestTaintsOverTime(t *testing.T) {
 	}
 }
 
+// TestRestEnds: a look at the same snapshot costs nothing, until a taint is due or somebody else has an LPU.
+func TestRestEnds(t *testing.T) {
+	inv := orion(t)
+	c := newClock(t, "")
+	c.look(with(inv, unhealthy(3)))
+	s, held := c.snapshot(inv), ""
+	c.Held = func(discovery.Address) string { return held }
+	for _, step := range []struct {
+		what   string
+		pass   time.Duration
+		held   string
+		writes bool
+		again  time.Duration
+	}{
+		{"healthy again", time.Second, "", false, time.Minute},
+		{"the same", 20 * time.Second, "", false, 40 * time.Second},
+		{"the taint is due", 40 * time.Second, "", true, 0},
+		{"nothing more", time.Second, "", false, 0},
+		{"much later", time.Hour, "", false, 0},
+		{"held", time.Second, "a pod has it", true, 0},
+	} {
+		c.at, held = c.at.Add(step.pass), step.held
+		specs, again, err := c.Look(s)
+		if err != nil {
+			t.Error(err)
+		}
+		want(t, step.what+": writes", specs != nil, step.writes)
+		want(t, step.what+": again", again, step.again)
+	}
+}
+
 // TestGoneCard: the ring stays as it is without a card that no table names any more, also in the next process.
 func TestGoneCard(t *testing.T) {
 	inv := orion(t)

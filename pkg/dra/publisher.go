@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,24 @@ type Publisher struct {
 	published []resourceapi.ResourceSliceSpec
 	kept      string      // what is in Path of what must be there before slices are written
 	writes    []time.Time // of the last minute
+	rest      *rest       // nil: something is left to be done
+}
+
+// rest is what the latest look was at, if it left nothing to be done, and until when that is so; zero: as long as nothing changes.
+type rest struct {
+	inv      *discovery.Inventory
+	devices  []node.Device
+	prepared map[string][]discovery.Address
+	held     []discovery.Address
+	singles  bool
+	until    time.Time
+}
+
+// same tells whether another look is at the same. A node at rest has one inventory, and its devices at one place.
+func (r *rest) same(other *rest) bool {
+	return r.inv == other.inv && r.singles == other.singles && len(r.devices) == len(other.devices) &&
+		(len(r.devices) == 0 || &r.devices[0] == &other.devices[0]) &&
+		slices.Equal(r.held, other.held) && maps.EqualFunc(r.prepared, other.prepared, slices.Equal[[]discovery.Address])
 }
 
 const (
@@ -71,12 +90,21 @@ func (p *Publisher) Look(s *node.Snapshot) (specs []resourceapi.ResourceSliceSpe
 		return nil, retryAfter, err
 	}
 	at := p.now()
+	now := &rest{inv: s.Inventory, devices: s.Devices, prepared: prepared, held: held, singles: p.Singles}
+	if r := p.rest; r != nil && r.same(now) && (r.until.IsZero() || at.Before(r.until)) {
+		return nil, max(0, r.until.Sub(at)), err
+	}
+	p.rest = nil
 	n := p.state.next(s.Inventory, &p.Options, prepared, at)
 	n.noExecute = p.NoExecute
 	n.Causes = lingering(n.causes(looked{s.Inventory, s, held}), p.state.Causes, at)
 	p.state, again = n, n.again(at)
 	specs = n.slices(&p.Options)
 	if p.published != nil && equality.Semantic.DeepEqual(specs, p.published) {
+		p.rest = now
+		if again > 0 {
+			p.rest.until = at.Add(again)
+		}
 		return nil, again, err
 	}
 	if wait := p.budget(at); wait > 0 {
