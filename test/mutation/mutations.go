@@ -165,7 +165,7 @@ func mutations() []mutation {
 			"filelock.Hold(ctx, path)", "filelock.Hold(ctx, path+time.Now().String())", "TestChangesAtOnce", "./pkg/health",
 		},
 		{
-			"a cordon is told at the next scan", "pkg/node/cordon.go",
+			"a cordon is told at the next scan", "internal/host/follow.go",
 			"			last = state\n			changed()\n", "			last = state\n", "TestACordonIsToldAtOnce", program,
 		},
 		{
