@@ -214,7 +214,7 @@ $(NERDCTL):
 test-chart: export DIGEST = sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 test-chart: export DRA_DIGEST = sha256:fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210
 test-chart: build dist/test-chart/$(CHART) ## the Helm chart, its alerts and dashboard, on Helm and Prometheus (needs test-chart-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS) \
+	LPUCTL=$(CURDIR)/bin/lpuctl LPUCTL_DRA=$(CURDIR)/bin/lpuctl-dra HELM="$(HELMS)" HELM_UNITTEST=$(HELM_UNITTEST) PROMETHEUS=$(PROMETHEUS) \
 	  PACKAGED=$(CURDIR)/dist/test-chart/$(CHART) \
 	  go test -tags chart -json -count=1 -timeout 10m ./test/chart | go run ./test/report
 

@@ -425,20 +425,29 @@ func environment(t *testing.T, object map[string]any) map[string]string {
 	return env
 }
 
-// TestCommands: every command of lpuctl in an alert or in the notes is one.
+// inPod is a command of lpuctl or of the driver that is run in a pod.
+var inPod = regexp.MustCompile(`-- (lpuctl|lpuctl-dra) --root /host (.*)`)
+
+// TestCommands: every command of lpuctl and of the driver in an alert is one.
 func TestCommands(t *testing.T) {
 	alerts, err := Alerts()
 	if err != nil {
 		t.Fatal(err)
 	}
+	programs := map[string]string{"lpuctl": tool(t, "LPUCTL"), "lpuctl-dra": tool(t, "LPUCTL_DRA")}
+	run := map[string]bool{}
 	for _, a := range alerts {
 		for i, text := range strings.Split(a.Annotations["description"], "`") {
 			if i%2 == 0 || strings.HasPrefix(text, "--") {
 				continue
 			}
 			_, command, found := strings.Cut(text, "lpuctl ")
+			program := "lpuctl"
 			if strings.HasPrefix(text, "kubectl") {
-				_, command, found = strings.Cut(text, "-- lpuctl --root /host ")
+				m := inPod.FindStringSubmatch(text)
+				if found = m != nil; found {
+					program, command = m[1], m[2]
+				}
 			}
 			if !found {
 				if !strings.HasPrefix(text, "kubectl ") && !strings.HasPrefix(text, "systemctl ") {
@@ -453,7 +462,15 @@ func TestCommands(t *testing.T) {
 				}
 				words = append(words, word)
 			}
-			output(t, tool(t, "LPUCTL"), append(words, "--help")...)
+			run[program] = true
+			// An unknown command gets the help of the one above it.
+			usage := "\n  " + strings.Join(append([]string{program}, words...), " ") + " "
+			if help := output(t, programs[program], append(words, "--help")...); !strings.Contains(help, usage) {
+				t.Errorf("%s: %q is no command", a.Alert, text)
+			}
 		}
+	}
+	if len(run) < len(programs) {
+		t.Errorf("only commands of %v were tried", run)
 	}
 }
