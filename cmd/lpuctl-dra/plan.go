@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // planFlags are where the slices and claims of a plan come from.
@@ -153,17 +149,9 @@ func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error
 		return err
 	}
 	in.AddSlices(options.Node, dra.Slices(inv, options))
-	spec, err := a.LocateSpec()
+	claims, err := a.preparedClaims()
 	if err != nil {
 		return err
-	}
-	dir, err := a.Root.Resolve(node.StateDir)
-	if err != nil {
-		return err
-	}
-	claims, err := (&claim.Store{Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}).Claims()
-	if err != nil {
-		return fmt.Errorf("prepared claims: %w", err)
 	}
 	for i := range claims {
 		for _, r := range claims[i].Requests {

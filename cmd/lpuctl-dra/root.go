@@ -39,9 +39,10 @@ More: /usr/share/doc/lpuctl/dra.md. lpuctl dra COMMAND runs the same commands.
 
 Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.`,
 		Example: `  lpuctl-dra slices                    # what the scheduler would be told of this node
+  lpuctl-dra claims                    # which claims have which LPUs of it
   lpuctl-dra plan claim.yaml           # would this claim fit, and if not, why`,
 	}
-	cmd.AddCommand(newSlicesCommand(a), newPlanCommand(a))
+	cmd.AddCommand(newSlicesCommand(a), newClaimsCommand(a), newPlanCommand(a))
 	a.SetUpRoot(cmd)
 	return cmd
 }
