@@ -121,7 +121,7 @@ func (a *app) changeCordons(
 		return err
 	})
 	if err != nil {
-		return cordonError(err)
+		return stateError(err, "cordon and uncordon")
 	}
 	a.Report(findings)
 	for _, text := range says {
@@ -141,11 +141,11 @@ func isNumbered(words string) bool {
 	return false
 }
 
-// cordonError adds what to do if the file of the cordons cannot be written; it is always at the same place.
-func cordonError(err error) error {
+// stateError adds what to do if a file of the state directory cannot be written, for what it is written.
+func stateError(err error, what string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "only root can cordon and uncordon: run it with sudo"}
+		return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "only root can " + what + ": run it with sudo"}
 	case errors.Is(err, unix.EROFS):
 		return &cli.ExitError{
 			Code: cli.ExitFailed, Err: err, Remedy: "remount the file system to write to it; in a container, run it on the host",

@@ -57,7 +57,7 @@ func TestCordonWithoutTheRight(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "/x", Err: unix.EROFS}, "remount the file system"},
 		{&fs.PathError{Op: "open", Path: "/x", Err: unix.ENOSPC}, "the disk is full"},
 	} {
-		if err := cordonError(c.err); cli.CodeOf(err) != cli.ExitFailed || !strings.Contains(cli.RemedyFor(err), c.remedy) {
+		if err := stateError(c.err, "cordon and uncordon"); cli.CodeOf(err) != cli.ExitFailed || !strings.Contains(cli.RemedyFor(err), c.remedy) {
 			t.Errorf("%v: %d, %s", c.err, cli.CodeOf(err), cli.RemedyFor(err))
 		}
 	}

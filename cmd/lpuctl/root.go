@@ -54,7 +54,8 @@ run has that of the command that it starts, or 125.`,
 	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
 		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a),
 		newCordonCommand(a), newUncordonCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newExporterCommand(a), newLeaseCommand(a), newConfigCommand(a),
+		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newOwnerCommand(a), newExporterCommand(a), newLeaseCommand(a),
+		newConfigCommand(a),
 		newSimulateCommand(a), newDemoCommand(a), newDRACommand())
 	a.SetUpRoot(cmd)
 	return cmd

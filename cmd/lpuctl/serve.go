@@ -20,6 +20,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
@@ -44,6 +45,10 @@ A container runtime that has CDI off starts containers without the devices that 
 --nfd writes a file from which node-feature-discovery makes labels of the node: what LPUs it has and, from topology in the config file,
 where it is in the network. The file stays when serve ends, and expires.
 
+One program of a node hands out its LPUs to pods: serve, or the DRA driver (lpuctl-dra). While lpuctl owner says that it is the driver,
+serve tells the kubelet that all LPUs are unhealthy; pods that have LPUs keep them. An LPU that a prepared claim still has is not offered
+either. --owner plugin makes serve the one when it starts. If the driver is told to be it too, the one that starts last is, until it ends.
+
 --numa tells the kubelet the NUMA node of each LPU. With a Topology Manager policy it then takes LPUs of one node without
 asking which are connected, so it is off by default; auto does it only where the ring table says that no ring crosses NUMA nodes.
 --overlap lets a new instance register while the old one still serves (DaemonSet with maxSurge). It needs a kubelet of
@@ -57,6 +62,9 @@ asking which are connected, so it is off by default; auto does it only where the
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
 	}
 	serveFlags(cmd)
+	cmd.Flags().String("owner", "", "be the `OWNER` of the LPUs from now on: plugin; empty: as lpuctl owner says")
+	cli.FromEnvironment(cmd.Flags().Lookup("owner"))
+	cli.Complete(cmd, "owner", string(owner.Plugin))
 	a.NodeNameFlag(cmd)
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
@@ -83,6 +91,15 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if d.plugin.Node.Memory, err = node.RememberIn(a.Root); err != nil {
 		return err
 	}
+	gate, err := a.newGate(cmd, d.plugin.Node.Memory)
+	if err != nil {
+		return err
+	}
+	gate.Changed = func() { d.plugin.Again(ctx) }
+	d.plugin.Node.Gate = gate
+	gate.Renew(ctx) // the first list is to be right
+	var following sync.WaitGroup
+	following.Go(func() { gate.Run(ctx) })
 	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.Config.Leases.Cordons()
 	d.presence = cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(d.plugin.Node.Memory)}, Log: a.Log}
@@ -108,6 +125,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 	}
 	err = cli.Stopped(ctx, cmd)
 	d.registration.stop()
+	fail(nil)
+	following.Wait()
 	a.Log.Info("ended; the CDI spec stays")
 	return err
 }

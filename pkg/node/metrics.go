@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 )
 
 // MetricsType is the media type of what [WriteMetrics] writes.
@@ -113,14 +115,28 @@ func (n *Node) Metrics(build ...string) []*Metric {
 	buildInfo := NewMetric("gauge", "lpuctl_build_info", "Which lpuctl this is; always 1.")
 	buildInfo.SetBool(true, build...)
 	s := n.latest.Load()
-	return slices.Concat([]*Metric{buildInfo}, s.healthMetrics(), s.cardMetrics(), s.machineMetrics(), s.specMetrics(),
+	return slices.Concat([]*Metric{buildInfo}, s.healthMetrics(), s.cardMetrics(), s.machineMetrics(), s.specMetrics(), n.ownerMetrics(),
 		[]*Metric{n.scans, n.scanFailures, n.specWrites})
+}
+
+// ownerMetrics say which program hands out the LPUs of the node.
+func (n *Node) ownerMetrics() []*Metric {
+	if n.Gate == nil {
+		return nil
+	}
+	m := NewMetric("gauge", "lpuctl_owner", "Which program hands out the LPUs of this node to pods: 1 for the answer that holds.")
+	v := n.Gate.Look()
+	for _, o := range []owner.Owner{owner.Plugin, owner.DRA} {
+		m.SetBool(v.Err == nil && v.Record.Owner == o, "owner", string(o))
+	}
+	m.SetBool(v.Err != nil, "owner", "unknown")
+	return []*Metric{m}
 }
 
 // healthMetrics are about the devices as they are offered.
 func (s *Snapshot) healthMetrics() []*Metric {
 	healthy := NewMetric("gauge", "lpuctl_lpu_healthy",
-		"Whether somebody new may get the LPU: it is healthy, not cordoned, and LPUs are not held back for the whole node.")
+		"Whether somebody new may get the LPU: it is healthy, not cordoned, not another program's, and not held back with the whole node.")
 	cordoned := NewMetric("gauge", "lpuctl_lpu_cordoned", "Whether an administrator has taken the LPU out of use.")
 	reason := NewMetric("gauge", "lpuctl_lpu_reason", "What is wrong with the LPU, or will be, or that it is cordoned; always 1.")
 	for _, d := range s.Devices {

@@ -14,6 +14,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -38,6 +39,9 @@ type Node struct {
 	// each scan. It may be nil.
 	Beside func(*discovery.Inventory) finding.List
 
+	// Gate says which LPUs are not to be offered because another program hands them out. Who makes it calls Update when its view has
+	// changed. nil: there is no other program.
+	Gate *owner.Gate
 	// Early is called in Update, before the CDI spec is written, with a snapshot in which no LPU is healthier than before. It may be nil.
 	Early func(*Snapshot)
 
@@ -48,6 +52,7 @@ type Node struct {
 	started     time.Time          // of the first snapshot
 	cordons     *health.CordonFile // of Memory; nil before the first scan
 	withheld    finding.List       // see Withhold
+	view        *owner.View        // of Gate in the latest Update; nil without a gate
 	read        reading            // of the latest scan
 	recalled    map[string]bool    // the health of devices as it was known before that
 	kept        string             // what was written of the health last
@@ -69,6 +74,7 @@ type Snapshot struct {
 
 	spec     specCheck
 	withheld finding.List // why no LPU is offered, see [Node.Withhold]
+	view     *owner.View  // of [Node.Gate]
 }
 
 // Device is an LPU as pods are offered it.
@@ -82,10 +88,13 @@ type Device struct {
 	Cordoned *health.Cordon
 	// Withheld: nobody gets it, not even who has it already and starts again. It may be healthy; Reasons say why.
 	Withheld bool
+	// Elsewhere: nobody new gets it here, because another program hands it out or one of its pods has it. Who has it keeps it; Reasons say
+	// why.
+	Elsewhere bool
 }
 
 // Offered tells whether somebody new may get the device.
-func (d *Device) Offered() bool { return d.Healthy && d.Cordoned == nil && !d.Withheld }
+func (d *Device) Offered() bool { return d.Healthy && d.Cordoned == nil && !d.Withheld && !d.Elsewhere }
 
 // New makes a node of which nothing is known yet.
 func New(log *slog.Logger) *Node {
@@ -146,7 +155,9 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	n.upkeep.renew = n.upkeep.renew && (check.err != nil || check.drift.Any())
 	n.logSpec(check, before.spec)
 	n.logProblems(inv, before.Inventory)
-	s := &Snapshot{ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, spec: check, withheld: n.withheld}
+	s := &Snapshot{
+		ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, spec: check, withheld: n.withheld, view: n.view,
+	}
 	was := n.healthBefore(ctx, inv, before)
 	s.addPresent(was)
 	s.addGone(before)
@@ -166,7 +177,7 @@ func (n *Node) tellWorse(inv *discovery.Inventory, before *Snapshot) {
 	}
 	s := &Snapshot{
 		ReadAt: n.Now(), Inventory: inv, Fabric: inv.Fabric(), Cards: map[string]int{}, Settled: before.Settled, spec: before.spec,
-		withheld: n.withheld,
+		withheld: n.withheld, view: n.view,
 	}
 	was := before.healthy()
 	s.addPresent(was)
@@ -181,7 +192,7 @@ func (n *Node) tellWorse(inv *discovery.Inventory, before *Snapshot) {
 // rests tells whether nothing has changed since a snapshot, and nothing is left to be done.
 func (n *Node) rests(inv *discovery.Inventory, check *specCheck, before *Snapshot) bool {
 	return inv == before.Inventory && before.Settled && check.right() && before.spec.right() && !n.upkeep.renew && n.memoryError == "" &&
-		slices.Equal(n.withheld, before.withheld)
+		slices.Equal(n.withheld, before.withheld) && n.view == before.view
 }
 
 // Withhold keeps all LPUs from containers from the next Update on, for reasons that are not theirs; none: it does not any more. Their own
@@ -194,6 +205,9 @@ func (n *Node) Renew() { n.upkeep.renew = true }
 // scan reads the machine and counts that.
 func (n *Node) scan(ctx context.Context, scan Scan) (*discovery.Inventory, error) {
 	started := time.Now()
+	if n.Gate != nil {
+		n.view = n.Gate.Look() // before the machine is read: what changes after it makes another Update
+	}
 	inv, err := scan(ctx)
 	if err == nil {
 		err = inv.Undecided() // what it says of the LPUs that it has may be wrong: their indices
@@ -250,9 +264,20 @@ func (s *Snapshot) addPresent(was map[string]bool) {
 		if len(s.withheld) > 0 {
 			d.Withheld, d.Reasons = true, append(slices.Clip(d.Reasons), s.withheld...)
 		}
+		if why := s.elsewhere(l.Address); why != nil {
+			d.Elsewhere, d.Reasons = true, append(slices.Clip(d.Reasons), *why)
+		}
 		s.Cards[d.ID] = i
 		s.Devices = append(s.Devices, d)
 	}
+}
+
+// elsewhere says why the LPU is not to be offered by this program; nil if it may be.
+func (s *Snapshot) elsewhere(a discovery.Address) *finding.Finding {
+	if s.view == nil {
+		return nil
+	}
+	return s.view.Finding(a)
 }
 
 // addGone adds the devices of the snapshot before that are not in the inventory any more.

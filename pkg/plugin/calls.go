@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 )
 
 // GetDevicePluginOptions says which optional calls the kubelet should make. The kubelet asks this and ignores the options in
@@ -159,8 +161,13 @@ func candidates(d *allocate.Decision) [][]string {
 }
 
 // Allocate hands out LPUs: all of a request or, if one of them cannot be handed out, none.
-func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
+func (p *Plugin) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	s, answer, handedOut := p.state.Load(), &api.AllocateResponse{}, 0
+	leave, err := p.enter(ctx, s, r)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for _, c := range r.ContainerRequests {
 		cards, err := p.usable(s, c.DevicesIds, true)
 		if err == nil {
@@ -174,6 +181,29 @@ func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 	}
 	p.metrics.allocated.Add(float64(handedOut)) // all of them or, after an error, none
 	return answer, nil
+}
+
+// enter asks the gate of the node for the LPUs of a request, which may have become another program's since the state was made.
+func (p *Plugin) enter(ctx context.Context, s *state, r *api.AllocateRequest) (leave func(), err error) {
+	if p.Node.Gate == nil {
+		return func() {}, nil
+	}
+	var addresses []discovery.Address
+	for _, c := range r.ContainerRequests {
+		cards, _ := s.lpus(c.DevicesIds) // those that are not known are refused after this
+		for _, card := range cards {
+			addresses = append(addresses, s.node.Inventory.LPUs[card].Address)
+		}
+	}
+	leave, err = p.Node.Gate.Enter(ctx, addresses)
+	refusal, refused := errors.AsType[*owner.Refusal](err)
+	switch {
+	case refused:
+		return nil, status.Errorf(codes.FailedPrecondition, "LPUs are not handed out: %v", refusal)
+	case err != nil:
+		return nil, status.Errorf(codes.Unavailable, "LPUs are not handed out: %v", err)
+	}
+	return leave, nil
 }
 
 // usable returns the positions of LPUs in the inventory, or an error if one of them cannot be handed out at this moment; anew says that
@@ -205,8 +235,8 @@ func (p *Plugin) fresh(s *state) error {
 	return nil
 }
 
-// refuse returns an error if the LPU at this position of the inventory cannot be handed out at this moment. A cordoned one is refused
-// only to those who do not have it yet.
+// refuse returns an error if the LPU at this position of the inventory cannot be handed out at this moment. One that is cordoned or another
+// program's is refused only to those who do not have it yet.
 func (s *state) refuse(card int, anew bool) error {
 	l := &s.node.Inventory.LPUs[card]
 	withheld := s.options.withheld(s.runtime) // of now: the snapshot may be from before
@@ -218,7 +248,7 @@ func (s *state) refuse(card int, anew bool) error {
 		if len(withheld) > 0 {
 			why = withheld[0].Message
 		}
-		if len(withheld) > 0 || !d.Healthy || d.Withheld || !l.Usable || anew && d.Cordoned != nil {
+		if len(withheld) > 0 || !d.Healthy || d.Withheld || !l.Usable || anew && (d.Cordoned != nil || d.Elsewhere) {
 			return status.Errorf(codes.FailedPrecondition, "%s (%s) is not handed out: %s", d.Name, d.ID, why)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -56,6 +57,9 @@ func everything(t testing.TB, lpus, pods int) (server *Server, lister *podLister
 	}
 	off := finding.New(finding.CDIOff, "", "a test", "")
 	r.plugin.Runtime = func() Runtime { return Runtime{CDIOff, &off} }
+	_, own := r.gated()
+	own(owner.DRA)
+	r.plugin.Node.Gate.Renew(t.Context())
 	r.plugin.Update(t.Context(), found(inv.WithCordons(cordons, nil)))
 
 	m := r.plugin.metrics

@@ -62,6 +62,15 @@ func (p *Plugin) Update(ctx context.Context, scan node.Scan) bool {
 	return p.update(ctx, p.state.Load().options)
 }
 
+// Again is Update with the scan of the latest one. Before the first it does nothing.
+func (p *Plugin) Again(ctx context.Context) {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	if p.scan != nil {
+		p.update(ctx, p.state.Load().options)
+	}
+}
+
 // Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
 // CDI spec.
 func (p *Plugin) Reload(ctx context.Context, options Options) {

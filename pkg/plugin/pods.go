@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -15,6 +16,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
@@ -99,8 +102,8 @@ func (s *Server) readPods(ctx context.Context, client podresources.PodResourcesL
 	s.pods.logged = text
 }
 
-// askForPods asks the kubelet once for the containers that have devices of a resource. If it names several for one device, which it does
-// for restartable init containers, the first by name counts.
+// askForPods asks the kubelet once for the containers that have devices of a resource; "" is any resource. If it names several for one
+// device, which it does for restartable init containers, the first by name counts.
 func askForPods(ctx context.Context, client podresources.PodResourcesListerClient, resource string) (*pods, error) {
 	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
@@ -112,9 +115,10 @@ func askForPods(ctx context.Context, client podresources.PodResourcesListerClien
 	if err != nil {
 		return nil, err
 	}
+	of := func(d *podresources.ContainerDevices) bool { return resource == "" || d.GetResourceName() == resource }
 	p := &pods{allocatable: map[string]bool{}, holders: map[string]container{}}
 	for _, d := range allocatable.GetDevices() {
-		if d.GetResourceName() != resource {
+		if !of(d) {
 			continue
 		}
 		for _, id := range d.GetDeviceIds() {
@@ -124,13 +128,68 @@ func askForPods(ctx context.Context, client podresources.PodResourcesListerClien
 	for _, pod := range list.GetPodResources() {
 		for _, c := range pod.GetContainers() {
 			for _, d := range c.GetDevices() {
-				if d.GetResourceName() == resource {
+				if of(d) {
 					p.hold(container{pod.GetNamespace(), pod.GetName(), c.GetName()}, d.GetDeviceIds())
 				}
 			}
 		}
 	}
 	return p, nil
+}
+
+// Pods asks the kubelet which containers have LPUs from a device plugin, whatever the resource is called there. It is what a DRA driver
+// has to know of the pods from before it came ([owner.Gate]).
+type Pods struct {
+	Socket string // of the kubelet, such as [DefaultPodResources] below the root
+}
+
+// InPods returns who has which LPU: "pod default/a, container main".
+func (p *Pods) InPods(ctx context.Context) (map[discovery.Address]string, error) {
+	said, err := p.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return said.byAddress(), nil
+}
+
+// Holders is InPods, and the LPUs that the kubelet would still give to a pod: while the DRA driver is the owner, these are of a device
+// plugin that does not follow it, or has not yet.
+func (p *Pods) Holders(ctx context.Context) (map[discovery.Address]string, error) {
+	said, err := p.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holders := said.byAddress()
+	for id := range said.allocatable {
+		if a, err := cdi.ParseAddressName(id); err == nil && holders[a] == "" {
+			holders[a] = "the kubelet, which still offers it to pods,"
+		}
+	}
+	return holders, nil
+}
+
+func (p *Pods) ask(ctx context.Context) (*pods, error) {
+	conn, err := dialPods(p.Socket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	said, err := askForPods(ctx, podresources.NewPodResourcesListerClient(conn), "")
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet does not say which pods have LPUs: %s", status.Convert(err).Message())
+	}
+	return said, nil
+}
+
+// byAddress are the holders by the LPUs' addresses. What has another id is none of our LPUs.
+func (p *pods) byAddress() map[discovery.Address]string {
+	holders := map[discovery.Address]string{}
+	for id, c := range p.holders {
+		if a, err := cdi.ParseAddressName(id); err == nil {
+			holders[a] = fmt.Sprintf("pod %s/%s, container %s", c.namespace, c.pod, c.name)
+		}
+	}
+	return holders
 }
 
 func (p *pods) hold(c container, ids []string) {

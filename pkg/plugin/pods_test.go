@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
@@ -280,4 +281,39 @@ func TestHungPodsAreNoReasonToStartAgain(t *testing.T) {
 	eventually(t, "it asks again", func() bool { return server.Alive() == nil })
 	cancel()
 	<-ended
+}
+
+// TestPodsHolders: LPUs of any resource count, and those that the kubelet would still give away; other devices do not.
+func TestPodsHolders(t *testing.T) {
+	dir := t.TempDir()
+	lister := &podLister{ids: ids(0, 1), pods: []*podresources.PodResources{{
+		Name: "a", Namespace: "ml", Containers: []*podresources.ContainerResources{{Name: "main", Devices: []*podresources.ContainerDevices{
+			{ResourceName: "example.com/renamed", DeviceIds: ids(1, 2)},
+			{ResourceName: "example.com/other", DeviceIds: []string{"0000:43:00.1", "x"}},
+		}}},
+	}}}
+	p := &Pods{Socket: filepath.Join(dir, "pods")}
+	if got, err := p.Holders(t.Context()); err == nil {
+		t.Errorf("without a kubelet: %v", got)
+	}
+	lister.serve(t, dir)
+	text := func(held map[discovery.Address]string, err error) (all []string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for a, holder := range held {
+			all = append(all, a.String()+": "+holder)
+		}
+		slices.Sort(all)
+		return all
+	}
+	pods := []string{"0000:44:00.1: pod ml/a, container main", "0000:45:00.1: pod ml/a, container main"}
+	if got := text(p.InPods(t.Context())); !slices.Equal(got, pods) {
+		t.Errorf("in pods: %q", got)
+	}
+	want := append([]string{"0000:43:00.1: the kubelet, which still offers it to pods,"}, pods...)
+	if got := text(p.Holders(t.Context())); !slices.Equal(got, want) {
+		t.Errorf("holders: %q", got)
+	}
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
@@ -66,14 +67,23 @@ const (
 )
 
 // Ready returns "registered" if the kubelet has the list of LPUs from this instance, and "standing by: " with the reason if another one
-// serves it; or else why the server is not ready.
+// serves it; or else why the server is not ready. While the DRA driver hands out the LPUs it is ready to come after it, and says so.
 func (s *Server) Ready() (phase string, err error) {
 	if err := s.Plugin.Node.Ready(); err != nil {
 		return "", err
 	}
 	phase, _ = s.phase.Load().(string)
-	if phase == phaseRegistered || phase == phaseStandby {
+	var elsewhere *finding.Finding
+	if gate := s.Plugin.Node.Gate; gate != nil {
+		elsewhere = gate.Look().All()
+	}
+	switch ready := phase == phaseRegistered || phase == phaseStandby; {
+	case ready && elsewhere == nil:
 		return phase, nil
+	case ready && elsewhere.ID == finding.OwnerDRA:
+		return phase + ": " + elsewhere.Message, nil
+	case ready:
+		return "", errors.New(elsewhere.Message)
 	}
 	return "", errors.New(cmp.Or(phase, "starting"))
 }

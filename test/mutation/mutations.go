@@ -25,6 +25,8 @@ const (
 	claimGo   = "pkg/dra/claim/store.go"
 	restoreGo = "pkg/dra/claim/restore.go"
 	claimPkg  = "./pkg/dra/claim"
+	gateGo    = "pkg/owner/gate.go"
+	ownerPkg  = "./pkg/owner"
 )
 
 // mutations are the fixes that keep lpuctl right while the node changes.
@@ -462,6 +464,34 @@ func mutations() []mutation {
 		{
 			"fields of a later version are lost", claimGo,
 			"		r.rest = have.rest\n", "		r.rest = nil\n", "TestBadRecords", claimPkg,
+		},
+		{
+			"an LPU is given twice because what the kubelet says is behind the plugin", gateGo,
+			"return max(0, g.Settle-age)", "return max(0, -age)", "TestSettle", ownerPkg,
+		},
+		{
+			"an LPU is given twice because it was free before the owner changed", gateGo,
+			"g.cleared.lpus == nil || g.cleared.under != state", "g.cleared.lpus == nil", "TestAskedOnce", ownerPkg,
+		},
+		{
+			"what the kubelet said before the owner changed counts", gateGo,
+			"g.asked.under == state && ", "", "TestKubeletAway", ownerPkg,
+		},
+		{
+			"an LPU is given twice while the owner changes", gateGo,
+			"lock, err := g.hold(ctx)", "lock, err := (*os.File)(nil), error(nil)", "TestNobodyIsGivenOneTwice", ownerPkg,
+		},
+		{
+			"a pod that is being removed takes the LPUs for good", gateGo,
+			"		if g.Insist && shown == nil {", "		if false && shown == nil {", "TestInsist", ownerPkg,
+		},
+		{
+			"Allocate hands out an LPU that a claim has got since the last look", "pkg/plugin/calls.go",
+			"	if p.Node.Gate == nil {", "	if true {", "TestChangeOver", "./pkg/plugin",
+		},
+		{
+			"a snapshot of before the owner changed stays", "pkg/node/snapshot.go",
+			" && n.view == before.view", "", "TestChangeOver", "./pkg/plugin",
 		},
 	}
 }

@@ -52,7 +52,7 @@ func (f *found) all() (all []*Record) {
 
 // read reads the checkpoint, and the CDI files of claims without a record that can be used.
 func (s *Store) read() (*found, error) {
-	f, err := readRecords(filepath.Join(s.Dir, dirName))
+	f, err := readRecords(filepath.Join(s.Dir, DirName))
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *Store) Restore(ctx context.Context) (findings finding.List, err error) 
 	if snapshot == nil || snapshot.Inventory == nil {
 		return nil, errNotRead
 	}
-	s.sweep(filepath.Join(s.Dir, dirName))
+	s.sweep(filepath.Join(s.Dir, DirName))
 	s.sweep(s.SpecDir)
 	f, err := s.read()
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Store) sweep(dir string) {
 
 // Missing tells whether a CDI file of a prepared claim is not there, or a record has to be put aside: then it is time for [Store.Restore].
 func (s *Store) Missing() bool {
-	f, err := readRecords(filepath.Join(s.Dir, dirName))
+	f, err := readRecords(filepath.Join(s.Dir, DirName))
 	if err != nil {
 		return false // Restore could do nothing either
 	}
@@ -318,7 +318,7 @@ func (s *Store) Names() map[string]bool {
 // Records are those of claims that a container can have, in a directory that is [node.StateDir], in the order of their uids. Of a
 // boot that is not known (""), all records count. It takes no lock. The error says that not all is known, and why.
 func Records(dir, bootID string) (prepared []*Record, err error) {
-	f, err := readRecords(filepath.Join(dir, dirName))
+	f, err := readRecords(filepath.Join(dir, DirName))
 	if err != nil {
 		return nil, err
 	}

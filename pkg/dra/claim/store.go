@@ -257,11 +257,11 @@ func (s *Store) write(r *Record) error {
 	return wholefile.Replace(path, data)
 }
 
-// dirName is the name of the checkpoint in [node.StateDir].
-const dirName = "dra-claims"
+// DirName is the name of the checkpoint in [node.StateDir].
+const DirName = "dra-claims"
 
 // record is the file of a claim's record.
-func (s *Store) record(uid string) string { return filepath.Join(s.Dir, dirName, uid+".json") }
+func (s *Store) record(uid string) string { return filepath.Join(s.Dir, DirName, uid+".json") }
 
 // fileOf is what the CDI file of a claim says.
 func fileOf(r *Record, inv *discovery.Inventory) ([]byte, error) {

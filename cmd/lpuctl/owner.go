@@ -1,0 +1,234 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
+)
+
+func newOwnerCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "owner",
+		Short: "Show or change which program hands out the LPUs to pods",
+		Long: `One program of a node hands out its LPUs to Kubernetes pods: the device plugin (lpuctl serve), or the DRA driver (lpuctl-dra).
+Both may run. Who it is stands in /var/lib/lpuctl/owner.json; without that file it is the device plugin. It is changed by this command,
+and by a program that is started with --owner, as the Helm chart does it.`,
+		Example: `  lpuctl owner show
+  sudo lpuctl owner set dra`,
+	}
+	cmd.AddCommand(newOwnerShowCommand(a), newOwnerSetCommand(a))
+	return cmd
+}
+
+func newOwnerShowCommand(a *app) *cobra.Command {
+	var f cli.Format
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show which program hands out the LPUs to pods, and what pods have",
+		Long: `show prints which program hands out the LPUs of this node to pods, whether each of the two runs, and which LPUs pods have from
+either. What pods have from the device plugin is asked of the kubelet, which only root can; prepared claims are those that the DRA
+driver has written down. It is exit code 3 if the file cannot be used: then nobody hands out LPUs.`,
+		Example: `  sudo lpuctl owner show
+  lpuctl owner show -o json | jq -r .owner`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.showOwner(cmd.Context(), f) },
+	}
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+func newOwnerSetCommand(a *app) *cobra.Command {
+	var f cli.Format
+	cmd := &cobra.Command{
+		Use:   "set plugin|dra",
+		Short: "Change which program hands out the LPUs to pods",
+		Long: `set changes which program hands out the LPUs of this node to pods, while both go on running. Who was it stops at once. Pods that
+have LPUs keep them, and the other program offers these when their pods have ended. It offers nothing while it cannot be known what pods
+have. A file that cannot be used is replaced, and kept as owner.json.bad. Only root can do it.
+
+A program that is started with --owner, as by the Helm chart, changes it again when it starts: there, change mode of the chart.`,
+		Example: `  sudo lpuctl owner set dra
+  sudo lpuctl owner set plugin         # and back`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{string(owner.Plugin), string(owner.DRA)},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := owner.Parse(args[0])
+			if err != nil {
+				return cli.Usage("%v", err)
+			}
+			if err := a.setOwner(cmd.Context(), o); err != nil {
+				return err
+			}
+			return a.showOwner(cmd.Context(), f)
+		},
+	}
+	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+func (a *app) setOwner(ctx context.Context, to owner.Owner) error {
+	memory, err := node.RememberIn(a.Root)
+	if err != nil {
+		return err
+	}
+	file := owner.File{Dir: memory.Dir}
+	before, err := file.Set(ctx, to, a.caller(), false)
+	switch {
+	case err != nil:
+		return stateError(err, "change the owner")
+	case before.Owner == "":
+		a.Say("%s could not be used; it was put aside as %s.bad", file.Path(), file.Path())
+		fallthrough
+	case before.Owner != to:
+		a.Say("the LPUs of this node are handed out by %s now", to.Program())
+	default:
+		a.Say("the LPUs of this node are handed out by %s already", to.Program())
+	}
+	return nil
+}
+
+// ownership is the document of owner show.
+type ownership struct {
+	cli.Header
+
+	Owner    owner.Owner          `json:"owner,omitempty"` // absent: it is not known
+	Since    time.Time            `json:"since,omitzero"`  // absent: there is no file
+	By       string               `json:"by,omitempty"`
+	Running  map[owner.Owner]bool `json:"running"` // of those of which it is known
+	Held     []heldLPU            `json:"held"`
+	Unknown  []string             `json:"unknown"` // what cannot be known of Running and Held, and why
+	Problems finding.List         `json:"problems"`
+}
+
+// heldLPU is an LPU that a pod has.
+type heldLPU struct {
+	LPU     string      `json:"lpu,omitempty"` // "lpu0"; absent: it is not in the machine
+	Address string      `json:"address"`
+	From    owner.Owner `json:"from"` // who gave it
+	Holder  string      `json:"holder"`
+}
+
+func (a *app) showOwner(ctx context.Context, f cli.Format) error {
+	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
+	if err != nil {
+		return err
+	}
+	file := owner.File{Dir: memory.Dir}
+	o := ownership{
+		Header: cli.NewHeader("Owner"), Running: map[owner.Owner]bool{}, Held: []heldLPU{}, Unknown: []string{}, Problems: finding.List{},
+	}
+	record, err := file.Read()
+	if err != nil {
+		o.Problems.Add(finding.OwnerUnknown, "", err.Error()+"; nobody hands out LPUs", "")
+	}
+	o.Owner, o.Since, o.By = record.Owner, record.Since, record.By
+	for _, who := range []owner.Owner{owner.Plugin, owner.DRA} {
+		if runs, err := file.Runs(who); err == nil {
+			o.Running[who] = runs
+		} else {
+			o.Unknown = append(o.Unknown, fmt.Sprintf("whether %s runs: %v", who.Program(), err))
+		}
+	}
+	o.add(inv, owner.Plugin, func() (map[discovery.Address]string, error) { return a.podsWithLPUs(ctx) })
+	o.add(inv, owner.DRA, func() (map[discovery.Address]string, error) { return claimHolders(memory) })
+	if err := a.writeOwner(&o, f); err != nil {
+		return err
+	}
+	a.Report(o.Problems)
+	return cli.FoundIn(o.Problems)
+}
+
+// add adds the LPUs that pods have from one of the two.
+func (o *ownership) add(inv *discovery.Inventory, from owner.Owner, ask func() (map[discovery.Address]string, error)) {
+	holders, err := ask()
+	if err != nil {
+		o.Unknown = append(o.Unknown, fmt.Sprintf("which LPUs pods have from %s: %v", from.Program(), err))
+	}
+	names := map[discovery.Address]string{}
+	for _, l := range inv.LPUs {
+		names[l.Address] = l.Name
+	}
+	for _, address := range slices.SortedFunc(maps.Keys(holders), discovery.Address.Compare) {
+		o.Held = append(o.Held, heldLPU{names[address], address.String(), from, holders[address]})
+	}
+}
+
+// podsWithLPUs asks the kubelet which pods have LPUs from a device plugin. Where there is no kubelet there are none.
+func (a *app) podsWithLPUs(ctx context.Context) (map[discovery.Address]string, error) {
+	socket, err := a.Root.Resolve(plugin.DefaultPodResources)
+	if err != nil || host.State(socket) == "" {
+		return nil, err
+	}
+	return (&plugin.Pods{Socket: socket}).InPods(ctx)
+}
+
+// claimHolders are the prepared claims that have LPUs.
+func claimHolders(memory node.Memory) (map[discovery.Address]string, error) {
+	return claim.Holders(memory.Dir, host.Now().Boot)
+}
+
+func (a *app) writeOwner(o *ownership, f cli.Format) error {
+	if f.IsDocument() {
+		return cli.WriteDocument(a.Out, f, o)
+	}
+	since := "-"
+	if !o.Since.IsZero() {
+		since = o.Since.Format(time.RFC3339)
+	}
+	running := func(who owner.Owner) string {
+		if runs, known := o.Running[who]; known {
+			return cli.YesNo(runs)
+		}
+		return "?"
+	}
+	row := []string{cmp.Or(string(o.Owner), "?"), since, o.By, running(owner.Plugin), running(owner.DRA)}
+	if err := a.WriteTable([]string{"OWNER", "SINCE", "BY", "PLUGIN-RUNS", "DRA-RUNS"}, [][]string{row}); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, h := range o.Held {
+		rows = append(rows, []string{h.LPU, h.Address, string(h.From), h.Holder})
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(a.Out)
+		if err := a.WriteTable([]string{"NAME", "ADDRESS", "FROM", "HOLDER"}, rows); err != nil {
+			return err
+		}
+	}
+	for _, text := range o.Unknown {
+		a.Say("it cannot be known %s", cli.Printable(text))
+	}
+	return nil
+}
+
+// newGate is what serve asks before it hands out LPUs. With --owner it is the owner when this returns.
+func (a *app) newGate(cmd *cobra.Command, memory node.Memory) (*owner.Gate, error) {
+	word, _ := cmd.Flags().GetString("owner") // it has the flag
+	if word != "" && word != string(owner.Plugin) {
+		return nil, cli.Usage("--owner %s: serve can be the owner %s only; for the DRA driver: lpuctl-dra serve --owner dra", word, owner.Plugin)
+	}
+	g := &owner.Gate{
+		File: owner.File{Dir: memory.Dir}, Me: owner.Plugin, Insist: word != "", By: "lpuctl serve --owner", Log: a.Log,
+		Others: func(context.Context) (map[discovery.Address]string, error) { return claimHolders(memory) },
+		Follow: filepath.Join(memory.Dir, claim.DirName),
+	}
+	if !g.Insist {
+		return g, nil
+	}
+	return g, stateError(g.Claim(cmd.Context()), "change the owner")
+}
