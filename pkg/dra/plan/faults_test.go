@@ -12,6 +12,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/dra"
 	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // TestFaults gives the bad input of testdata/faults.txtar: each mistake has its line, and a remedy.
@@ -86,7 +87,8 @@ func TestDumpFaults(t *testing.T) {
 // FuzzPlan reads wishes and dumps that may be anything. Whatever they say, there is a plan or there are faults, each with a line of
 // its file.
 func FuzzPlan(f *testing.F) {
-	specs := dra.Slices(orion(f), dra.Options{Node: "node1"})
+	// Two LPUs, because the fuzzer takes a minute to shorten each input that is as long as the slices of eight.
+	specs := dra.Slices(server(f, simulate.Node{Profile: "edge"}), dra.Options{Node: "node1"})
 	archive, err := txtar.ParseFile("testdata/faults.txtar")
 	if err != nil {
 		f.Fatal(err)
