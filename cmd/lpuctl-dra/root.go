@@ -42,7 +42,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
   lpuctl-dra claims                    # which claims have which LPUs of it
   lpuctl-dra plan claim.yaml           # would this claim fit, and if not, why`,
 	}
-	cmd.AddCommand(newSlicesCommand(a), newClaimsCommand(a), newPlanCommand(a))
+	cmd.AddCommand(newServeCommand(a), newSlicesCommand(a), newClaimsCommand(a), newPlanCommand(a))
 	a.SetUpRoot(cmd)
 	return cmd
 }

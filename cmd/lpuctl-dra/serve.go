@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/filelock"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/pkg/dra/driver"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	sizes                             []int
+	noExecute                         bool
+	podUID, kubeconfig, listen, owner string
+	kubeletDir, podResources          string
+	interval                          time.Duration
+}
+
+func newServeCommand(a *app) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Hand out LPUs to Kubernetes pods: the DRA driver",
+		Long: `serve publishes the LPUs of this node as ResourceSlices of the driver ` + dra.DriverName + `, prepares the claims that the scheduler
+has placed here, and tells the kubelet how healthy each device is. Each run of connected LPUs is a device of its own that consumes a counter
+for each of its LPUs, so the scheduler can only give away LPUs that are connected. It also keeps the CDI spec of this node right, as lpuctl
+serve does.
+
+A device is not withdrawn while a claim may have it: what is not to be given away gets a taint. --no-execute evicts pods from LPUs that are
+not healthy.
+
+Device plugin and driver never hand out one LPU twice. Which of them hands out the LPUs of this node is written in
+/var/lib/lpuctl/owner.json; lpuctl owner changes it, and so does --owner at the start. A driver that is not the owner publishes its devices
+with a taint.
+
+With --pod-uid a new instance starts while the old one still serves (DaemonSet with maxSurge). /healthz, /readyz and, for Prometheus,
+/metrics are served on --listen. After a change of the config file, start it again.`,
+		Example: `  lpuctl-dra serve --node-name "$NODE" --pod-uid "$UID" --root /host    # in a pod that has the host's directories there
+  lpuctl-dra serve --node-name worker-1 --kubeconfig /root/.kube/config`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.noExecute, "no-execute", false, "evict pods whose LPUs are not healthy, unless they tolerate it")
+	flags.StringVar(&f.owner, "owner", "", "make `OWNER` the one that hands out LPUs on this node: dra; empty: who is it stays it")
+	flags.StringVar(&f.podUID, "pod-uid", "", "`UID` of this pod; with it two instances may run at the same time")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "reach the cluster by this `FILE`; empty: as a pod of it")
+	flags.StringVar(&f.listen, "listen", ":9477", "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
+	flags.DurationVar(&f.interval, "interval", cli.WatchInterval, "`TIME` between two looks at the LPUs")
+	flags.StringVar(&f.kubeletDir, "kubelet-dir", "/var/lib/kubelet",
+		"`DIR` of the kubelet, not below the root: it has to have the same path for the kubelet and here")
+	flags.StringVar(&f.podResources, "pod-resources", plugin.DefaultPodResources,
+		"`SOCKET` under the root where the kubelet tells which pods have LPUs of the device plugin")
+	for _, name := range []string{
+		"no-execute", "owner", "pod-uid", "kubeconfig", "listen", "interval", "kubelet-dir", "pod-resources",
+	} {
+		cli.FromEnvironment(flags.Lookup(name))
+	}
+	sizesFlag(cmd, &f.sizes)
+	a.NodeNameFlag(cmd)
+	a.SpecDirFlag(cmd)
+	a.RingTableFlag(cmd)
+	cli.Complete(cmd, "owner", string(owner.DRA))
+	_ = cmd.MarkFlagFilename("kubeconfig")
+	_ = cmd.MarkFlagDirname("kubelet-dir")
+	return cmd
+}
+
+// check finds flags that cannot be used.
+func (f *serveFlags) check() error {
+	switch {
+	case f.owner != "" && f.owner != string(owner.DRA):
+		return cli.Usage("--owner %s: this program can only be started as the owner dra; see lpuctl owner set", f.owner)
+	case !path.IsAbs(f.kubeletDir):
+		return cli.Usage("--kubelet-dir %s: it is not an absolute path", f.kubeletDir)
+	case f.interval < 100*time.Millisecond || f.interval > 10*time.Second:
+		return cli.Usage("--interval %v: expected a time between 100ms and 10s", f.interval)
+	}
+	if f.listen == "" {
+		return nil
+	}
+	if err := cli.CheckAddress(f.listen); err != nil {
+		return cli.Usage("--listen %s: %v", f.listen, err)
+	}
+	return nil
+}
+
+func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
+	if err := a.SetUpDaemonLog(cmd); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if a.NodeName == "" {
+		return cli.Fail(cli.ExitUsage, "give the name of the node in the cluster: --node-name, or LPUCTL_NODE_NAME", "--node-name is missing")
+	}
+	klog.SetSlogLogger(a.Log.With("by", "kubernetes"))
+	s, err := a.newServer(f)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(cmd.Context())
+	defer end(nil)
+	if f.owner != "" {
+		if err := s.driver.Gate.Claim(ctx); err != nil {
+			return err
+		}
+	}
+	s.run(klog.NewContext(ctx, klog.Background()), end, f)
+	return cli.Stopped(ctx, cmd)
+}
+
+// server is a running serve.
+type server struct {
+	app      *app
+	driver   *driver.Driver
+	scan     discovery.Options
+	presence cli.Presence
+}
+
+func (a *app) newServer(f serveFlags) (*server, error) {
+	publishing, err := a.draOptions(f.sizes)
+	if err != nil {
+		return nil, err
+	}
+	scan, err := a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	if err != nil {
+		return nil, err
+	}
+	scan, memory, err := a.Remembering(scan)
+	if err != nil {
+		return nil, err
+	}
+	file, err := a.LocateSpec()
+	if err != nil {
+		return nil, err
+	}
+	socket, err := a.Root.Resolve(f.podResources)
+	if err != nil {
+		return nil, err
+	}
+	client, err := connect(f.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	n := node.New(a.Log)
+	n.Memory = memory
+	pods := &plugin.Pods{Socket: socket}
+	boot := host.Now().Boot
+	return &server{
+		app: a, scan: scan, presence: cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(memory)}, Log: a.Log},
+		driver: driver.New(driver.Options{
+			Node: n, Spec: node.Spec{File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}},
+			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
+			Claims:    &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(file.Path), Kind: a.Config.CDI.Kind, BootID: boot},
+			Gate: &owner.Gate{
+				File: owner.File{Dir: memory.Dir}, Me: owner.DRA, Others: pods.Holders, Settle: owner.KubeletSettle,
+				Patience: owner.KubeletPatience, Insist: f.owner != "", By: program + " serve --owner", Log: a.Log,
+			},
+			InUse: pods.ClaimDevices, Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
+		}),
+	}, nil
+}
+
+// connect makes the client of the cluster. Nothing is asked yet.
+func connect(kubeconfig string) (kubernetes.Interface, error) {
+	var config *rest.Config
+	var err error
+	if kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.ExitFailed, "run it as a pod with a service account, or give --kubeconfig", "the cluster cannot be reached: %w", err)
+	}
+	config.UserAgent = program
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return kubernetes.NewForConfig(config)
+}
+
+// run serves until ctx ends.
+func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFlags) {
+	d, a := s.driver, s.app
+	var err error
+	if s.scan.Records, err = d.Node.Memory.Records(); err != nil {
+		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
+	}
+	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)
+	running := make(chan struct{}, 4)
+	for _, part := range []func(){
+		func() { d.Run(ctx) },
+		func() { d.Node.Memory.FollowCordons(ctx, func() { d.Update(ctx, watcher.Scan) }) },
+		func() { a.Listen(ctx, f.listen, d) },
+		func() { s.guard(ctx, end, filepath.Dir(d.Spec.File.Path), driver.RegistryDir(f.kubeletDir)) },
+	} {
+		go func() {
+			part()
+			running <- struct{}{}
+		}()
+	}
+	d.Node.Renew()
+	cli.WatchAndTell(ctx, watcher, f.interval, func() bool {
+		updated := d.Update(ctx, watcher.Scan)
+		if updated {
+			s.presence.Tell()
+		}
+		return updated
+	})
+	for range cap(running) {
+		<-running
+	}
+}
+
+// guard ends serve when a directory that it writes to was removed or made anew outside of its sandbox.
+func (s *server) guard(ctx context.Context, end context.CancelCauseFunc, dirs ...string) {
+	for ; ctx.Err() == nil; host.WaitBeat(ctx, time.Second) {
+		for _, dir := range dirs {
+			if err := cli.OutOfReach(dir); err != nil {
+				end(err)
+				return
+			}
+		}
+	}
+}
+

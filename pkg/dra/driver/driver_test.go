@@ -1,0 +1,625 @@
+//go:build dra
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/pkg/dra/driver"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+)
+
+const nodeName = "worker-1"
+
+// cluster is a simulated server with eight LPUs, its kubelet's directory, and what is in an API server.
+type cluster struct {
+	*testing.T
+	root, kubelet string
+	machine       *simulate.Machine
+	client        *fake.Clientset
+	drops         atomic.Value // func(*resourceapi.ResourceSlice, bool): takes out fields that the API server does not store
+	pods          atomic.Value // map[string]bool: CDI devices that pods have by claims
+	held          sync.Map     // discovery.Address: what the device plugin's pods have
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{T: t, root: filepath.Join(t.TempDir(), "node"), kubelet: shortDir(t)}
+	var err error
+	if c.machine, err = (simulate.Node{Profile: "orion"}).Start(c.root); err != nil {
+		t.Fatal(err)
+	}
+	c.do(os.MkdirAll(filepath.Join(c.root, "var/run/cdi"), 0o755))
+	c.do(os.MkdirAll(driver.RegistryDir(c.kubelet), 0o755))
+	c.drops.Store(func(*resourceapi.ResourceSlice, bool) {})
+	c.pods.Store(map[string]bool{})
+	c.client = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-1"}})
+	c.client.PrependReactor("*", "resourceslices", c.store)
+	c.own(owner.DRA)
+	return c
+}
+
+// shortDir is a directory whose sockets have paths that are short enough.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dra") //nolint:usetesting // t.TempDir may be too long for the path of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (c *cluster) do(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) stateDir() string { return filepath.Join(c.root, node.StateDir) }
+func (c *cluster) specDir() string  { return filepath.Join(c.root, "var/run/cdi") }
+
+func (c *cluster) own(who owner.Owner) {
+	c.Helper()
+	_, err := owner.File{Dir: c.stateDir()}.Set(c.Context(), who, "test", false)
+	c.do(err)
+}
+
+// store does with slices what an API server does and the fake does not: names, versions, dry runs, and fields that are dropped.
+func (c *cluster) store(action clienttesting.Action) (bool, runtime.Object, error) {
+	var slice *resourceapi.ResourceSlice
+	dry := false
+	switch a := action.(type) {
+	case clienttesting.CreateActionImpl:
+		slice, dry = a.Object.(*resourceapi.ResourceSlice), len(a.CreateOptions.DryRun) > 0
+	case clienttesting.UpdateActionImpl:
+		slice = a.Object.(*resourceapi.ResourceSlice)
+	default:
+		return false, nil, nil
+	}
+	slice = slice.DeepCopy()
+	if slice.Name == "" {
+		slice.Name = slice.GenerateName + fmt.Sprint(versions.Add(1))
+	}
+	if slice.UID == "" {
+		slice.UID = types.UID(fmt.Sprint("slice-", versions.Add(1)))
+	}
+	slice.ResourceVersion = fmt.Sprint(versions.Add(1))
+	c.drops.Load().(func(*resourceapi.ResourceSlice, bool))(slice, dry)
+	var err error
+	switch tracker, kind := c.client.Tracker(), resourceapi.SchemeGroupVersion.WithResource("resourceslices"); {
+	case dry:
+	case action.GetVerb() == "create":
+		err = tracker.Create(kind, slice, "")
+	default:
+		err = tracker.Update(kind, slice, "")
+	}
+	return true, slice, err
+}
+
+var versions atomic.Int64
+
+// dropCounters is what an API server does whose gate for counters is off.
+func dropCounters(s *resourceapi.ResourceSlice) {
+	s.Spec.SharedCounters = nil
+	for i := range s.Spec.Devices {
+		s.Spec.Devices[i].ConsumesCounters = nil
+	}
+}
+
+// running is a driver that runs.
+type running struct {
+	*driver.Driver
+	stop func()
+}
+
+// start starts a driver as a pod of a UID.
+func (c *cluster) start(uid string) *running {
+	c.Helper()
+	log := slog.New(slog.NewTextHandler(c.Output(), nil))
+	n := node.New(log)
+	n.Memory.Dir = c.stateDir()
+	file, err := cdi.Locate(c.root, "/var/run/cdi", cdi.DefaultKind)
+	c.do(err)
+	boot := host.Now().Boot
+	d := driver.New(driver.Options{
+		Node: n, Spec: node.Spec{File: file, Options: cdi.Options{Kind: cdi.DefaultKind}},
+		Publisher: &dra.Publisher{Options: dra.Options{Node: nodeName}, Path: filepath.Join(c.stateDir(), "dra-slices.json")},
+		Claims:    &claim.Store{Dir: c.stateDir(), SpecDir: c.specDir(), BootID: boot},
+		Gate: &owner.Gate{
+			File: owner.File{Dir: c.stateDir()}, Me: owner.DRA, Log: log,
+			Others: func(context.Context) (map[discovery.Address]string, error) {
+				held := map[discovery.Address]string{}
+				c.held.Range(func(a, by any) bool { held[a.(discovery.Address)] = by.(string); return true })
+				return held, nil
+			},
+		},
+		InUse:  func(context.Context) (map[string]bool, error) { return c.pods.Load().(map[string]bool), nil },
+		Client: c.client, Name: nodeName, PodUID: uid, KubeletDir: c.kubelet, Log: log,
+	})
+	ctx, cancel := context.WithCancel(c.Context())
+	var loops sync.WaitGroup
+	watcher := discovery.NewWatcher(c.root, discovery.Options{}, host.SinceBoot)
+	loops.Go(func() { d.Run(ctx) })
+	loops.Go(func() { watcher.Run(ctx, 100*time.Millisecond, func() { d.Update(ctx, watcher.Scan) }) })
+	r := &running{Driver: d, stop: sync.OnceFunc(func() { cancel(); loops.Wait() })}
+	c.Cleanup(r.stop)
+	return r
+}
+
+// eventually waits until something is so.
+func (c *cluster) eventually(what string, limit time.Duration, is func() error) {
+	c.Helper()
+	began := time.Now()
+	for {
+		err := is()
+		if err == nil {
+			c.Logf("%s: after %v", what, time.Since(began).Round(10*time.Millisecond))
+			return
+		}
+		if time.Since(began) > limit {
+			c.Fatalf("%s: not within %v: %v", what, limit, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// devices are those that the API server has, by name.
+func (c *cluster) devices() map[string]*resourceapi.Device {
+	c.Helper()
+	list, err := c.client.ResourceV1().ResourceSlices().List(c.Context(), metav1.ListOptions{})
+	c.do(err)
+	all := map[string]*resourceapi.Device{}
+	for i := range list.Items {
+		for j := range list.Items[i].Spec.Devices {
+			d := &list.Items[i].Spec.Devices[j]
+			all[d.Name] = d
+		}
+	}
+	return all
+}
+
+// published waits until the driver says that it is ready for the scheduler, and returns a device of a size that begins with an LPU.
+func (c *cluster) published(r *running) func(size, lpu int) string {
+	c.Helper()
+	c.eventually("published", 10*time.Second, func() error {
+		if len(c.devices()) == 0 {
+			return errors.New("no devices")
+		}
+		return nil
+	})
+	return func(size, lpu int) string {
+		c.Helper()
+		first := strings.NewReplacer(":", "-", ".", "-").Replace(r.Node.Latest().Inventory.LPUs[lpu].Address.String())
+		for name := range c.devices() {
+			if strings.HasPrefix(name, fmt.Sprintf("lpu%d-%s-", size, first)) {
+				return name
+			}
+		}
+		c.Fatalf("no device of %d LPUs begins with lpu%d", size, lpu)
+		return ""
+	}
+}
+
+// dial connects to a socket as the kubelet does.
+func (c *cluster) dial(path string) *grpc.ClientConn {
+	c.Helper()
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c.do(err)
+	c.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// register does what a kubelet does with each socket in its registry, and returns where the drivers answer.
+func (c *cluster) register() (endpoints []string) {
+	c.Helper()
+	c.eventually("registered", 5*time.Second, func() error {
+		sockets, _ := filepath.Glob(filepath.Join(driver.RegistryDir(c.kubelet), "*.sock"))
+		endpoints = nil
+		for _, socket := range sockets {
+			client := registerapi.NewRegistrationClient(c.dial(socket))
+			info, err := client.GetInfo(c.Context(), &registerapi.InfoRequest{})
+			if err == nil {
+				_, err = client.NotifyRegistrationStatus(c.Context(), &registerapi.RegistrationStatus{PluginRegistered: true})
+			}
+			if err != nil {
+				return err
+			}
+			endpoints = append(endpoints, info.Endpoint)
+		}
+		if endpoints == nil {
+			return errors.New("no socket")
+		}
+		return nil
+	})
+	return endpoints
+}
+
+// allocate makes a claim as the scheduler leaves it, with a device for each request.
+func (c *cluster) allocate(name string, parameters string, devices ...string) *drapb.Claim {
+	c.Helper()
+	a := &resourceapi.AllocationResult{}
+	for i, device := range devices {
+		a.Devices.Results = append(a.Devices.Results, resourceapi.DeviceRequestAllocationResult{
+			Request: fmt.Sprint("r", i), Driver: dra.DriverName, Pool: nodeName, Device: device,
+		})
+	}
+	if parameters != "" {
+		a.Devices.Config = []resourceapi.DeviceAllocationConfiguration{{
+			Source: resourceapi.AllocationConfigSourceClaim,
+			DeviceConfiguration: resourceapi.DeviceConfiguration{
+				Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: dra.DriverName, Parameters: runtime.RawExtension{Raw: []byte(parameters)}},
+			},
+		}}
+	}
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", versions.Add(1))
+	_, err := c.client.ResourceV1().ResourceClaims("default").Create(c.Context(), &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)},
+		Status:     resourceapi.ResourceClaimStatus{Allocation: a},
+	}, metav1.CreateOptions{})
+	c.do(err)
+	return &drapb.Claim{Namespace: "default", Name: name, Uid: uid}
+}
+
+func (c *cluster) prepare(endpoint string, claims ...*drapb.Claim) *drapb.NodePrepareResourcesResponse {
+	c.Helper()
+	response, err := drapb.NewDRAPluginClient(c.dial(endpoint)).NodePrepareResources(c.Context(), &drapb.NodePrepareResourcesRequest{Claims: claims})
+	c.do(err)
+	return response
+}
+
+func (c *cluster) unprepare(endpoint string, claims ...*drapb.Claim) {
+	c.Helper()
+	response, err := drapb.NewDRAPluginClient(c.dial(endpoint)).NodeUnprepareResources(c.Context(), &drapb.NodeUnprepareResourcesRequest{Claims: claims})
+	c.do(err)
+	for _, one := range claims {
+		if said := response.Claims[one.Uid].Error; said != "" {
+			c.Error(said)
+		}
+	}
+}
+
+// files are the names of the files in the spec directory whose names have a part.
+func (c *cluster) files(part string) (names []string) {
+	entries, _ := os.ReadDir(c.specDir())
+	for _, e := range entries {
+		if strings.Contains(e.Name(), part) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func TestPublishes(t *testing.T) {
+	c := newCluster(t)
+	began := time.Now()
+	r := c.start("")
+	device := c.published(r)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the slices were there after %v", took)
+	}
+	c.register()
+	c.eventually("ready", 5*time.Second, func() error { _, err := r.Ready(); return err })
+	if n := len(c.devices()); n != 25 {
+		t.Errorf("%d devices", n)
+	}
+	c.do(c.machine.Unbind(2))
+	c.eventually("tainted", 5*time.Second, func() error {
+		have := c.devices()
+		if len(have) != 25 || len(have[device(4, 0)].Taints) == 0 || len(have[device(2, 0)].Taints) > 0 {
+			return fmt.Errorf("%d devices, and those of lpu2 are not tainted, or others are", len(have))
+		}
+		return nil
+	})
+}
+
+// TestWithoutCounters holds that no device of several LPUs is published by an API server that would give its LPUs to others too.
+func TestWithoutCounters(t *testing.T) {
+	c := newCluster(t)
+	c.drops.Store(func(s *resourceapi.ResourceSlice, _ bool) {
+		if !strings.HasPrefix(s.Name, "probe") && len(s.Spec.SharedCounters) > 0 {
+			t.Error("counters were to be stored")
+		}
+		dropCounters(s)
+	})
+	r := c.start("")
+	c.published(r)
+	for name := range c.devices() {
+		if !strings.HasPrefix(name, "lpu1-") {
+			t.Errorf("%s is published without counters", name)
+		}
+	}
+}
+
+// TestDroppedFields holds that all is withdrawn when the API server drops what it has not dropped in the probe.
+func TestDroppedFields(t *testing.T) {
+	c := newCluster(t)
+	c.drops.Store(func(s *resourceapi.ResourceSlice, dry bool) {
+		if !dry {
+			dropCounters(s)
+		}
+	})
+	c.start("")
+	c.eventually("only single LPUs can be given away", 15*time.Second, func() error {
+		have := c.devices()
+		if len(have) == 0 {
+			return errors.New("no devices")
+		}
+		for name, d := range have { // those that somebody may have been given stay, tainted
+			if !strings.HasPrefix(name, "lpu1-") && len(d.Taints) == 0 {
+				return fmt.Errorf("%s is published without counters", name)
+			}
+		}
+		return nil
+	})
+}
+
+func TestNodeMadeAnew(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	c.published(r)
+	nodes := c.client.CoreV1().Nodes()
+	c.do(nodes.Delete(t.Context(), nodeName, metav1.DeleteOptions{}))
+	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-2"}}, metav1.CreateOptions{})
+	c.do(err)
+	c.eventually("the slices belong to the new node", 60*time.Second, func() error {
+		list, err := c.client.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{})
+		c.do(err)
+		if len(list.Items) != 2 {
+			return fmt.Errorf("%d slices", len(list.Items))
+		}
+		for i := range list.Items {
+			if uid := list.Items[i].OwnerReferences[0].UID; uid != "node-2" {
+				return fmt.Errorf("a slice belongs to %s", uid)
+			}
+		}
+		return nil
+	})
+}
+
+func TestPrepare(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	four := c.allocate("four", "", device(4, 0))
+	got := c.prepare(endpoint, four).Claims[four.Uid]
+	if got.Error != "" || len(got.Devices) != 1 {
+		t.Fatal(got)
+	}
+	names := got.Devices[0].CdiDeviceIds
+	if len(names) != 6 || !strings.HasPrefix(names[0], "hyperaccel.ai/lpu=pci-") || !strings.HasPrefix(names[4], "hyperaccel.ai/lpu-claim=") ||
+		!strings.HasPrefix(names[5], dra.DriverName+"/metadata=") {
+		t.Error(names)
+	}
+	if again := c.prepare(endpoint, four).Claims[four.Uid]; again.Error != "" || !slices.Equal(again.Devices[0].CdiDeviceIds, names) {
+		t.Error("prepared again:", again)
+	}
+	version := discovery.APIVersion
+	for _, x := range []struct {
+		name, parameters, device, wants string
+	}{
+		{"other", "", device(2, 1), "claim default/four"},
+		{"stranger", "", "lpu1-0000-99-00-1-deadbeef", "no such device"},
+		{"misspelt", `{"apiVersion":"` + version + `","kind":"LpuConfig","variable":"none"}`, device(2, 4), `unknown field "variable"`},
+		{"word", `{"apiVersion":"` + version + `","kind":"LpuConfig","variables":"some"}`, device(2, 4), `can be list or none`},
+		{"kind", `{"apiVersion":"v1","kind":"GpuConfig"}`, device(2, 4), `knows only LpuConfig`},
+	} {
+		one := c.allocate(x.name, x.parameters, x.device)
+		if said := c.prepare(endpoint, one).Claims[one.Uid].Error; !strings.Contains(said, x.wants) || !strings.Contains(said, "default/"+x.name) {
+			t.Errorf("%s: %s", x.name, said)
+		}
+	}
+	pair := c.allocate("pair", `{"apiVersion":"`+version+`","kind":"LpuConfig","variables":"none"}`, device(2, 4))
+	if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; said != "" {
+		t.Error(said)
+	}
+	c.unprepare(endpoint, four, pair)
+	c.unprepare(endpoint, four)
+	if left := append(c.files("claim"), c.files("metadata")...); len(left) > 0 {
+		t.Error("left:", left)
+	}
+}
+
+// TestOwner holds that the driver gives nothing that the device plugin's pods have, or while that one is the owner.
+func TestOwner(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	c.held.Store(r.Node.Latest().Inventory.LPUs[1].Address, "pod default/old")
+	pair := c.allocate("pair", "", device(2, 0))
+	if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; !strings.Contains(said, "pod default/old") {
+		t.Error("an LPU that a pod has:", said)
+	}
+	c.own(owner.Plugin)
+	other := c.allocate("other", "", device(2, 4))
+	if said := c.prepare(endpoint, other).Claims[other.Uid].Error; !strings.Contains(said, "lpuctl serve") {
+		t.Error("while the plugin is the owner:", said)
+	}
+	c.own(owner.DRA)
+	if said := c.prepare(endpoint, other).Claims[other.Uid].Error; said != "" {
+		t.Error(said)
+	}
+}
+
+// TestFilesComeBack holds that a container can start again after the spec directory was wiped, with the driver running and with a new one.
+func TestFilesComeBack(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	four := c.allocate("four", "", device(4, 0))
+	c.prepare(endpoint, four)
+	want := c.files(four.Uid)
+	if len(want) != 2 {
+		t.Fatal(want)
+	}
+	wipe := func() {
+		for _, name := range want {
+			c.do(os.Remove(filepath.Join(c.specDir(), name)))
+		}
+	}
+	back := func() error {
+		if have := c.files(four.Uid); !slices.Equal(have, want) {
+			return fmt.Errorf("%v", have)
+		}
+		return nil
+	}
+	wipe()
+	c.eventually("with the driver running", 5*time.Second, back)
+	r.stop()
+	wipe()
+	r = c.start("")
+	c.register()
+	if err := back(); err != nil {
+		t.Error("after it has registered:", err)
+	}
+	c.unprepare(endpoint, four)
+	time.Sleep(2500 * time.Millisecond)
+	if left := c.files(four.Uid); len(left) > 0 {
+		t.Error("left:", left)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	stream, err := drahealth.NewDRAResourceHealthClient(c.dial(endpoint)).NodeWatchResources(t.Context(), &drahealth.NodeWatchResourcesRequest{})
+	c.do(err)
+	told := func() map[string]*drahealth.DeviceHealth {
+		report, err := stream.Recv()
+		c.do(err)
+		all := map[string]*drahealth.DeviceHealth{}
+		for _, d := range report.Devices {
+			all[d.Device.DeviceName] = d
+		}
+		return all
+	}
+	for name, h := range told() {
+		if h.Health != drahealth.HealthStatus_HEALTHY {
+			t.Errorf("%s: %s %s", name, h.Health, h.Message)
+		}
+	}
+	began := time.Now()
+	c.do(c.machine.Unbind(2))
+	for {
+		now := told()
+		if h := now[device(4, 0)]; h.Health == drahealth.HealthStatus_UNHEALTHY {
+			if !strings.Contains(h.Message, "lpu2 (0000:45:00.1)") || now[device(2, 0)].Health != drahealth.HealthStatus_HEALTHY {
+				t.Error(h.Message)
+			}
+			break
+		}
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("told after %v", took)
+	}
+}
+
+// TestCollect holds that a claim which the API server does not have is given back, but not before its pod has gone.
+func TestCollect(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	four, used := c.allocate("four", "", device(4, 0)), c.allocate("used", "", device(2, 4))
+	kept := c.allocate("kept", "", device(1, 7))
+	c.prepare(endpoint, four, used, kept)
+	r.stop()
+	c.pods.Store(map[string]bool{"hyperaccel.ai/lpu-claim=claim-" + used.Uid + "-r0": true})
+	claims := c.client.ResourceV1().ResourceClaims("default")
+	c.do(claims.Delete(t.Context(), "used", metav1.DeleteOptions{}))
+	c.do(claims.Delete(t.Context(), "four", metav1.DeleteOptions{}))
+	c.allocate("four", "", device(4, 0)) // another one of its name
+	r = c.start("")
+	c.eventually("collected", 10*time.Second, func() error {
+		if left := c.files(four.Uid); len(left) > 0 {
+			return fmt.Errorf("%v", left)
+		}
+		return nil
+	})
+	if len(c.files(used.Uid)) != 2 || len(c.files(kept.Uid)) != 2 {
+		t.Error("a claim that is used was given back")
+	}
+}
+
+func TestTwoInstances(t *testing.T) {
+	c := newCluster(t)
+	old := c.start("10000000-0000-4000-8000-000000000001")
+	device := c.published(old)
+	before := c.register()[0]
+	four := c.allocate("four", "", device(4, 0))
+	c.prepare(before, four)
+	c.start("10000000-0000-4000-8000-000000000002")
+	var after string
+	c.eventually("both answer", 5*time.Second, func() error {
+		all := c.register()
+		if len(all) != 2 {
+			return fmt.Errorf("%v", all)
+		}
+		after = all[1]
+		return nil
+	})
+	overlaps := c.allocate("overlaps", "", device(2, 1))
+	if said := c.prepare(after, overlaps).Claims[overlaps.Uid].Error; !strings.Contains(said, "default/four") {
+		t.Error("the new one gives what the old one has given:", said)
+	}
+	old.stop()
+	c.unprepare(after, four)
+	if said := c.prepare(after, overlaps).Claims[overlaps.Uid].Error; said != "" {
+		t.Error(said)
+	}
+	if all := c.register(); len(all) != 1 {
+		t.Error("the old one has left its socket:", all)
+	}
+}
+
+func TestSocketsComeBack(t *testing.T) {
+	c := newCluster(t)
+	c.start("")
+	endpoint := c.register()[0]
+	c.do(os.Remove(endpoint))
+	c.eventually("made anew", 5*time.Second, func() error {
+		conn, err := net.Dial("unix", endpoint)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+}

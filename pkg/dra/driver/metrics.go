@@ -1,0 +1,71 @@
+package driver
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+)
+
+// Metrics are those of the node and of the driver; build are labels that identify the build.
+func (d *Driver) Metrics(build ...string) []*node.Metric {
+	return slices.Concat(d.Node.Metrics(build...), d.stateMetrics(), d.deviceMetrics(),
+		[]*node.Metric{d.publishes, d.prepares, d.unprepares})
+}
+
+// stateMetrics are about kubelet and API server.
+func (d *Driver) stateMetrics() []*node.Metric {
+	s := d.state.Load()
+	registered := node.NewMetric("gauge", "lpuctl_dra_registered", "Whether the kubelet has registered the driver.")
+	registered.SetBool(d.registered.Load())
+	published := node.NewMetric("gauge", "lpuctl_dra_published", "Whether the API server has the ResourceSlices of this node as they should be.")
+	published.SetBool(s.published)
+	counters := node.NewMetric("gauge", "lpuctl_dra_counters",
+		"Whether the API server keeps counters of devices; 0: it drops them, and only single LPUs are published. Absent until that is known.")
+	if s.mode != unknown {
+		counters.SetBool(s.mode == arcs)
+	}
+	return []*node.Metric{registered, published, counters}
+}
+
+// deviceMetrics are about the published devices.
+func (d *Driver) deviceMetrics() []*node.Metric {
+	devices := node.NewMetric("gauge", "lpuctl_dra_devices", "Published devices, by how many LPUs they have.")
+	tainted := node.NewMetric("gauge", "lpuctl_dra_tainted_devices", "Published devices that have a taint.")
+	placeable := node.NewMetric("gauge", "lpuctl_dra_placeable", "Published devices that a claim could be given now: no taint, all LPUs free.")
+	free := node.NewMetric("gauge", "lpuctl_dra_free_lpus", "LPUs that a claim could be given now, each by itself.")
+	claims := node.NewMetric("gauge", "lpuctl_dra_claims", "Claims that are prepared.")
+	all := []*node.Metric{devices, tainted, placeable, free, claims}
+	if records, err := d.Claims.Claims(); err == nil {
+		claims.Set(float64(len(records)))
+	}
+	specs := d.Publisher.Slices()
+	if specs == nil {
+		return all
+	}
+	for i := range specs {
+		for j := range specs[i].Devices {
+			device := &specs[i].Devices[j]
+			size := strconv.Itoa(dra.Size(device))
+			devices.Add(1, "size", size)
+			tainted.Add(0, "size", size)
+			if len(device.Taints) > 0 {
+				tainted.Add(1, "size", size)
+			}
+		}
+	}
+	used := map[discovery.Address]bool{}
+	for _, members := range d.prepared() {
+		for _, m := range members {
+			used[m] = true
+		}
+	}
+	byOwn := dra.Placeable(specs, func(a discovery.Address) bool { return used[a] })
+	for size, n := range byOwn {
+		placeable.Set(float64(n), "size", strconv.Itoa(size))
+	}
+	free.Set(float64(byOwn[1]))
+	return all
+}
