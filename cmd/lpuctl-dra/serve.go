@@ -40,8 +40,8 @@ func newServeCommand(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "Hand out LPUs to Kubernetes pods: the DRA driver",
 		Long: `serve publishes the LPUs of this node as ResourceSlices of the driver ` + dra.DriverName + `, prepares the claims that the scheduler
-has placed here, and tells the kubelet how healthy each device is. Each run of connected LPUs is a device of its own that consumes a counter
-for each of its LPUs, so the scheduler can only give away LPUs that are connected. It also keeps the CDI spec of this node right, as lpuctl
+has placed here, and tells the kubelet how healthy each device is. Each run of connected LPUs is a device of its own that consumes a
+counter for each of its LPUs, so the scheduler can only give away LPUs that are connected. It also keeps the CDI spec of this node right, as lpuctl
 serve does.
 
 A device is not withdrawn while a claim may have it: what is not to be given away gets a taint. --no-execute evicts pods from LPUs that are
@@ -190,7 +190,8 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "run it as a pod with a service account, or give --kubeconfig", "the cluster cannot be reached: %w", err)
+		return nil, cli.Fail(cli.ExitFailed, "run it as a pod with a service account, or give --kubeconfig",
+			"the cluster cannot be reached: %w", err)
 	}
 	config.UserAgent = program
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -242,4 +243,3 @@ func (s *server) guard(ctx context.Context, end context.CancelCauseFunc, dirs ..
 		}
 	}
 }
-

@@ -56,7 +56,7 @@ type Driver struct {
 	dropped atomic.Int32 // the mode in which the API server did not store what it was given; 0: in none
 	// claimChanges counts the claims that were prepared or given back.
 	claimChanges atomic.Int64
-	pulses  struct{ publish, files, collect node.Pulse }
+	pulses       struct{ publish, files, collect node.Pulse }
 
 	registered atomic.Bool
 	restarts   chan struct{} // has room for one: the sockets are to be made anew
@@ -182,7 +182,7 @@ func (d *Driver) Alive() error {
 	return d.Node.Alive()
 }
 
-// Ready returns no error if pods can get LPUs, or else why not. A driver that is not the owner of the LPUs is ready for the time when it is.
+// Ready returns no error if pods can get LPUs, or else why not. A driver that is not the owner of the LPUs is ready for when it is.
 func (d *Driver) Ready() (phase string, err error) {
 	latest := d.Node.Latest()
 	if latest.Inventory == nil {
@@ -203,8 +203,8 @@ func (d *Driver) Ready() (phase string, err error) {
 	return "ok", d.Alive()
 }
 
-// keepFiles looks after the files of prepared claims: the kubelet asks for a claim only once for each pod, and a container that starts again
-// needs them.
+// keepFiles looks after the files of prepared claims: the kubelet asks for a claim only once for each pod, and a container that starts
+// again needs them.
 func (d *Driver) keepFiles(ctx context.Context) {
 	logged := ""
 	seen, full := "", time.Duration(0)

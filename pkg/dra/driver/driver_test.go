@@ -281,7 +281,9 @@ func (c *cluster) allocate(name string, parameters string, devices ...string) *d
 		a.Devices.Config = []resourceapi.DeviceAllocationConfiguration{{
 			Source: resourceapi.AllocationConfigSourceClaim,
 			DeviceConfiguration: resourceapi.DeviceConfiguration{
-				Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: dra.DriverName, Parameters: runtime.RawExtension{Raw: []byte(parameters)}},
+				Opaque: &resourceapi.OpaqueDeviceConfiguration{
+					Driver: dra.DriverName, Parameters: runtime.RawExtension{Raw: []byte(parameters)},
+				},
 			},
 		}}
 	}
@@ -296,14 +298,16 @@ func (c *cluster) allocate(name string, parameters string, devices ...string) *d
 
 func (c *cluster) prepare(endpoint string, claims ...*drapb.Claim) *drapb.NodePrepareResourcesResponse {
 	c.Helper()
-	response, err := drapb.NewDRAPluginClient(c.dial(endpoint)).NodePrepareResources(c.Context(), &drapb.NodePrepareResourcesRequest{Claims: claims})
+	client := drapb.NewDRAPluginClient(c.dial(endpoint))
+	response, err := client.NodePrepareResources(c.Context(), &drapb.NodePrepareResourcesRequest{Claims: claims})
 	c.do(err)
 	return response
 }
 
 func (c *cluster) unprepare(endpoint string, claims ...*drapb.Claim) {
 	c.Helper()
-	response, err := drapb.NewDRAPluginClient(c.dial(endpoint)).NodeUnprepareResources(c.Context(), &drapb.NodeUnprepareResourcesRequest{Claims: claims})
+	client := drapb.NewDRAPluginClient(c.dial(endpoint))
+	response, err := client.NodeUnprepareResources(c.Context(), &drapb.NodeUnprepareResourcesRequest{Claims: claims})
 	c.do(err)
 	for _, one := range claims {
 		if said := response.Claims[one.Uid].Error; said != "" {
@@ -439,7 +443,8 @@ func TestPrepare(t *testing.T) {
 		{"kind", `{"apiVersion":"v1","kind":"GpuConfig"}`, device(2, 4), `knows only LpuConfig`},
 	} {
 		one := c.allocate(x.name, x.parameters, x.device)
-		if said := c.prepare(endpoint, one).Claims[one.Uid].Error; !strings.Contains(said, x.wants) || !strings.Contains(said, "default/"+x.name) {
+		said := c.prepare(endpoint, one).Claims[one.Uid].Error
+		if !strings.Contains(said, x.wants) || !strings.Contains(said, "default/"+x.name) {
 			t.Errorf("%s: %s", x.name, said)
 		}
 	}
@@ -503,7 +508,7 @@ func TestFilesComeBack(t *testing.T) {
 	c.eventually("with the driver running", 5*time.Second, back)
 	r.stop()
 	wipe()
-	r = c.start("")
+	c.start("")
 	c.register()
 	if err := back(); err != nil {
 		t.Error("after it has registered:", err)
@@ -520,7 +525,8 @@ func TestHealth(t *testing.T) {
 	r := c.start("")
 	device := c.published(r)
 	endpoint := c.register()[0]
-	stream, err := drahealth.NewDRAResourceHealthClient(c.dial(endpoint)).NodeWatchResources(t.Context(), &drahealth.NodeWatchResourcesRequest{})
+	client := drahealth.NewDRAResourceHealthClient(c.dial(endpoint))
+	stream, err := client.NodeWatchResources(t.Context(), &drahealth.NodeWatchResourcesRequest{})
 	c.do(err)
 	told := func() map[string]*drahealth.DeviceHealth {
 		report, err := stream.Recv()
@@ -567,7 +573,7 @@ func TestCollect(t *testing.T) {
 	c.do(claims.Delete(t.Context(), "used", metav1.DeleteOptions{}))
 	c.do(claims.Delete(t.Context(), "four", metav1.DeleteOptions{}))
 	c.allocate("four", "", device(4, 0)) // another one of its name
-	r = c.start("")
+	c.start("")
 	c.eventually("collected", 10*time.Second, func() error {
 		if left := c.files(four.Uid); len(left) > 0 {
 			return fmt.Errorf("%v", left)

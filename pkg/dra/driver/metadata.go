@@ -14,9 +14,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 )
 
-// The helper writes for each request of a claim a file with the attributes of its devices (KEP-5304), and a CDI file that mounts it. It does
-// not write them again, and a container that starts again cannot without the CDI file. So there is a copy of each CDI file in the driver's
-// own directory, which outlives the spec directory.
+// The helper writes for each request of a claim a file with the attributes of its devices (KEP-5304), and a CDI file that mounts it. It
+// does not write them again, and a container that starts again cannot without the CDI file. So there is a copy of each CDI file in the
+// driver's own directory, which outlives the spec directory.
 const metadataCopies = "metadata-cdi"
 
 // metadataMax is the size of such a file at most, in bytes; it has half a kilobyte.
@@ -47,9 +47,11 @@ func (d *Driver) metadataFiles() kubeletplugin.MetadataFileOperations {
 	}
 }
 
-func (d *Driver) copies() string             { return filepath.Join(DataDir(d.KubeletDir), metadataCopies) }
-func (d *Driver) copyOf(name string) string  { return filepath.Join(d.copies(), filepath.Base(name)) }
-func (d *Driver) placeOf(copy string) string { return filepath.Join(d.Claims.SpecDir, filepath.Base(copy)) }
+func (d *Driver) copies() string            { return filepath.Join(DataDir(d.KubeletDir), metadataCopies) }
+func (d *Driver) copyOf(name string) string { return filepath.Join(d.copies(), filepath.Base(name)) }
+func (d *Driver) placeOf(copy string) string {
+	return filepath.Join(d.Claims.SpecDir, filepath.Base(copy))
+}
 
 // metadataCopiesOf are the copies of a claim's CDI files, "" of all claims'.
 func (d *Driver) metadataCopiesOf(uid string) []string {
@@ -114,4 +116,3 @@ func (d *Driver) forgetMetadata(c *claim.Record) error {
 	}
 	return errors.Join(all, os.RemoveAll(filepath.Join(DataDir(d.KubeletDir), "dra-device-metadata", c.Namespace+"_"+c.Name)))
 }
-

@@ -20,7 +20,8 @@ func (d *Driver) stateMetrics() []*node.Metric {
 	s := d.state.Load()
 	registered := node.NewMetric("gauge", "lpuctl_dra_registered", "Whether the kubelet has registered the driver.")
 	registered.SetBool(d.registered.Load())
-	published := node.NewMetric("gauge", "lpuctl_dra_published", "Whether the API server has the ResourceSlices of this node as they should be.")
+	published := node.NewMetric("gauge", "lpuctl_dra_published",
+		"Whether the API server has the ResourceSlices of this node as they should be.")
 	published.SetBool(s.published)
 	counters := node.NewMetric("gauge", "lpuctl_dra_counters",
 		"Whether the API server keeps counters of devices; 0: it drops them, and only single LPUs are published. Absent until that is known.")

@@ -139,7 +139,8 @@ func (d *Driver) read(c *resourceapi.ResourceClaim) (claim.Claim, error) {
 // variablesOf is what the parameters of a request say. The scheduler lists those of the class before those of the claim, which override
 // them; of two from one place the later one counts.
 func variablesOf(configs []resourceapi.DeviceAllocationConfiguration, request string) (variables string, err error) {
-	for _, source := range []resourceapi.AllocationConfigSource{resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim} {
+	sources := []resourceapi.AllocationConfigSource{resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim}
+	for _, source := range sources {
 		for i := range configs {
 			c := &configs[i]
 			if c.Source != source || c.Opaque == nil || c.Opaque.Driver != dra.DriverName || !concerns(c.Requests, request) {

@@ -31,8 +31,8 @@ const (
 	checkAgain   = 5 * time.Minute // how often it is asked whether it has what it should have, once it has
 	backoffMax   = 30 * time.Second
 
-	checksPatience = 4 // checks in a row, two seconds and a half together
-	syncDelay    = 10 * time.Second // after which slices that somebody has changed are corrected
+	checksPatience = 4                // checks in a row, two seconds and a half together
+	syncDelay      = 10 * time.Second // after which slices that somebody has changed are corrected
 )
 
 // mode is what can be published, by what fields the API server keeps.
@@ -82,6 +82,11 @@ type looked struct {
 	view     *owner.View
 	mode     mode
 	claims   int64 // how often claims were prepared or given back
+}
+
+func (l looked) same(other looked) bool {
+	return other.snapshot != nil && sameDevices(l.snapshot, other.snapshot) && l.view == other.view && l.mode == other.mode &&
+		l.claims == other.claims
 }
 
 // publish keeps the slices of this node as they should be, until ctx ends. They stay then: an instance that follows takes them over.
@@ -270,9 +275,8 @@ func (p *publication) withdraw(now time.Duration) {
 // look publishes what has changed.
 func (p *publication) look(ctx context.Context, now time.Duration) {
 	is := looked{p.Node.Latest(), p.Gate.Look(), p.mode, p.claimChanges.Load()}
-	rests := p.looked.snapshot != nil && sameDevices(is.snapshot, p.looked.snapshot) && is.view == p.looked.view && is.mode == p.looked.mode &&
-		is.claims == p.looked.claims && p.want != nil
-	if is.snapshot.Inventory == nil || rests && (p.again == 0 || now < p.again) {
+	rests := p.want != nil && is.same(p.looked) && (p.again == 0 || now < p.again)
+	if is.snapshot.Inventory == nil || rests {
 		return
 	}
 	specs, again, err := p.Publisher.Look(is.snapshot)
