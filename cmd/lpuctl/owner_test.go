@@ -66,4 +66,11 @@ func TestServeFollowsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.eventually(limit, "/metrics", 200, healthy)
+	n.plant(filepath.Join(node.StateDir, claim.DirName, "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01.json"), `{
+		"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "DRAClaim", "version": 1, "boot": "", "state": "completed",
+		"since": "2026-11-23T05:00:00Z", "namespace": "team", "name": "job", "uid": "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01",
+		"requests": [{"name": "lpus", "devices": [{"name": "lpu1-0000-44-00-1-681c5c16", "members": ["0000:44:00.1"]}]}]}`)
+	s.eventually(limit, "/metrics", 200, withheld)
+	s.eventually(limit, "/metrics", 200, `lpuctl_lpu_healthy{lpu="lpu0",device="pci-0000-43-00.1"} 1`)
+	s.eventually(limit, "/readyz", 200, "registered\n")
 }
