@@ -11,6 +11,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra"
 )
 
 // checkClass checks a class that somebody wrote.
@@ -19,6 +21,15 @@ func (c *cluster) checkClass(name string) (faults Faults) {
 	for i := range class.it.Spec.Selectors {
 		if problem, remedy := problemOf(&class.it.Spec.Selectors[i]); problem != "" {
 			faults = append(faults, class.fault(fmt.Sprintf("spec.selectors[%d]", i), remedy, "DeviceClass %q: %s", class.it.Name, problem))
+		}
+	}
+	for i, config := range class.it.Spec.Config {
+		if config.Opaque == nil {
+			continue
+		}
+		if err := parameters(config.Opaque); err != nil {
+			faults = append(faults, class.fault(fmt.Sprintf("spec.config[%d].opaque", i), configRemedy,
+				"DeviceClass %q: has a config that the driver refuses: %s", class.it.Name, err))
 		}
 	}
 	return faults
@@ -177,9 +188,23 @@ func checkReferences(w *wanted, names []string) (faults Faults) {
 		check(path, config.Requests)
 		if config.Opaque == nil || config.Opaque.Driver == "" {
 			faults = append(faults, w.fault(path, "write opaque, with driver and parameters", "has a config without a driver"))
+		} else if err := parameters(config.Opaque); err != nil {
+			faults = append(faults, w.fault(path+".opaque", configRemedy, "has a config that the driver refuses: %s", err))
 		}
 	}
 	return faults
+}
+
+// configRemedy is a config as the driver takes it.
+const configRemedy = "write parameters: {apiVersion: " + discovery.APIVersion + ", kind: " + dra.ConfigKind + ", variables: list}"
+
+// parameters checks what a config says to our driver, which would fail to prepare a claim that says anything else.
+func parameters(o *resourceapi.OpaqueDeviceConfiguration) error {
+	if o.Driver != driver {
+		return nil
+	}
+	_, err := dra.ParseConfig(o.Parameters.Raw)
+	return err
 }
 
 // problemOf is what the API server would say of a selector, "" if it takes it.
