@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+)
+
+// result is what one cluster took.
+type result struct {
+	Mode         mode    `json:"mode"`
+	Nodes        int     `json:"nodes"`
+	SliceBytes   int     `json:"sliceBytes"` // of a node, as JSON
+	Empty        []*wave `json:"empty"`
+	Full         *wave   `json:"full"`
+	Refused      *wave   `json:"refused"`
+	SchedulerMiB int     `json:"schedulerMiB"`
+}
+
+// The bars: at most so many times the CPU time that the scheduler takes for single devices.
+const (
+	emptyBar   = 2.5 // from emptyNodes on
+	emptyNodes = 300
+	otherBar   = 4
+)
+
+// perAttempt is the CPU time of an attempt in milliseconds. A pod that waits may be tried again.
+func perAttempt(waves ...*wave) float64 {
+	cpu, attempts := 0., 0
+	for _, w := range waves {
+		cpu, attempts = cpu+w.CPU, attempts+w.Attempts
+	}
+	return 1000 * cpu / float64(attempts)
+}
+
+// perSecond is how many pods were judged in a second.
+func perSecond(waves ...*wave) float64 {
+	pods, wall := 0, 0.
+	for _, w := range waves {
+		pods, wall = pods+w.Pods, wall+w.Wall
+	}
+	return float64(pods) / wall
+}
+
+// spread are the lowest and the highest of the rounds.
+func spread(waves []*wave) (low, high float64) {
+	low = math.Inf(1)
+	for _, w := range waves {
+		low, high = min(low, perAttempt(w)), max(high, perAttempt(w))
+	}
+	return low, high
+}
+
+// report prints the table, and below it what arcs take beside single devices. It is an error if that is above a bar.
+func report(w io.Writer, results []*result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tslices\tnearly empty\t\t\t80 % taken\t\t\tnothing fits\tscheduler\t")
+	fmt.Fprintln(t, "nodes\tmode\tbytes\tms/pod\trounds\tpods/s\tms/pod\tpods/s\trefused\tms/attempt\tMiB\t")
+	singles := map[int]*result{}
+	var ratios []*result
+	for _, r := range results {
+		low, high := spread(r.Empty)
+		fmt.Fprintf(t, "%d\t%s\t%d\t%.1f\t%.1f-%.1f\t%.0f\t%.1f\t%.0f\t%d of %d\t%.1f\t%d\t\n", r.Nodes, r.Mode, r.SliceBytes,
+			perAttempt(r.Empty...), low, high, perSecond(r.Empty...), perAttempt(r.Full), perSecond(r.Full), r.Full.Refused, r.Full.Pods,
+			perAttempt(r.Refused), r.SchedulerMiB)
+		switch r.Mode {
+		case single:
+			singles[r.Nodes] = r
+		case arcs:
+			ratios = append(ratios, r)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nCPU time of the scheduler, arcs / single devices:")
+	var missed error
+	for _, r := range ratios {
+		s := singles[r.Nodes]
+		if s == nil {
+			continue
+		}
+		for _, row := range []struct {
+			what        string
+			arcs, bases float64
+			bar         float64
+		}{
+			{"nearly empty", perAttempt(r.Empty...), perAttempt(s.Empty...), emptyBar},
+			{"80 % taken", perAttempt(r.Full), perAttempt(s.Full), otherBar},
+			{"nothing fits", perAttempt(r.Refused), perAttempt(s.Refused), otherBar},
+		} {
+			ratio, bar := row.arcs/row.bases, fmt.Sprintf("at most %.1f", row.bar)
+			if r.Nodes < emptyNodes {
+				bar = "no bar"
+			} else if ratio > row.bar {
+				missed = errors.Join(missed, fmt.Errorf("%d nodes, %s: %.2f times, the bar is %.1f", r.Nodes, row.what, ratio, row.bar))
+			}
+			fmt.Fprintf(w, "  %5d nodes, %-13s %.2f  (%s)\n", r.Nodes, row.what+":", ratio, bar)
+		}
+	}
+	return missed
+}
