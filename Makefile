@@ -30,6 +30,7 @@ DRA_IMAGE = $(CURDIR)/dist/lpuctl-dra-image-$(GOARCH).tar
 GO_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)) # wildcard: not those just deleted
 SHELL_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.sh' '.ci/*' test/bare/run packaging/version packaging/previous packaging/install.sh 'packaging/check/*' 'packaging/deb/p*'))
 FUZZTIME ?= 20s
+comma := ,
 HELM_VERSION := v4.3.1
 # The releases of Helm that the chart is tried with; .ci/long takes the one before too, which some still have.
 HELMS := $(addprefix $(CACHE)/helm-,$(addsuffix /helm,$(HELM_VERSION) $(if $(LPUCTL_LONG),v3.22.0)))
@@ -262,6 +263,11 @@ vm-lab: build ## let cards fail on a real kernel under QEMU, and watch serve, li
 bench: build ## benchmarks, and the whole process against lspci
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/bench
+
+.PHONY: bench-dra
+bench-dra: ## what arcs as devices cost the scheduler, beside single devices and the plugin (needs e2e-kubelet-tools)
+	@mkdir -p dist
+	KUBERNETES=$(KUBERNETES) go run ./test/bench-dra -nodes 100,300$(if $(LPUCTL_LONG),$(comma)1000) -json dist/bench-dra.json | tee dist/bench-dra.txt
 
 .PHONY: simulate-allocation
 simulate-allocation: ## play pods against other vendors' rules; writes the tables and plots of docs/allocation.md

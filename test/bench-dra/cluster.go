@@ -15,11 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -78,7 +80,8 @@ func start(ctx context.Context, programs string) (c *cluster, err error) {
 		return nil, err
 	}
 	c.scheduler, err = c.run(ctx, programs, "kube-scheduler", "--config", c.file("scheduler"), "--secure-port", ports[3],
-		"--bind-address", "127.0.0.1", "--cert-dir", filepath.Join(dir, "scheduler-certs"), "--authorization-always-allow-paths", "/metrics,/readyz")
+		"--bind-address", "127.0.0.1", "--cert-dir", filepath.Join(dir, "scheduler-certs"),
+		"--authorization-always-allow-paths", "/metrics,/readyz")
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +99,7 @@ func (c *cluster) file(name string) string { return filepath.Join(c.dir, name) }
 func config(port string) *rest.Config {
 	return &rest.Config{
 		Host: "https://127.0.0.1:" + port, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
 	}
 }
 
@@ -149,12 +152,12 @@ type program struct {
 }
 
 func (c *cluster) run(ctx context.Context, dir, name string, args ...string) (*program, error) {
-	p := &program{exec.CommandContext(ctx, filepath.Join(dir, name), args...), c.file(name + ".log")} //nolint:gosec // the program that the user names
+	p := &program{exec.CommandContext(ctx, filepath.Join(dir, name), args...), c.file(name + ".log")}
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() //nolint:errcheck // the child has its own
+	defer log.Close()
 	p.Stdout, p.Stderr = log, log
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.Start(); err != nil {
@@ -166,9 +169,9 @@ func (c *cluster) run(ctx context.Context, dir, name string, args ...string) (*p
 
 // stop kills the programs, for nothing of them is kept, and removes their files.
 func (c *cluster) stop() error {
-	for i := len(c.programs) - 1; i >= 0; i-- {
-		_ = c.programs[i].Process.Kill()
-		_ = c.programs[i].Wait()
+	for _, p := range slices.Backward(c.programs) {
+		_ = p.Process.Kill()
+		_ = p.Wait()
 	}
 	return os.RemoveAll(c.dir)
 }
@@ -272,17 +275,18 @@ func eventually(ctx context.Context, what string, try func() error) error {
 
 // freePorts are ports that nobody listens on.
 func freePorts(n int) (ports []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() //nolint:errcheck // it only reserves the port
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, port)
+	if n == 0 {
+		return nil, nil
 	}
-	return ports, nil
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close() //nolint:errcheck // open while the others are found, so that all differ
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	ports, err = freePorts(n - 1)
+	return append(ports, port), err
 }

@@ -1,5 +1,5 @@
-// bench-dra measures what arcs as devices cost the scheduler. It runs a real etcd, API server and scheduler with many simulated Orions, none
-// of which has a kubelet, and lets them place the same pods in three ways, each in a cluster of its own:
+// bench-dra measures what arcs as devices cost the scheduler. It runs a real etcd, API server and scheduler with many simulated Orions,
+// none of which has a kubelet, and lets them place the same pods in three ways, each in a cluster of its own:
 //
 //   - plugin: LPUs are an extended resource, as `lpuctl serve` offers them
 //   - single: each LPU is a device, a claim counts them, and nobody looks whether they are connected

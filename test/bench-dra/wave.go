@@ -17,10 +17,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/dra"
 )
 
-// The mix of the pods: how many of twenty ask for 1, 2, 4 and 8 LPUs. They take 48.
-var mix = []struct{ size, of20 int }{{1, 10}, {2, 5}, {4, 3}, {8, 2}}
-
 const (
+	// The pods ask for 1, 2, 4 and 8 LPUs in the mix 50, 25, 15 and 10 %. Twenty of them take 48.
 	lpusOfMix = 48. / 20
 	emptyWave = 0.10 // of all LPUs: what is asked for on nearly empty nodes
 	fullWave  = 0.04 // ... and where fullShare are taken
@@ -35,12 +33,8 @@ func (w *world) share(part float64) int {
 
 // shuffled are the sizes of n pods, in an order that depends on the seed. How many there are of each does not.
 func shuffled(n int, seed uint64) (sizes []int) {
-	for _, m := range mix {
-		sizes = append(sizes, slices.Repeat([]int{m.size}, n*m.of20/20)...)
-	}
-	for len(sizes) < n {
-		sizes = append(sizes, 1)
-	}
+	sizes = slices.Concat(slices.Repeat([]int{2}, n/4), slices.Repeat([]int{4}, n*15/100), slices.Repeat([]int{8}, n/10))
+	sizes = append(sizes, slices.Repeat([]int{1}, n-len(sizes))...)
 	random := rand.New(rand.NewPCG(seed, 16)) //nolint:gosec // no secret
 	random.Shuffle(n, func(i, j int) { sizes[i], sizes[j] = sizes[j], sizes[i] })
 	return sizes
@@ -94,7 +88,7 @@ func (w *world) place(ctx context.Context, sizes []int) (*wave, error) {
 		})
 	}()
 	refused, err := judged(events, names)
-	if err = errors.Join(err, <-made); err != nil {
+	if err := errors.Join(err, <-made); err != nil {
 		return nil, err
 	}
 	got := &wave{Pods: len(sizes), Refused: refused, Wall: time.Since(began).Seconds()}
@@ -169,8 +163,8 @@ func (w *world) refuse(ctx context.Context) (*wave, error) {
 	return got, err
 }
 
-// fill takes LPUs as pods would until fullShare of them are taken, and then lets the scheduler place the pods that come next. Those that fit
-// nowhere any more are left out. Each mode gets the same.
+// fill takes LPUs as pods would until fullShare of them are taken, and then lets the scheduler place the pods that come next. Those that
+// fit nowhere any more are left out. Each mode gets the same.
 func (w *world) fill(ctx context.Context) (*wave, error) {
 	all, next := w.play()
 	if err := w.take(ctx, all); err != nil {

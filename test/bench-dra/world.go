@@ -138,7 +138,8 @@ func (w *world) name() string {
 
 // claim is one for a number of LPUs, as the mode asks for them.
 func (w *world) claim(name string, size int) *resourceapi.ResourceClaim {
-	exactly := &resourceapi.ExactDeviceRequest{DeviceClassName: className(size), AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}
+	exactly := &resourceapi.ExactDeviceRequest{AllocationMode: resourceapi.DeviceAllocationModeExactCount}
+	exactly.DeviceClassName, exactly.Count = className(size), 1
 	if w.mode == single {
 		exactly.DeviceClassName, exactly.Count = className(1), int64(size)
 	}
