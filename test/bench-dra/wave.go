@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -173,7 +174,8 @@ func (w *world) fill(ctx context.Context) (*wave, error) {
 	return w.place(ctx, next)
 }
 
-// play places pods on random nodes, on the first free arc as published, and says what they take and the sizes of those that come after.
+// play places pods as the scheduler does, each on one of the nodes with the fewest LPUs taken of those that it fits on, on the first free
+// arc as published. It says what they take and the sizes of those that come after.
 func (w *world) play() (all []taken, next []int) {
 	published := arcsOf((&world{server: w.server, mode: arcs}).devices(0), w.server)
 	busy := make([]uint, w.nodes)
@@ -181,7 +183,9 @@ func (w *world) play() (all []taken, next []int) {
 	sum, lpus := 0, float64(w.nodes*lpusOfServer)
 	for seed := uint64(1000); ; seed++ {
 		for _, size := range shuffled(1000, seed) {
-			for _, node := range random.Perm(w.nodes) {
+			order := random.Perm(w.nodes)
+			slices.SortStableFunc(order, func(a, b int) int { return bits.OnesCount(busy[a]) - bits.OnesCount(busy[b]) })
+			for _, node := range order {
 				i := slices.IndexFunc(published, func(a arc) bool { return len(a.lpus) == size && a.mask&busy[node] == 0 })
 				if i < 0 {
 					continue

@@ -35,6 +35,7 @@ const (
 	request      = "lpus" // of a claim, and the name of the claim in its pod
 	writers      = 16     // how many create objects at a time
 	lpusOfServer = 8
+	cpusOfLPU    = 8 // of 128
 )
 
 // world is a cluster with nodes.
@@ -151,10 +152,11 @@ func (w *world) claim(name string, size int) *resourceapi.ResourceClaim {
 // pod is one that has the claim of its name, or in mode plugin asks for LPUs itself.
 func (w *world) pod(name string, size int) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
-	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "none"}}
+	// CPU time in proportion to the LPUs, so that the scheduler spreads pods over the nodes, as it does by default.
+	asked := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpusOfLPU*size), resource.DecimalSI)}
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "none", Resources: corev1.ResourceRequirements{Limits: asked, Requests: asked}}}
 	if w.mode == plugin {
-		lpus := corev1.ResourceList{extended: *resource.NewQuantity(int64(size), resource.DecimalSI)}
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: lpus, Requests: lpus}
+		asked[extended] = *resource.NewQuantity(int64(size), resource.DecimalSI)
 		return p
 	}
 	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: request}}
@@ -168,7 +170,7 @@ type taken struct {
 	lpus []discovery.Address // connected, if there is an arc of them
 }
 
-// take gives LPUs away without the scheduler: in mode plugin to a pod that is bound, else to a claim that is allocated.
+// take gives LPUs away without the scheduler, to pods that are bound and whose claims are allocated.
 func (w *world) take(ctx context.Context, all []taken) error {
 	names := make([]string, len(all))
 	for i := range all {
@@ -176,10 +178,9 @@ func (w *world) take(ctx context.Context, all []taken) error {
 	}
 	return errors.Join(parallel(len(all), func(i int) error {
 		t := all[i]
-		if w.mode == plugin {
-			pod := w.pod(names[i], len(t.lpus))
-			pod.Spec.NodeName = nodeName(t.node)
-			_, err := w.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		pod := w.pod(names[i], len(t.lpus))
+		pod.Spec.NodeName = nodeName(t.node)
+		if _, err := w.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil || w.mode == plugin {
 			return err
 		}
 		c, err := w.ResourceV1().ResourceClaims(namespace).Create(ctx, w.claim(names[i], len(t.lpus)), metav1.CreateOptions{})
