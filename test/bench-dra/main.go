@@ -27,7 +27,7 @@ import (
 func main() {
 	nodes := flag.String("nodes", "100,300", "how many nodes, several with commas")
 	file := flag.String("json", "", "write the results to this file, too, as JSON")
-	rounds := flag.Int("rounds", 3, "how often pods are placed on nearly empty nodes")
+	rounds := flag.Int("rounds", 3, "how often pods are placed on nearly empty nodes, and where most LPUs are taken")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -92,28 +92,25 @@ func measure(ctx context.Context, programs string, w *world, rounds int) (r *res
 	if _, err := w.place(ctx, []int{1, 2, 4, 8}); err != nil {
 		return nil, err
 	}
-	if err := w.clear(ctx); err != nil {
+	if err := w.clear(ctx, 0); err != nil {
 		return nil, err
 	}
-	for i := range rounds {
-		wave, err := w.place(ctx, shuffled(w.share(emptyWave), uint64(i)))
-		if err != nil {
-			return nil, err
-		}
-		r.Empty = append(r.Empty, wave)
-		if err := errors.Join(w.check(ctx), w.clear(ctx)); err != nil {
-			return nil, err
-		}
+	if r.Empty, err = w.rounds(ctx, rounds, func(i int) []int { return shuffled(w.share(emptyWave), uint64(i)) }); err != nil {
+		return nil, err
 	}
 	if r.Refused, err = w.refuse(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.clear(ctx); err != nil {
+	if err := w.clear(ctx, 0); err != nil {
 		return nil, err
 	}
-	if r.Full, err = w.fill(ctx); err != nil {
+	all, next := w.play()
+	if err := w.take(ctx, all); err != nil {
+		return nil, err
+	}
+	if r.Full, err = w.rounds(ctx, rounds, func(int) []int { return next }); err != nil {
 		return nil, err
 	}
 	r.SchedulerMiB, err = c.scheduler.memory()
-	return r, errors.Join(err, w.check(ctx))
+	return r, err
 }

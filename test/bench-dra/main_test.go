@@ -89,7 +89,7 @@ func TestTwice(t *testing.T) {
 func TestReport(t *testing.T) {
 	made := func(m mode, nodes int, cpu float64) *result {
 		w := &wave{Pods: 10, Attempts: 10, CPU: cpu, Wall: 1}
-		return &result{Mode: m, Nodes: nodes, Empty: []*wave{w, w}, Full: w, Refused: w}
+		return &result{Mode: m, Nodes: nodes, Empty: []*wave{w, w}, Full: []*wave{w}, Refused: w}
 	}
 	for _, c := range []struct {
 		nodes int

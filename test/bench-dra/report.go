@@ -14,7 +14,7 @@ type result struct {
 	Nodes        int     `json:"nodes"`
 	SliceBytes   int     `json:"sliceBytes"` // of a node, as JSON
 	Empty        []*wave `json:"empty"`
-	Full         *wave   `json:"full"`
+	Full         []*wave `json:"full"`
 	Refused      *wave   `json:"refused"`
 	SchedulerMiB int     `json:"schedulerMiB"`
 }
@@ -45,26 +45,25 @@ func perSecond(waves ...*wave) float64 {
 }
 
 // spread are the lowest and the highest of the rounds.
-func spread(waves []*wave) (low, high float64) {
-	low = math.Inf(1)
+func spread(waves []*wave) string {
+	low, high := math.Inf(1), 0.
 	for _, w := range waves {
 		low, high = min(low, perAttempt(w)), max(high, perAttempt(w))
 	}
-	return low, high
+	return fmt.Sprintf("%.1f-%.1f", low, high)
 }
 
 // report prints the table, and below it what arcs take beside single devices. It is an error if that is above a bar.
 func report(w io.Writer, results []*result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tslices\tnearly empty\t\t\t80 % taken\t\t\tnothing fits\tscheduler\t")
-	fmt.Fprintln(t, "nodes\tmode\tbytes\tms/pod\trounds\tpods/s\tms/pod\tpods/s\trefused\tms/attempt\tMiB\t")
+	fmt.Fprintln(t, "nodes\tmode\tbytes\tms/pod\trounds\tpods/s\tms/pod\trounds\tpods/s\tms/attempt\tMiB\t")
 	singles := map[int]*result{}
 	var ratios []*result
 	for _, r := range results {
-		low, high := spread(r.Empty)
-		fmt.Fprintf(t, "%d\t%s\t%d\t%.1f\t%.1f-%.1f\t%.0f\t%.1f\t%.0f\t%d of %d\t%.1f\t%d\t\n", r.Nodes, r.Mode, r.SliceBytes,
-			perAttempt(r.Empty...), low, high, perSecond(r.Empty...), perAttempt(r.Full), perSecond(r.Full), r.Full.Refused, r.Full.Pods,
-			perAttempt(r.Refused), r.SchedulerMiB)
+		fmt.Fprintf(t, "%d\t%s\t%d\t%.1f\t%s\t%.0f\t%.1f\t%s\t%.0f\t%.1f\t%d\t\n", r.Nodes, r.Mode, r.SliceBytes, perAttempt(r.Empty...),
+			spread(r.Empty), perSecond(r.Empty...), perAttempt(r.Full...), spread(r.Full), perSecond(r.Full...), perAttempt(r.Refused),
+			r.SchedulerMiB)
 		switch r.Mode {
 		case single:
 			singles[r.Nodes] = r
@@ -88,7 +87,7 @@ func report(w io.Writer, results []*result) error {
 			bar         float64
 		}{
 			{"nearly empty", perAttempt(r.Empty...), perAttempt(s.Empty...), emptyBar},
-			{"80 % taken", perAttempt(r.Full), perAttempt(s.Full), otherBar},
+			{"80 % taken", perAttempt(r.Full...), perAttempt(s.Full...), otherBar},
 			{"nothing fits", perAttempt(r.Refused), perAttempt(s.Refused), otherBar},
 		} {
 			ratio, bar := row.arcs/row.bases, fmt.Sprintf("at most %.1f", row.bar)

@@ -164,18 +164,25 @@ func (w *world) refuse(ctx context.Context) (*wave, error) {
 	return got, err
 }
 
-// fill takes LPUs as pods would until fullShare of them are taken, and then lets the scheduler place the pods that come next. Those that
-// fit nowhere any more are left out. Each mode gets the same.
-func (w *world) fill(ctx context.Context) (*wave, error) {
-	all, next := w.play()
-	if err := w.take(ctx, all); err != nil {
-		return nil, err
+// rounds places pods and deletes them again, several times.
+func (w *world) rounds(ctx context.Context, n int, sizes func(round int) []int) (waves []*wave, err error) {
+	before := w.made
+	for i := range n {
+		got, err := w.place(ctx, sizes(i))
+		if err != nil {
+			return nil, err
+		}
+		waves = append(waves, got)
+		if err := errors.Join(w.check(ctx), w.clear(ctx, before)); err != nil {
+			return nil, err
+		}
 	}
-	return w.place(ctx, next)
+	return waves, nil
 }
 
 // play places pods as the scheduler does, each on one of the nodes with the fewest LPUs taken of those that it fits on, on the first free
-// arc as published. It says what they take and the sizes of those that come after.
+// arc as published, until fullShare of the LPUs are taken. It says what they take, and the sizes of the pods that come after. Those that
+// fit nowhere are left out. Each mode gets the same.
 func (w *world) play() (all []taken, next []int) {
 	published := arcsOf((&world{server: w.server, mode: arcs}).devices(0), w.server)
 	busy := make([]uint, w.nodes)

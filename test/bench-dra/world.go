@@ -134,8 +134,10 @@ func className(size int) string { return fmt.Sprint("lpu-", size) }
 // name is one that nothing has yet.
 func (w *world) name() string {
 	w.made++
-	return fmt.Sprintf("pod-%05d", w.made)
+	return podName(w.made)
 }
+
+func podName(i int) string { return fmt.Sprintf("pod-%06d", i) }
 
 // claim is one for a number of LPUs, as the mode asks for them.
 func (w *world) claim(name string, size int) *resourceapi.ResourceClaim {
@@ -263,14 +265,17 @@ func twice(claims []resourceapi.ResourceClaim, members map[string][]discovery.Ad
 	return nil
 }
 
-// clear deletes all pods and claims.
-func (w *world) clear(ctx context.Context) error {
+// clear deletes the pods and claims that were made after the first so many.
+func (w *world) clear(ctx context.Context, first int) error {
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	pods, err := w.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	if err := parallel(len(pods.Items), func(i int) error {
+		if pods.Items[i].Name <= podName(first) {
+			return nil
+		}
 		return w.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name, now)
 	}); err != nil {
 		return err
@@ -283,6 +288,9 @@ func (w *world) clear(ctx context.Context) error {
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	return errors.Join(parallel(len(claims.Items), func(i int) error {
 		name := claims.Items[i].Name
+		if name <= podName(first) {
+			return nil
+		}
 		if _, err := w.ResourceV1().ResourceClaims(namespace).Patch(ctx, name, types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
 			return err
 		}
