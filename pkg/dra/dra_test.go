@@ -153,10 +153,10 @@ func TestSlicesOfOrion(t *testing.T) {
 	}
 	want(t, "devices by size", sizes, map[int]int{8: 1, 1: 8, 2: 8, 4: 8})
 	var first []int
-	for _, d := range specs[1].Devices[:7] {
+	for _, d := range specs[1].Devices[:15] {
 		first = append(first, dra.Size(&d))
 	}
-	want(t, "the first of each size, then the second", first, []int{1, 2, 4, 8, 1, 2, 4})
+	want(t, "of each size what fills half the ring, and again", first, []int{1, 1, 1, 1, 2, 2, 4, 8, 1, 1, 1, 1, 2, 2, 4})
 	quad := specs[1].Devices[slices.IndexFunc(specs[1].Devices, func(d resourceapi.Device) bool {
 		return dra.Size(&d) == 4 && *d.Attributes["start"].IntValue == 0
 	})]
@@ -504,7 +504,7 @@ func TestWholeRingWithADeadCable(t *testing.T) {
 	dead := with(inv, func(inv *discovery.Inventory) { inv.Rings[0].DeadLinks = [][2]string{{m[3], m[2]}} })
 	c := newClock(t, "")
 	specs, _ := c.look(dead)
-	whole := devices(specs)[3]
+	whole := devices(specs)[7]
 	members, err := c.Members(whole.Name)
 	if err != nil || len(members) != 8 {
 		t.Fatal(members, err)

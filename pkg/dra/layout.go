@@ -141,20 +141,23 @@ func (l *layout) devices(o *Options) (groups [][]device) {
 	return groups
 }
 
-// devices are the arcs of a ring: the first of each size, then the second of each, and so on. A claim is of one size, so only the order
-// within a size decides which arc it gets. But the scheduler evaluates the selectors of a claim for each device that is listed before it.
+// devices are the arcs of a ring, in rounds: of each size as many as fill half of the ring, at least one. A claim is of one size, so only
+// the order within a size decides which arc it gets. But the scheduler evaluates the selectors of a claim for each device that is listed
+// before it (make bench-dra): so the first of each size come early, for servers that are nearly empty, and so do the single LPUs, which
+// are what most pods want that still fit on a server that is nearly full.
 func (l *loop) devices(o *Options) (all []device) {
-	var sizes [][]device
-	most := 0
-	for _, size := range o.sizesOf(len(l.Members)) {
-		sizes = append(sizes, l.arcs(size))
-		most = max(most, len(sizes[len(sizes)-1]))
+	sizes := o.sizesOf(len(l.Members))
+	arcs := make([][]device, len(sizes))
+	total := 0
+	for i, size := range sizes {
+		arcs[i] = l.arcs(size)
+		total += len(arcs[i])
 	}
-	for round := range most {
-		for _, arcs := range sizes {
-			if round < len(arcs) {
-				all = append(all, arcs[round])
-			}
+	for len(all) < total {
+		for i, size := range sizes {
+			n := min(max(1, len(l.Members)/2/size), len(arcs[i]))
+			all = append(all, arcs[i][:n]...)
+			arcs[i] = arcs[i][n:]
 		}
 	}
 	return all
