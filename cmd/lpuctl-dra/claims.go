@@ -34,9 +34,9 @@ func newClaimsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claims",
 		Short: "Show which claims have which LPUs of this node",
-		Long: `claims shows the claims that serve has prepared for containers of this node, with their devices and LPUs in ring order. It reads what
-serve has written down in /var/lib/lpuctl, which only root can, and asks no cluster. A claim that the scheduler has placed here is not among
-them before the kubelet starts its pod.`,
+		Long: `claims shows the claims that serve has prepared for containers of this node, with their devices and LPUs in ring order. It reads
+what serve has written down in /var/lib/lpuctl, which only root can, and asks no cluster. A claim that the scheduler has placed here is
+not among them before the kubelet starts its pod.`,
 		Example: `  sudo lpuctl-dra claims
   kubectl -n lpuctl-system exec ds/lpuctl -- lpuctl-dra --root /host claims -o json`,
 		Args: cobra.NoArgs,

@@ -39,10 +39,10 @@ func newServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Hand out LPUs to Kubernetes pods: the DRA driver",
-		Long: `serve publishes the LPUs of this node as ResourceSlices of the driver ` + dra.DriverName + `, prepares the claims that the scheduler
-has placed here, and tells the kubelet how healthy each device is. Each run of connected LPUs is a device of its own that consumes a
-counter for each of its LPUs, so the scheduler can only give away LPUs that are connected. It also keeps the CDI spec of this node right, as lpuctl
-serve does.
+		Long: `serve publishes the LPUs of this node as ResourceSlices of the driver ` + dra.DriverName + `, prepares the claims that the
+scheduler has placed here, and tells the kubelet how healthy each device is. Each run of connected LPUs is a device of its own that
+consumes a counter for each of its LPUs, so the scheduler can only give away LPUs that are connected. It also keeps the CDI spec of this
+node right, as lpuctl serve does.
 
 A device is not withdrawn while a claim may have it: what is not to be given away gets a taint. --no-execute evicts pods from LPUs that are
 not healthy.
