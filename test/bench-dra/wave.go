@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
@@ -71,11 +70,6 @@ func (w *world) place(ctx context.Context, sizes []int) (*wave, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := w.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
-	defer events.Stop()
 	cpu, err := w.scheduler.cpu()
 	if err != nil {
 		return nil, err
@@ -88,7 +82,7 @@ func (w *world) place(ctx context.Context, sizes []int) (*wave, error) {
 			return err
 		})
 	}()
-	refused, err := judged(events, names)
+	refused, err := w.judged(ctx, names)
 	if err := errors.Join(err, <-made); err != nil {
 		return nil, err
 	}
@@ -107,34 +101,48 @@ func (w *world) place(ctx context.Context, sizes []int) (*wave, error) {
 }
 
 // judged waits until each of the pods has a node or was refused one, and says how many were refused.
-func judged(events watch.Interface, names []string) (refused int, err error) {
+func (w *world) judged(ctx context.Context, names []string) (refused int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
 	waiting := map[string]bool{}
 	for _, name := range names {
 		waiting[name] = true
 	}
-	timeout := time.After(10 * time.Minute)
-	for len(waiting) > 0 {
-		select {
-		case e, ok := <-events.ResultChan():
-			if !ok {
-				return 0, fmt.Errorf("the watch of pods has ended, %d wait", len(waiting))
-			}
-			pod, ok := e.Object.(*corev1.Pod)
-			if !ok || !waiting[pod.Name] {
-				continue
-			}
-			no := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
-			})
-			if no {
-				refused++
-			}
-			if no || pod.Spec.NodeName != "" {
-				delete(waiting, pod.Name)
-			}
-		case <-timeout:
-			return 0, fmt.Errorf("%d pods are not judged after 10 minutes", len(waiting))
+	look := func(pod *corev1.Pod) {
+		no := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+		})
+		if !waiting[pod.Name] || !no && pod.Spec.NodeName == "" {
+			return
 		}
+		delete(waiting, pod.Name)
+		if no {
+			refused++
+		}
+	}
+	// The API server may end a watch at any time.
+	for len(waiting) > 0 {
+		pods, err := w.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("%d pods wait: %w", len(waiting), err)
+		}
+		for i := range pods.Items {
+			look(&pods.Items[i])
+		}
+		events, err := w.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: pods.ResourceVersion})
+		if err != nil {
+			return 0, fmt.Errorf("%d pods wait: %w", len(waiting), err)
+		}
+		for len(waiting) > 0 {
+			e, ok := <-events.ResultChan()
+			if !ok {
+				break
+			}
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				look(pod)
+			}
+		}
+		events.Stop()
 	}
 	return refused, nil
 }
