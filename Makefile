@@ -249,7 +249,7 @@ $(NEW_PROMETHEUS)/prometheus:
 
 .PHONY: vm
 vm: package-amd64 ## boot the package on virtual machines with cards (needs QEMU; root and debootstrap the first time)
-	LPUCTL_DEB="$$(echo dist/*_amd64.deb)" go run ./test/vm $(BOOTS)
+	LPUCTL_DEB="$$(echo dist/lpuctl_*_amd64.deb)" go run ./test/vm $(BOOTS)
 
 .PHONY: vm-disk
 vm-disk: ## make the disk of the virtual machines (once, 3 minutes; needs root and debootstrap)

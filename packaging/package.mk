@@ -25,15 +25,28 @@ dist/man: bin/lpuctl FORCE
 	bin/lpuctl help-tree | $(RUN) ./packaging/man $@ packaging/man/*.[58]
 	gzip -9n $@/*
 
+dist/dra/man: bin/lpuctl-dra FORCE
+	rm -rf $@ && mkdir -p $@
+	bin/lpuctl-dra help-tree | $(RUN) ./packaging/man $@
+	gzip -9n $@/*
+
 dist/nfpm.yaml: packaging/nfpm.yaml dist/man $(DOCUMENTS)
-	doc() { echo "  - {src: $$1, dst: $$2/$${1##*/}, type: doc, packager: rpm, file_info: {mode: 0644}}"; }; \
-	{ for page in dist/man/*; do number=$${page%.gz}; doc $$page /usr/share/man/man$${number##*.}; done; \
-	  for page in $(DOCUMENTS); do doc $$page /usr/share/doc/lpuctl; done; \
-	} | sed -e '/# DOCUMENTATION/{r /dev/stdin' -e 'd}' packaging/nfpm.yaml > $@
+	$(call DOCUMENTED,dist/man,$(DOCUMENTS)) $< > $@
+
+dist/dra/nfpm.yaml: packaging/nfpm-dra.yaml dist/dra/man
+	$(call DOCUMENTED,dist/dra/man) $< > $@
+
+# The pages of a directory and documents, as lines in place of the mark in a configuration of nfpm.
+DOCUMENTED = doc() { echo "  - {src: $$1, dst: $$2/$${1\#\#*/}, type: doc, packager: rpm, file_info: {mode: 0644}}"; }; \
+	{ for page in $(1)/*; do number=$${page%.gz}; doc $$page /usr/share/man/man$${number\#\#*.}; done; \
+	  for page in $(2); do doc $$page /usr/share/doc/lpuctl; done; \
+	} | sed -e '/\# DOCUMENTATION/{r /dev/stdin' -e 'd}'
 
 dist/completion: bin/lpuctl
+dist/dra/completion: bin/lpuctl-dra
+dist/completion dist/dra/completion:
 	rm -rf $@ && mkdir -p $@
-	for shell in bash fish zsh; do bin/lpuctl completion $$shell > $@/$$shell; done
+	for shell in bash fish zsh; do $< completion $$shell > $@/$$shell; done
 
 .PHONY: install install-files
 install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
@@ -56,7 +69,7 @@ install-files:
 	[ -e $(DESTDIR)$(SAMPLE) ] || install -D -m 0644 packaging/config.yaml $(DESTDIR)$(SAMPLE)
 
 .PHONY: package
-package: $(ARCHES:%=package-%) ## .deb and .rpm of both architectures, bills of materials and checksums, in dist
+package: $(ARCHES:%=package-%) $(ARCHES:%=dra-package-%) ## .deb and .rpm of both architectures, bills of materials and checksums, in dist
 	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
 
 .PHONY: release
@@ -116,17 +129,37 @@ dist/$(CHART) dist/test-chart/$(CHART): FORCE
 
 .PHONY: $(ARCHES:%=package-%)
 $(ARCHES:%=package-%): package-%: materials-% dist/nfpm.yaml dist/completion $(NFPM)
-	rm -rf dist/$*/root dist/*_$*.deb dist/*.$(RPM_ARCH_$*).rpm
+	rm -rf dist/$*/root dist/lpuctl_*_$*.deb dist/lpuctl-[0-9]*.$(RPM_ARCH_$*).rpm
 	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR=dist/$*/root
 	install -m 0644 packaging/deb/copyright dist/$*/$(DEB_DOC)/copyright
 	gzip -9nc CHANGELOG.md > dist/$*/$(DEB_DOC)/changelog.gz
-	sed 's/@VERSION@/$(PACKAGE_VERSION)-1/; s/@MAINTAINER@/$(MAINTAINER)/; s/@DATE@/$(shell date -R -u -d @$(SOURCE_DATE_EPOCH))/' \
-	  packaging/deb/changelog.in | gzip -9n > dist/$*/$(DEB_DOC)/changelog.Debian.gz
+	$(call DEB_CHANGELOG,lpuctl) > dist/$*/$(DEB_DOC)/changelog.Debian.gz
 	gzip -9nc dist/$*/third-party-licenses.txt > dist/$*/$(DEB_DOC)/third-party-licenses.gz
 	chmod -R go=u,go-w dist/$*/root dist/$*/third-party-licenses.txt
-	for packager in deb rpm; do \
-	  ROOT=dist/$*/root ARCH=$* PACKAGE_VERSION='$(PACKAGE_VERSION)' MAINTAINER='$(MAINTAINER)' \
-	  $(NFPM) package -f dist/nfpm.yaml -p $$packager -t dist/; done
+	$(call PACK,dist/$*/root,dist/nfpm.yaml)
+DEB_CHANGELOG = sed 's/@PACKAGE@/$(1)/; s/@VERSION@/$(PACKAGE_VERSION)-1/; s/@MAINTAINER@/$(MAINTAINER)/; s/@DATE@/$(shell date -R -u -d @$(SOURCE_DATE_EPOCH))/' \
+	  packaging/deb/changelog.in | gzip -9n
+PACK = for packager in deb rpm; do \
+	  ROOT=$(1) ARCH=$* PACKAGE_VERSION='$(PACKAGE_VERSION)' MAINTAINER='$(MAINTAINER)' \
+	  $(NFPM) package -f $(2) -p $$packager -t dist/; done
+
+# The driver, for hosts that do not run it from its image, and for `lpuctl dra`.
+.PHONY: $(ARCHES:%=dra-package-%)
+$(ARCHES:%=dra-package-%): dra-package-%: dra-materials-% dist/dra/nfpm.yaml dist/dra/completion $(NFPM)
+	rm -rf dist/dra/$*/root dist/lpuctl-dra_*_$*.deb dist/lpuctl-dra-*.$(RPM_ARCH_$*).rpm
+	install -D -m 0755 dist/dra/$*/lpuctl-dra dist/dra/$*/root/usr/bin/lpuctl-dra
+	install -D -m 0644 -t dist/dra/$*/root/usr/share/man/man8 dist/dra/man/*.8.gz
+	install -D -m 0644 dist/dra/completion/bash dist/dra/$*/root/usr/share/bash-completion/completions/lpuctl-dra
+	install -D -m 0644 dist/dra/completion/fish dist/dra/$*/root/usr/share/fish/vendor_completions.d/lpuctl-dra.fish
+	install -D -m 0644 dist/dra/completion/zsh dist/dra/$*/root/usr/share/zsh/_lpuctl-dra
+	install -D -m 0644 packaging/deb/copyright dist/dra/$*/$(DEB_DOC)-dra/copyright
+	sed -i 's|/usr/share/doc/lpuctl/|/usr/share/doc/lpuctl-dra/|' dist/dra/$*/$(DEB_DOC)-dra/copyright
+	gzip -9nc CHANGELOG.md > dist/dra/$*/$(DEB_DOC)-dra/changelog.gz
+	$(call DEB_CHANGELOG,lpuctl-dra) > dist/dra/$*/$(DEB_DOC)-dra/changelog.Debian.gz
+	gzip -9nc dist/dra/$*/third-party-licenses.txt > dist/dra/$*/$(DEB_DOC)-dra/third-party-licenses.gz
+	chmod -R go=u,go-w dist/dra/$*/root dist/dra/$*/third-party-licenses.txt
+	$(call PACK,dist/dra/$*/root,dist/dra/nfpm.yaml)
+
 # What an .rpm has elsewhere, or not at all, goes to the other documentation.
 DEB_DOC := root/usr/share/doc/lpuctl
 RPM_ARCH_amd64 := x86_64

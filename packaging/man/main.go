@@ -6,6 +6,7 @@
 // because cobra's own generator would bring two modules into go.mod and pages that mandoc warns of.
 //
 // Usage: lpuctl help-tree | man DIR PAGE...
+// Without PAGE the program's own page is made of its help, too.
 package main
 
 import (
@@ -48,6 +49,9 @@ func write(help io.Reader, dir string, byHand []string) error {
 	date, err := buildDate()
 	if err != nil {
 		return err
+	}
+	if len(byHand) == 0 {
+		return writeCommand(dir, date, "lpuctl", root)
 	}
 	for _, c := range root.Commands {
 		if err := writeCommand(dir, date, root.Path, c); err != nil {
