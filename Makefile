@@ -78,8 +78,8 @@ test: ## unit tests, with the race detector where there is a C compiler: no root
 	$(if $(RACE),$(MEMORY:%=TMPDIR=%) go test -json -timeout 20m -run 'TestAWorldThatChanges|^TestSequences$$' ./cmd/lpuctl ./pkg/discovery | go run ./test/report,@:) # all of their steps
 
 .PHONY: test-dra
-test-dra: ## what is published for DRA, on the allocator of Kubernetes' scheduler
-	$(MEMORY:%=TMPDIR=%) go test -tags dra -json -count=1 -timeout 15m ./test/dra | go run ./test/report
+test-dra: ## what is published for DRA, on the allocator of Kubernetes' scheduler; the driver, on sockets as a kubelet uses them
+	$(MEMORY:%=TMPDIR=%) go test -tags dra -json -count=1 -timeout 15m ./test/dra ./pkg/dra/driver | go run ./test/report
 	go test -tags dra -run '^$$' -bench . -benchtime 1000x ./test/dra
 
 .PHONY: mutations

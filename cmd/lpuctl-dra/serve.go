@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,9 +162,14 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	pods := &plugin.Pods{Socket: socket}
 	n := node.New(a.Log)
 	n.Memory = memory
-	pods := &plugin.Pods{Socket: socket}
+	gate := &owner.Gate{
+		File: owner.File{Dir: memory.Dir}, Me: owner.DRA, Others: pods.Holders, Settle: owner.KubeletSettle,
+		Patience: owner.KubeletPatience, Insist: f.owner != "", By: program + " serve --owner", Log: a.Log,
+	}
+	n.Gate = gate
 	boot := host.Now().Boot
 	return &server{
 		app: a, scan: scan, presence: cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(memory)}, Log: a.Log},
@@ -171,11 +177,8 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 			Node: n, Spec: node.Spec{File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}},
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
 			Claims:    &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(file.Path), Kind: a.Config.CDI.Kind, BootID: boot},
-			Gate: &owner.Gate{
-				File: owner.File{Dir: memory.Dir}, Me: owner.DRA, Others: pods.Holders, Settle: owner.KubeletSettle,
-				Patience: owner.KubeletPatience, Insist: f.owner != "", By: program + " serve --owner", Log: a.Log,
-			},
-			InUse: pods.ClaimDevices, Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
+			Gate:      gate,
+			InUse:     pods.ClaimDevices, Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),
 	}, nil
 }
@@ -199,6 +202,9 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
+// shedAfter is after how long the start is over.
+const shedAfter = 10 * time.Second
+
 // run serves until ctx ends.
 func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFlags) {
 	d, a := s.driver, s.app
@@ -207,8 +213,14 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)
-	running := make(chan struct{}, 4)
+	debug.SetGCPercent(gcPercent)
+	running := make(chan struct{}, 5)
 	for _, part := range []func(){
+		func() {
+			host.WaitBeat(ctx, shedAfter)
+			host.WaitBeat(ctx, shedAfter) // the first is over at any time
+			shed()
+		},
 		func() { d.Run(ctx) },
 		func() { d.Node.Memory.FollowCordons(ctx, func() { d.Update(ctx, watcher.Scan) }) },
 		func() { a.Listen(ctx, f.listen, d) },

@@ -59,6 +59,7 @@ type Driver struct {
 	pulses       struct{ publish, files, collect node.Pulse }
 
 	registered atomic.Bool
+	renewed    atomic.Bool   // a kubelet has registered the driver, which may have deleted slices, or made its node anew
 	restarts   chan struct{} // has room for one: the sockets are to be made anew
 
 	publishes, prepares, unprepares *node.Metric

@@ -391,6 +391,30 @@ func TestDroppedFields(t *testing.T) {
 	})
 }
 
+// TestKubeletStarts holds that the slices come back soon which a kubelet deletes when it starts.
+func TestKubeletStarts(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	c.published(r)
+	c.eventually("ready", 10*time.Second, func() error {
+		c.register()
+		_, err := r.Ready()
+		return err
+	})
+	list, err := c.client.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{})
+	c.do(err)
+	c.register()
+	for i := range list.Items {
+		c.do(c.client.ResourceV1().ResourceSlices().Delete(t.Context(), list.Items[i].Name, metav1.DeleteOptions{}))
+	}
+	c.eventually("published again", 6*time.Second, func() error {
+		if n := len(c.devices()); n != 25 {
+			return fmt.Errorf("%d devices", n)
+		}
+		return nil
+	})
+}
+
 func TestNodeMadeAnew(t *testing.T) {
 	c := newCluster(t)
 	r := c.start("")
@@ -399,7 +423,8 @@ func TestNodeMadeAnew(t *testing.T) {
 	c.do(nodes.Delete(t.Context(), nodeName, metav1.DeleteOptions{}))
 	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-2"}}, metav1.CreateOptions{})
 	c.do(err)
-	c.eventually("the slices belong to the new node", 60*time.Second, func() error {
+	c.register() // as the kubelet does that has made it
+	c.eventually("the slices belong to the new node", 15*time.Second, func() error {
 		list, err := c.client.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{})
 		c.do(err)
 		if len(list.Items) != 2 {
@@ -447,6 +472,16 @@ func TestPrepare(t *testing.T) {
 		if !strings.Contains(said, x.wants) || !strings.Contains(said, "default/"+x.name) {
 			t.Errorf("%s: %s", x.name, said)
 		}
+	}
+	scattered := c.allocate("scattered", "", device(1, 4), device(1, 6))
+	held, err := c.client.ResourceV1().ResourceClaims("default").Get(t.Context(), "scattered", metav1.GetOptions{})
+	c.do(err)
+	held.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
+	held.Status.Allocation.Devices.Results[1].Request = held.Status.Allocation.Devices.Results[0].Request
+	_, err = c.client.ResourceV1().ResourceClaims("default").Update(t.Context(), held, metav1.UpdateOptions{})
+	c.do(err)
+	if said := c.prepare(endpoint, scattered).Claims[scattered.Uid].Error; !strings.Contains(said, "need not be connected") {
+		t.Error("several LPUs by the name of one:", said)
 	}
 	pair := c.allocate("pair", `{"apiVersion":"`+version+`","kind":"LpuConfig","variables":"none"}`, device(2, 4))
 	if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; said != "" {

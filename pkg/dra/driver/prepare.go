@@ -109,6 +109,9 @@ func (d *Driver) attributes(name string) map[string]resourceapi.DeviceAttribute 
 // read is what an allocated claim has of this driver's devices.
 func (d *Driver) read(c *resourceapi.ResourceClaim) (claim.Claim, error) {
 	wanted := claim.Claim{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
+	if d.isScattered(c) {
+		return wanted, errScattered
+	}
 	for i := range c.Status.Allocation.Devices.Results {
 		r := &c.Status.Allocation.Devices.Results[i]
 		switch {
@@ -134,6 +137,30 @@ func (d *Driver) read(c *resourceapi.ResourceClaim) (claim.Claim, error) {
 		return wanted, fmt.Errorf("it has no device of %s", dra.DriverName)
 	}
 	return wanted, nil
+}
+
+// errScattered is why a claim is refused that the scheduler has made of an extended resource.
+var errScattered = errors.New("the pod asked for several single LPUs as an extended resource, which need not be connected; " +
+	"it came before the policy that asks for connected ones: delete the pod, so that it is made anew")
+
+// isScattered tells whether the scheduler has made the claim for a pod that asks for several LPUs by the name of the class of one, such as
+// hyperaccel.ai/lpu: 4. The admission policies turn that into one device of four, but not of a pod that was there before they were.
+func (d *Driver) isScattered(c *resourceapi.ResourceClaim) bool {
+	if c.Annotations[resourceapi.ExtendedResourceClaimAnnotation] != "true" {
+		return false
+	}
+	single := map[string]bool{} // requests that have a single LPU
+	for i := range c.Status.Allocation.Devices.Results {
+		r := &c.Status.Allocation.Devices.Results[i]
+		if members, err := d.Publisher.Members(r.Device); r.Driver != dra.DriverName || err != nil || len(members) > 1 {
+			continue
+		}
+		if single[r.Request] {
+			return true
+		}
+		single[r.Request] = true
+	}
+	return false
 }
 
 // variablesOf is what the parameters of a request say. The scheduler lists those of the class before those of the claim, which override

@@ -32,6 +32,7 @@ const (
 	backoffMax   = 30 * time.Second
 
 	checksPatience = 4                // checks in a row, two seconds and a half together
+	renewalChecks  = 6                // after a kubelet has come: one that starts deletes the slices of its node
 	syncDelay      = 10 * time.Second // after which slices that somebody has changed are corrected
 )
 
@@ -71,6 +72,7 @@ type publication struct {
 	made     mode                            // for which the Publisher has made them last
 	check    time.Duration                   // when to check whether they are there; 0: they need not be
 	checks   int                             // that have failed
+	renewals int                             // checks to come though they find nothing
 	failures int                             // in a row
 	retry    time.Duration
 	logged   string
@@ -110,6 +112,12 @@ func (p *publication) step(ctx context.Context) time.Duration {
 	now := host.SinceBoot()
 	if in := mode(p.dropped.Swap(int32(unknown))); in != unknown && in <= p.mode { // in a mode of before: that is withdrawn already
 		p.withdraw(now)
+	}
+	if p.renewed.Swap(false) {
+		p.nodeAsked, p.renewals = 0, renewalChecks
+		if p.want != nil {
+			p.check, p.checks = now, 1
+		}
 	}
 	if now < p.retry {
 		return min(p.retry-now, publishTurn)
@@ -159,7 +167,7 @@ func (p *publication) tell(published bool, why string) {
 
 // prepareToPublish finds out whose the slices are, and what fields the API server keeps. What is known stays while it is away.
 func (p *publication) prepareToPublish(ctx context.Context, now time.Duration) error {
-	if p.nodeUID == "" || now-p.nodeAsked >= nodeInterval {
+	if p.nodeUID == "" || p.nodeAsked == 0 || now-p.nodeAsked >= nodeInterval {
 		if err := p.askNode(ctx, now); err != nil {
 			return err
 		}
@@ -302,20 +310,24 @@ func (p *publication) look(ctx context.Context, now time.Duration) {
 
 // put hands the wanted slices to the controller, which writes them as soon as it can.
 func (p *publication) put(ctx context.Context, now time.Duration) error {
-	resources := &resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{p.Name: {Slices: poolSlices(p.want)}}}
 	p.check, p.checks = now+checkFirst, 0
 	if p.controller != nil {
-		p.controller.Update(resources)
+		p.controller.Update(p.resources())
 		return nil
 	}
 	ctx, p.end = context.WithCancel(context.WithoutCancel(ctx)) // it outlives one question, and ends by stop
 	delay := syncDelay
 	var err error
 	p.controller, err = resourceslice.StartController(ctx, resourceslice.Options{
-		DriverName: dra.DriverName, KubeClient: p.Client, Resources: resources, SyncDelay: &delay, ErrorHandler: p.slicesFailed,
+		DriverName: dra.DriverName, KubeClient: p.Client, Resources: p.resources(), SyncDelay: &delay, ErrorHandler: p.slicesFailed,
 		Owner: &resourceslice.Owner{APIVersion: "v1", Kind: "Node", Name: p.Name, UID: p.nodeUID},
 	})
 	return err
+}
+
+// resources are what the controller is to write.
+func (p *publication) resources() *resourceslice.DriverResources {
+	return &resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{p.Name: {Slices: poolSlices(p.want)}}}
 }
 
 // poolSlices are the slices as the controller wants them. A pool without a device has one that is empty: it shows that the driver is there.
@@ -374,8 +386,15 @@ func (p *publication) verify(ctx context.Context, now time.Duration) error {
 			p.Log.Info("slices are published", "slices", len(p.want), "generation", have[0].Spec.Pool.Generation)
 		}
 		p.check, p.checks = now+checkAgain, 1
+		if p.renewals > 0 {
+			p.renewals--
+			p.check = now + checkFirst
+		}
 		p.tell(true, "")
 		return nil
+	}
+	if p.checks > 0 && p.controller != nil { // somebody has changed or deleted them; the controller by itself would wait
+		p.controller.Update(p.resources())
 	}
 	p.check = now + min(500*time.Millisecond<<min(p.checks, 10), backoffMax)
 	p.checks++

@@ -78,6 +78,8 @@ func (d *Driver) noteRegistration(ctx context.Context, request any, _ *grpc.Unar
 		d.registered.Store(status.PluginRegistered)
 		if status.PluginRegistered {
 			d.Log.Info("the kubelet has registered the driver")
+			d.renewed.Store(true)
+			d.wake()
 		} else {
 			d.Log.Error("the kubelet refuses the driver", "error", status.Error)
 		}
