@@ -85,7 +85,7 @@ func (m *mutation) try(dir string) error {
 	if err := errors.Join(os.WriteFile(replacement, mutated, 0o600), os.WriteFile(overlay, text, 0o600)); err != nil {
 		return err
 	}
-	test := exec.Command("go", "test", "-vet=off", "-overlay", overlay, "-count=1", "-run", "^("+m.test+")$", m.pkg)
+	test := exec.Command("go", "test", "-tags", "dra", "-vet=off", "-overlay", overlay, "-count=1", "-run", "^("+m.test+")$", m.pkg)
 	printed, err := test.CombinedOutput()
 	switch {
 	case err == nil:

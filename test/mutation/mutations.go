@@ -27,6 +27,9 @@ const (
 	claimPkg  = "./pkg/dra/claim"
 	gateGo    = "pkg/owner/gate.go"
 	ownerPkg  = "./pkg/owner"
+
+	driverDir = "pkg/dra/driver/"
+	driverPkg = "./pkg/dra/driver"
 )
 
 // mutations are the fixes that keep lpuctl right while the node changes.
@@ -492,6 +495,43 @@ func mutations() []mutation {
 		{
 			"a snapshot of before the owner changed stays", "pkg/node/snapshot.go",
 			" && n.view == before.view", "", "TestChangeOver", "./pkg/plugin",
+		},
+		{
+			"arcs are published though nobody counts their LPUs", driverDir + "probe.go",
+			"return singles, nil", "return arcs, nil", "TestWithoutCounters", driverPkg,
+		},
+		{
+			"slices stay whose counters were dropped", driverDir + "publish.go",
+			"		d.dropped.Store(int32(modeOf(fields.DesiredSlice)))\n", "", "TestDroppedFields", driverPkg,
+		},
+		{
+			"slices belong to a node that was deleted", driverDir + "publish.go",
+			"if err := p.removeOrphans(ctx, n.UID); err != nil {", "if err := error(nil); err != nil {", "TestNodeMadeAnew", driverPkg,
+		},
+		{
+			"a node that was made anew has no slices for long", driverDir + "publish.go",
+			"if p.renewed.Swap(false) {", "if false {", "TestNodeMadeAnew", driverPkg,
+		},
+		{
+			"a claim gets an LPU that a pod of the device plugin has", driverDir + "prepare.go",
+			"lpus := d.members(wanted); !d.has(wanted.UID)", "lpus := d.members(wanted); false", "TestOwner", driverPkg,
+		},
+		{
+			"a container does not start again after the spec directory was wiped", driverDir + "metadata.go",
+			"	for _, file := range files {\n", "	for _, file := range files[:0] {\n", "TestFilesComeBack", driverPkg,
+		},
+		{
+			"a claim is taken back while its pod runs", driverDir + "collect.go",
+			"used, err := d.usedByPod(ctx, c); used || err != nil", "used, err := d.usedByPod(ctx, c); !used && err != nil",
+			"TestCollect", driverPkg,
+		},
+		{
+			"another claim of the same name keeps LPUs for ever", driverDir + "collect.go",
+			"return string(have.UID) != c.UID", "return have == nil", "TestCollect", driverPkg,
+		},
+		{
+			"a driver whose socket was removed is never asked again", driverDir + "serve.go",
+			"err != nil || !os.SameFile(now, before[i])", "err == nil && !os.SameFile(now, before[i])", "TestSocketsComeBack", driverPkg,
 		},
 	}
 }

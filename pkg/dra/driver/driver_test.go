@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -155,20 +156,22 @@ func (c *cluster) start(uid string) *running {
 	file, err := cdi.Locate(c.root, "/var/run/cdi", cdi.DefaultKind)
 	c.do(err)
 	boot := host.Now().Boot
+	gate := &owner.Gate{
+		File: owner.File{Dir: c.stateDir()}, Me: owner.DRA, Log: log,
+		Others: func(context.Context) (map[discovery.Address]string, error) {
+			held := map[discovery.Address]string{}
+			c.held.Range(func(a, by any) bool { held[a.(discovery.Address)] = by.(string); return true })
+			return held, nil
+		},
+	}
+	n.Gate = gate
 	d := driver.New(driver.Options{
 		Node: n, Spec: node.Spec{File: file, Options: cdi.Options{Kind: cdi.DefaultKind}},
 		Publisher: &dra.Publisher{Options: dra.Options{Node: nodeName}, Path: filepath.Join(c.stateDir(), "dra-slices.json")},
 		Claims:    &claim.Store{Dir: c.stateDir(), SpecDir: c.specDir(), BootID: boot},
-		Gate: &owner.Gate{
-			File: owner.File{Dir: c.stateDir()}, Me: owner.DRA, Log: log,
-			Others: func(context.Context) (map[discovery.Address]string, error) {
-				held := map[discovery.Address]string{}
-				c.held.Range(func(a, by any) bool { held[a.(discovery.Address)] = by.(string); return true })
-				return held, nil
-			},
-		},
-		InUse:  func(context.Context) (map[string]bool, error) { return c.pods.Load().(map[string]bool), nil },
-		Client: c.client, Name: nodeName, PodUID: uid, KubeletDir: c.kubelet, Log: log,
+		Gate:      gate,
+		InUse:     func(context.Context) (map[string]bool, error) { return c.pods.Load().(map[string]bool), nil },
+		Client:    c.client, Name: nodeName, PodUID: uid, KubeletDir: c.kubelet, Log: log,
 	})
 	ctx, cancel := context.WithCancel(c.Context())
 	var loops sync.WaitGroup
@@ -663,4 +666,40 @@ func TestSocketsComeBack(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestMetrics holds that docs/dra.md names the metrics of the driver, and no others.
+func TestMetrics(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	c.published(r)
+	var text strings.Builder
+	c.eventually("all are there", 5*time.Second, func() error {
+		text.Reset()
+		c.do(node.WriteMetrics(&text, r.Metrics()...))
+		if !strings.Contains(text.String(), "lpuctl_dra_counters 1\n") {
+			return errors.New(text.String())
+		}
+		return nil
+	})
+	page, err := os.ReadFile("../../../docs/dra.md")
+	c.do(err)
+	documented := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `(lpuctl_dra_[a-z_]+)`").FindAllStringSubmatch(string(page), -1) {
+		documented[name[1]] = true
+	}
+	for _, name := range regexp.MustCompile("(?m)^# HELP (lpuctl_dra_[a-z_]+) ").FindAllStringSubmatch(text.String(), -1) {
+		if !documented[name[1]] {
+			t.Errorf("docs/dra.md does not have %s", name[1])
+		}
+		delete(documented, name[1])
+	}
+	for name := range documented {
+		t.Errorf("docs/dra.md has %s, and the driver does not", name)
+	}
+	for _, name := range []string{"lpuctl_owner{owner=\"dra\"} 1", "lpuctl_lpu_healthy{", "lpuctl_build_info", "lpuctl_dra_placeable{size=\"8\"}"} {
+		if !strings.Contains(text.String(), name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
 }

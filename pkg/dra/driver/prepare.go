@@ -29,14 +29,13 @@ func (p plugin) PrepareResourceClaims(
 		switch {
 		case err == nil:
 			p.Log.Info("prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "devices", len(devices))
-		case errors.As(err, new(*owner.Refusal)):
+		case errors.As(err, new(*owner.Refusal)), errors.Is(err, claim.ErrRecabled):
 			result = refused
-			fallthrough
 		default:
+			result = failure
+		}
+		if err != nil {
 			p.Log.Error("a claim cannot be prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "error", err)
-			if result == success {
-				result = failure
-			}
 		}
 		p.prepares.Add(1, "result", result)
 		results[c.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
