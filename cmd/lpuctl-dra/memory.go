@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +13,10 @@ import (
 // gcPercent is by how much the heap may grow before it is collected, in percent. The driver allocates little.
 const gcPercent = 50
 
-// shed gives back memory that is only needed at the start: most of the program's file has been read then, because the types of all of
-// Kubernetes' APIs register themselves. What is needed again comes back by itself. Where it cannot be given back, the program is larger.
+// shed gives back memory that the driver does not need while it rests: at the start most of the program's file is read, because the types
+// of all of Kubernetes' APIs register themselves. What is needed again comes back by itself, out of the page cache. Where it cannot be
+// given back, the program is larger.
 func shed() {
-	debug.FreeOSMemory()
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return

@@ -202,8 +202,8 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// shedAfter is after how long the start is over.
-const shedAfter = 10 * time.Second
+// shedInterval is how often memory is given back that the start or a claim has needed. The driver rests most of the time.
+const shedInterval = 20 * time.Second
 
 // run serves until ctx ends.
 func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFlags) {
@@ -217,9 +217,10 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 	running := make(chan struct{}, 5)
 	for _, part := range []func(){
 		func() {
-			host.WaitBeat(ctx, shedAfter)
-			host.WaitBeat(ctx, shedAfter) // the first is over at any time
-			shed()
+			for ctx.Err() == nil {
+				host.WaitBeat(ctx, shedInterval)
+				shed()
+			}
 		},
 		func() { d.Run(ctx) },
 		func() { d.Node.Memory.FollowCordons(ctx, func() { d.Update(ctx, watcher.Scan) }) },
