@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gcPercent is by how much the heap may grow before it is collected, in percent. The driver allocates little.
-const gcPercent = 50
-
 // shed gives back memory that the driver does not need while it rests: at the start most of the program's file is read, because the types
 // of all of Kubernetes' APIs register themselves. What is needed again comes back by itself, out of the page cache. Where it cannot be
 // given back, the program is larger.

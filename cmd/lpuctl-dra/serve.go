@@ -4,7 +4,6 @@ import (
 	"context"
 	"path"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -213,7 +212,6 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)
-	debug.SetGCPercent(gcPercent)
 	running := make(chan struct{}, 5)
 	for _, part := range []func(){
 		func() {
