@@ -697,7 +697,9 @@ func TestMetrics(t *testing.T) {
 	for name := range documented {
 		t.Errorf("docs/dra.md has %s, and the driver does not", name)
 	}
-	for _, name := range []string{`lpuctl_owner{owner="dra"} 1`, "lpuctl_lpu_healthy{", "lpuctl_build_info", `lpuctl_dra_placeable{size="8"`} {
+	for _, name := range []string{
+		`lpuctl_owner{owner="dra"} 1`, "lpuctl_lpu_healthy{", "lpuctl_build_info", `lpuctl_dra_placeable{size="8"`,
+	} {
 		if !strings.Contains(text.String(), name) {
 			t.Errorf("there is no %s", name)
 		}
