@@ -145,8 +145,9 @@ e2e: build $(CDI_LIBRARIES) $(DEBIAN) ## tests on real consumers (needs root; na
 LONG_OF_KUBELET := ^Test(NodeProblemDetector|NodeFeatureDiscovery)$$
 
 .PHONY: e2e-kubelet
-e2e-kubelet: build image ## tests of serve on a real kubelet (needs root and e2e-kubelet-tools)
-	LPUCTL=$(CURDIR)/bin/lpuctl KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) IMAGE=$(IMAGE) NPD=$(NPD) \
+e2e-kubelet: build image ## tests of serve and of lpuctl-dra on a real kubelet (needs root and e2e-kubelet-tools)
+	LPUCTL=$(CURDIR)/bin/lpuctl DRA=$(CURDIR)/bin/lpuctl-dra IMAGE=$(IMAGE) DRA_IMAGE=$(DRA_IMAGE) \
+	  KUBERNETES=$(KUBERNETES) CONTAINERD=$(CONTAINERD) OLD_CONTAINERD=$(OLD_CONTAINERD) NPD=$(NPD) \
 	  NFD=$(NFD) HELM=$(CACHE)/helm-$(HELM_VERSION)/helm MONITORING=$(MONITORING) PREVIOUS=$(PREVIOUS) \
 	  go test -C test/e2e -json -count=1 -timeout 20m $(if $(LPUCTL_LONG),,-skip '$(LONG_OF_KUBELET)') ./kubelet | go run ./test/report
 

@@ -154,8 +154,15 @@ func removePods(t *testing.T) {
 		t.Errorf("listing what is left: %v", err)
 	}
 	for _, p := range pods.GetItems() {
-		_, _ = client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Id})
-		if _, err := client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Id}); err != nil {
+		var err error
+		for range 5 { // a container whose start had begun may still run after the first time
+			_, _ = client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Id})
+			if _, err = client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Id}); err == nil {
+				break
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if err != nil {
 			t.Errorf("removing a pod: %v", err)
 		}
 	}

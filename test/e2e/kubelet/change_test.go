@@ -18,15 +18,21 @@ import (
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
-// kill kills the container of a pod, as when its program crashes. The kubelet starts it again and does not ask the plugin.
+// kill kills the container of a static pod, as when its program crashes. The kubelet starts it again and does not ask the plugin.
 func (b *bed) kill(pod string) {
+	b.t.Helper()
+	b.killContainer(pod + "-" + nodeName)
+}
+
+// killContainer kills the container of a pod.
+func (b *bed) killContainer(pod string) {
 	b.t.Helper()
 	client := cri.NewRuntimeServiceClient(machine.Dial(b.t, containerd))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	list, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
-		LabelSelector: map[string]string{"io.kubernetes.pod.name": pod + "-" + nodeName},
+		LabelSelector: map[string]string{"io.kubernetes.pod.name": pod},
 	}})
 	if err != nil || len(list.Containers) != 1 {
 		b.t.Fatalf("the containers of %s: %v %v", pod, list.GetContainers(), err)

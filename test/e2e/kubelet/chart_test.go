@@ -110,7 +110,7 @@ var chartRefused = map[string][2]string{
 func TestChartValues(t *testing.T) {
 	crds := os.Getenv("MONITORING") + "/crds.yaml"
 	need(t, os.Getenv("HELM"))
-	newAPIServer(t, nil, nil)
+	newAPIServer(t, plane{})
 	if out, err := kubectl("", "create", "-f", crds); err != nil {
 		t.Fatal(out, err)
 	}

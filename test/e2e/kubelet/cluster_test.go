@@ -20,17 +20,35 @@ import (
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
-const kubeconfig = "/run/kubeconfig"
+const (
+	kubeconfig   = "/run/kubeconfig"
+	certificates = "/run/certs" // of the API server
+)
+
+// plane is what a control plane has of its own.
+type plane struct {
+	server, scheduler []string // flags
+	// controllers are those that kube-controller-manager runs. Without any, no admission plugin may wait for their work, so pods have no
+	// service accounts, and everybody may do everything.
+	controllers string
+}
 
 // newCluster starts a node with an API server and a scheduler.
 func newCluster(t *testing.T) *bed {
 	t.Helper()
+	b, _ := newClusterOf(t, plane{})
+	return b
+}
+
+// newClusterOf starts a node with a control plane, and returns its API server.
+func newClusterOf(t *testing.T, p plane) (*bed, *machine.Daemon) {
+	t.Helper()
 	needControlPlane(t)
 	b := prepare(t, os.Getenv("CONTAINERD"), containerd2)
-	startControlPlane(t, nil, nil)
+	server := startControlPlane(t, p)
 	b.flags = []string{"--kubeconfig", kubeconfig}
 	b.startKubelet()
-	return b
+	return b, server
 }
 
 func needControlPlane(t *testing.T) {
@@ -39,52 +57,67 @@ func needControlPlane(t *testing.T) {
 }
 
 // newAPIServer starts an API server and a scheduler, without a node.
-func newAPIServer(t *testing.T, ofServer, ofScheduler []string) {
+func newAPIServer(t *testing.T, p plane) {
 	t.Helper()
 	needControlPlane(t)
 	for _, dir := range []string{"/run", "/var/lib"} {
 		machine.Mount(t, "tmpfs", dir, "tmpfs", 0, "")
 	}
-	startControlPlane(t, ofServer, ofScheduler)
+	startControlPlane(t, p)
 }
 
-// startDaemonSets starts the controller of DaemonSets, and no other.
-func startDaemonSets(t *testing.T) {
+// startControllers starts some of the controllers, and no other.
+func startControllers(t *testing.T, controllers string) {
 	t.Helper()
 	machine.Start(t, kubernetes("kube-controller-manager"), "--kubeconfig", kubeconfig, "--leader-elect=false",
-		"--controllers=daemonset-controller")
+		"--controllers", controllers, "--root-ca-file", certificates+"/apiserver.crt")
 }
 
-// startControlPlane starts an API server and a scheduler, each with some flags of its own. There is no controller manager, or one that
-// does little, so no admission plugin may wait for its work.
-func startControlPlane(t *testing.T, ofServer, ofScheduler []string) {
+// startControlPlane starts an API server, which it returns, and what works with it. The API server is at the address of the service that
+// pods find it by, so that they need no proxy for services.
+func startControlPlane(t *testing.T, p plane) *machine.Daemon {
 	t.Helper()
 	machine.Start(t, kubernetes("etcd"), "--data-dir", "/var/lib/etcd", "--unsafe-no-fsync")
 	writeKey(t, "/run/sa.key")
 	machine.Write(t, "/run/tokens.csv", "e2e,e2e,e2e,system:masters\n")
-	server := map[string]any{"server": "https://" + machine.Address + ":6443", "insecure-skip-tls-verify": true}
-	machine.Write(t, kubeconfig, toJSON(t, map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": "e2e",
-		"clusters": []any{map[string]any{"name": "e2e", "cluster": server}},
-		"users":    []any{map[string]any{"name": "e2e", "user": map[string]any{"token": "e2e"}}},
-		"contexts": []any{map[string]any{"name": "e2e", "context": map[string]any{"cluster": "e2e", "user": "e2e"}}},
-	}))
-	machine.Start(t, append([]string{kubernetes("kube-apiserver"),
+	writeKubeconfig(t, kubeconfig, "e2e")
+	authorization, without := "RBAC", "TaintNodesByCondition"
+	if p.controllers == "" {
+		authorization, without = "AlwaysAllow", without+",ServiceAccount"
+	}
+	apiServer := machine.Start(t, append([]string{kubernetes("kube-apiserver"),
 		"--etcd-servers", "http://127.0.0.1:2379",
 		"--bind-address", machine.Address,
-		"--cert-dir", "/run/certs",
+		"--secure-port", "443",
+		"--cert-dir", certificates,
 		"--service-account-issuer", "https://e2e.local",
 		"--service-account-key-file", "/run/sa.key",
 		"--service-account-signing-key-file", "/run/sa.key",
-		"--service-cluster-ip-range", "198.51.100.0/24",
+		"--service-cluster-ip-range", "192.0.2.0/24", // the first address is that of the API server's service
 		"--token-auth-file", "/run/tokens.csv",
-		"--authorization-mode", "AlwaysAllow",
-		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"}, ofServer...)...)
+		"--authorization-mode", authorization,
+		"--disable-admission-plugins", without}, p.server...)...)
 	machine.Eventually(t, time.Minute, "the API server is ready", func() error {
 		_, err := kubectl("", "get", "--raw", "/readyz")
 		return err
 	})
-	machine.Start(t, append([]string{kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false"}, ofScheduler...)...)
+	machine.Start(t, append([]string{kubernetes("kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false"}, p.scheduler...)...)
+	if p.controllers != "" {
+		startControllers(t, p.controllers)
+	}
+	return apiServer
+}
+
+// writeKubeconfig writes how somebody who has a token reaches the API server.
+func writeKubeconfig(t *testing.T, path, token string) {
+	t.Helper()
+	server := values{"server": "https://" + machine.Address, "insecure-skip-tls-verify": true}
+	machine.Write(t, path, toJSON(t, values{
+		"apiVersion": "v1", "kind": "Config", "current-context": "e2e",
+		"clusters": []any{values{"name": "e2e", "cluster": server}},
+		"users":    []any{values{"name": "e2e", "user": values{"token": token}}},
+		"contexts": []any{values{"name": "e2e", "context": values{"cluster": "e2e", "user": "e2e"}}},
+	}))
 }
 
 // writeKey writes a key for service accounts, as the API server wants one.
@@ -168,18 +201,20 @@ func TestCluster(t *testing.T) {
 
 // TestManifest: the API server knows every field of what we ship, and applying it once more changes nothing.
 func TestManifest(t *testing.T) {
-	newAPIServer(t, nil, nil)
-	// A dry run alone would not do: it makes no namespace for the objects that follow.
-	if out, err := kubectl("", "apply", "--validate=strict", "-f", manifest); err != nil || strings.Contains(out, "Warning") {
-		t.Errorf("%v %s", err, out)
-	}
-	out, err := kubectl("", "apply", "--dry-run=server", "--validate=strict", "-f", manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := strings.Split(strings.TrimSpace(out), "\n")
-	if slices.ContainsFunc(objects, func(line string) bool { return !strings.Contains(line, " unchanged ") }) {
-		t.Errorf("applying it again changes something:\n%s", out)
+	newAPIServer(t, plane{})
+	for _, file := range []string{manifest, "../../../packaging/kubernetes/lpuctl-dra.yaml"} {
+		// A dry run alone would not do: it makes no namespace for the objects that follow.
+		if out, err := kubectl("", "apply", "--validate=strict", "-f", file); err != nil || strings.Contains(out, "Warning") {
+			t.Errorf("%v %s", err, out)
+		}
+		out, err := kubectl("", "apply", "--dry-run=server", "--validate=strict", "-f", file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := strings.Split(strings.TrimSpace(out), "\n")
+		if slices.ContainsFunc(objects, func(line string) bool { return !strings.Contains(line, " unchanged ") }) {
+			t.Errorf("applying it again changes something:\n%s", out)
+		}
 	}
 	data, err := os.ReadFile(manifest)
 	if err != nil {

@@ -55,8 +55,7 @@ func (b *bed) install(items []map[string]any) {
 			onServer(b.t, podSpec(object))
 		}
 	}
-	list := map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
-	if out, err := kubectl(toJSON(b.t, list), "apply", "--validate=strict", "-f", "-"); err != nil {
+	if out, err := kubectl(listOf(b.t, items), "apply", "--validate=strict", "-f", "-"); err != nil {
 		b.t.Fatal(out, err)
 	}
 	b.rollOut()
@@ -157,7 +156,7 @@ func newDaemonSets(t *testing.T) *bed {
 	need(t, kubernetes("kube-controller-manager"), "ip", os.Getenv("HELM"))
 	b := newCluster(t)
 	machine.BindMount(t, "/var/lib/lpuctl", nodeRoot+"/var/lib/lpuctl")
-	startDaemonSets(t)
+	startControllers(t, "daemonset-controller")
 	t.Cleanup(func() {
 		for path, text := range b.said() {
 			if t.Failed() {

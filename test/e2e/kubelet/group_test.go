@@ -14,7 +14,7 @@ import (
 // where four nodes have them free, and a group of five waits as a whole.
 func TestGroupUnderOneSwitch(t *testing.T) {
 	const gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
-	newAPIServer(t, []string{gates, "--runtime-config=scheduling.k8s.io/v1beta1=true"}, []string{gates})
+	newAPIServer(t, plane{server: []string{gates, "--runtime-config=scheduling.k8s.io/v1beta1=true"}, scheduler: []string{gates}})
 	create := func(object any) {
 		t.Helper()
 		if out, err := kubectl(toJSON(t, object), "create", "-f", "-"); err != nil {

@@ -1,6 +1,7 @@
-// Package kubelet proves `lpuctl serve` on the real kubelet, containerd and scheduler, on a machine of their own.
+// Package kubelet proves `lpuctl serve` and `lpuctl-dra serve` on the real kubelet, containerd and scheduler, on a machine of their own.
 // KUBERNETES, CONTAINERD, OLD_CONTAINERD, MONITORING (custom resources) and PREVIOUS (lpuctl as it was before) name the directories that
-// `make e2e-kubelet-tools` fills, HELM a program that it builds, and IMAGE an archive of the image that is shipped.
+// `make e2e-kubelet-tools` fills, HELM a program that it builds, DRA the lpuctl-dra under test, and IMAGE and
+// DRA_IMAGE archives of the images that are shipped.
 package kubelet
 
 import (

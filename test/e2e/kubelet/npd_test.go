@@ -35,7 +35,7 @@ func TestNodeProblemDetector(t *testing.T) {
 	machine.Write(t, "/run/npd.json", toJSON(t, config))
 	t.Setenv("LPUCTL_ROOT", nodeRoot)
 	machine.Start(t, detector, "--config.custom-plugin-monitor=/run/npd.json", "--hostname-override="+nodeName,
-		"--port=0", "--prometheus-port=0", "--apiserver-override=https://"+machine.Address+":6443?inClusterConfig=false&auth="+kubeconfig)
+		"--port=0", "--prometheus-port=0", "--apiserver-override=https://"+machine.Address+"?inClusterConfig=false&auth="+kubeconfig)
 	// wait waits for the status, the reason and the message of the condition.
 	wait := func(want string) {
 		t.Helper()

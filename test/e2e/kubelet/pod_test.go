@@ -79,7 +79,7 @@ type pod struct {
 			}
 			AllocatedResourcesStatus []struct {
 				Name      string
-				Resources []struct{ ResourceID, Health string }
+				Resources []struct{ ResourceID, Health, Message string }
 			}
 		}
 	}
@@ -139,6 +139,8 @@ type container struct {
 	env   map[string]string
 	nodes []string // with their numbers: "/dev/dri/renderD128 a:e5"
 	opens []string
+	// reaches are the numbers of devices that it opened by a node of its own making.
+	reaches []string
 }
 
 // run starts a pod of n LPUs and returns what its container has.
@@ -154,9 +156,15 @@ func (b *bed) inspect(pod string) container { return b.inspectAgain(pod, 0) }
 // inspectAgain reads what the container of a pod printed that was started after so many restarts.
 func (b *bed) inspectAgain(pod string, restarts int) container {
 	b.t.Helper()
+	return b.inspectContainer(pod, "main", restarts)
+}
+
+// inspectContainer reads what one of a pod's containers printed that was started after so many restarts.
+func (b *bed) inspectContainer(pod, name string, restarts int) container {
+	b.t.Helper()
 	c := container{env: map[string]string{}}
 	machine.Eventually(b.t, 30*time.Second, pod+" has run", func() error {
-		logs, _ := filepath.Glob(fmt.Sprintf("/var/log/pods/default_%s_*/main/%d.log", pod, restarts))
+		logs, _ := filepath.Glob(fmt.Sprintf("/var/log/pods/default_%s_*/%s/%d.log", pod, name, restarts))
 		if len(logs) == 0 {
 			return fmt.Errorf("it has no log: %+v", b.state(pod))
 		}
@@ -177,6 +185,8 @@ func (b *bed) inspectAgain(pod string, restarts int) container {
 				c.nodes = append(c.nodes, fields[4]+" "+fields[5])
 			case "opens":
 				c.opens = append(c.opens, fields[4])
+			case "reaches":
+				c.reaches = append(c.reaches, fields[4])
 			}
 		}
 		return nil

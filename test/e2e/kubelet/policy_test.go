@@ -19,7 +19,7 @@ const (
 
 // TestAdmissionPolicy applies the sample policy, and tries containers of each size.
 func TestAdmissionPolicy(t *testing.T) {
-	newAPIServer(t, nil, nil)
+	newAPIServer(t, plane{})
 	if out, err := kubectl("", "apply", "--validate=strict", "-f", policy); err != nil || strings.Contains(out, "Warning") {
 		t.Fatalf("%v %s", err, out)
 	}
