@@ -196,6 +196,7 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 			"the cluster cannot be reached: %w", err)
 	}
 	config.UserAgent = program
+	config.QPS, config.Burst = 50, 100 // as the kubelet has it: each claim of its pods is asked for once
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return kubernetes.NewForConfig(config)

@@ -217,7 +217,7 @@ func (s *Store) clear(f *found, r *Record) error {
 			continue
 		}
 		if s.holds(other) {
-			return fmt.Errorf("LPU %s is not given: claim %s has it", other.Members()[shared], other)
+			return fmt.Errorf("LPU %s is not given: %w: %s", other.Members()[shared], ErrTaken, other)
 		}
 		if err := s.remove(other.UID); err != nil {
 			return err

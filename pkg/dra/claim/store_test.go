@@ -266,7 +266,7 @@ func TestOverlap(t *testing.T) {
 	s := w.store()
 	w.prepare(s, wish(1, "arc0-1-2-3"))
 	w.prepare(s, wish(1, "arc0-1-2-3")) // it is prepared already
-	w.refused(s, wish(2, "arc3-4"), fmt.Sprintf("LPU %s is not given: claim team/job-1 (%s) has it", w.lpu(3), uid(1)))
+	w.refused(s, wish(2, "arc3-4"), fmt.Sprintf("LPU %s is not given: another claim has it: team/job-1 (%s)", w.lpu(3), uid(1)))
 	w.refused(s, wish(2, "arc4-5", "arc5"), "is there twice")
 	w.holds(s, map[int]int{0: 1, 1: 1, 2: 1, 3: 1})
 	if diff := cmp.Diff(map[string]bool{"arc0-1-2-3": true}, s.Names()); diff != "" {
@@ -352,7 +352,7 @@ func TestManyAtOnce(t *testing.T) {
 				s := stores[(i+round)%2]
 				got, err := s.Prepare(t.Context(), wish(i+1, device))
 				if err != nil {
-					if !strings.Contains(err.Error(), "is not given: claim team/job-") {
+					if !strings.Contains(err.Error(), "is not given: another claim has it: team/job-") {
 						t.Error(err)
 					}
 					continue
@@ -402,7 +402,7 @@ func TestRestore(t *testing.T) {
 	}
 	// The checkpoint is lost, and a runtime has the files.
 	w.must(os.RemoveAll(filepath.Dir(record(s))))
-	w.refused(s, wish(3, "arc4-5"), "claim team/job-2")
+	w.refused(s, wish(3, "arc4-5"), "has it: team/job-2")
 	before, err := s.Claims()
 	w.must(err)
 	w.restore(s, finding.ClaimRecord, finding.ClaimRecord)
@@ -461,8 +461,8 @@ func TestBadRecords(t *testing.T) {
 			if got := s.Missing(); got != c.bad {
 				t.Errorf("missing: %t", got)
 			}
-			w.refused(s, wish(3, "arc1"), "claim team/job-1")
-			w.refused(s, wish(3, "arc2"), "claim team/job-2")
+			w.refused(s, wish(3, "arc1"), "has it: team/job-1")
+			w.refused(s, wish(3, "arc2"), "has it: team/job-2")
 			if c.bad {
 				w.restore(s, finding.ClaimRecord, finding.ClaimRecord)
 			}

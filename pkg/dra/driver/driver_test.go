@@ -630,7 +630,7 @@ func TestTwoInstances(t *testing.T) {
 	before := c.register()[0]
 	four := c.allocate("four", "", device(4, 0))
 	c.prepare(before, four)
-	c.start("10000000-0000-4000-8000-000000000002")
+	other := c.start("10000000-0000-4000-8000-000000000002")
 	var after string
 	c.eventually("both answer", 5*time.Second, func() error {
 		all := c.register()
@@ -643,6 +643,10 @@ func TestTwoInstances(t *testing.T) {
 	overlaps := c.allocate("overlaps", "", device(2, 1))
 	if said := c.prepare(after, overlaps).Claims[overlaps.Uid].Error; !strings.Contains(said, "default/four") {
 		t.Error("the new one gives what the old one has given:", said)
+	}
+	var text strings.Builder
+	if c.do(node.WriteMetrics(&text, other.Metrics()...)); !strings.Contains(text.String(), `lpuctl_dra_prepares_total{result="refused"} 1`) {
+		t.Error("that is not counted as refused")
 	}
 	old.stop()
 	c.unprepare(after, four)

@@ -29,7 +29,7 @@ func (p plugin) PrepareResourceClaims(
 		switch {
 		case err == nil:
 			p.Log.Info("prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "devices", len(devices))
-		case errors.As(err, new(*owner.Refusal)), errors.Is(err, claim.ErrRecabled):
+		case errors.As(err, new(*owner.Refusal)), errors.Is(err, claim.ErrRecabled), errors.Is(err, claim.ErrTaken):
 			result = refused
 		default:
 			result = failure
