@@ -142,18 +142,22 @@ func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, com
 		return nil, err
 	}
 	w := lease.Wish{Selection: selection, For: o.limit, Wait: o.wait > 0, DryRun: o.dryRun, Command: shortened(command)}
-	if o.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.wait, errWaited)
-		defer cancel()
-	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var timer *time.Timer // it runs from the first answer: before, nobody knows what is waited for
 	told := ""
 	granted, err := client.Wish(ctx, w, func(p lease.Place) {
+		if timer == nil {
+			timer = time.AfterFunc(o.wait, func() { end(errWaited) })
+		}
 		told = p.Why
 		a.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
 	})
+	if timer != nil {
+		timer.Stop()
+	}
 	switch {
-	case errors.Is(context.Cause(ctx), errWaited):
+	case err != nil && errors.Is(context.Cause(ctx), errWaited):
 		return nil, cli.Fail(exitNotStarted, "wait longer, or ask for fewer", "waited %v: %s", o.wait, told)
 	case err != nil:
 		return nil, err
