@@ -36,6 +36,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", raceAtEnd)
 			env.Setenv("TESTDATA", captures)
 			env.Setenv("BOOT", host.Now().Boot)
+			env.Setenv("OURS", filepath.SplitList(env.Getenv("PATH"))[0]) // where lpuctl is, and nothing that this machine has
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
