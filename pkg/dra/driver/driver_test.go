@@ -464,7 +464,7 @@ func TestPrepare(t *testing.T) {
 	for _, x := range []struct {
 		name, parameters, device, wants string
 	}{
-		{"other", "", device(2, 1), "claim default/four"},
+		{"other", "", device(2, 1), "another claim has it: default/four"},
 		{"stranger", "", "lpu1-0000-99-00-1-deadbeef", "no such device"},
 		{"misspelt", `{"apiVersion":"` + version + `","kind":"LpuConfig","variable":"none"}`, device(2, 4), `unknown field "variable"`},
 		{"word", `{"apiVersion":"` + version + `","kind":"LpuConfig","variables":"some"}`, device(2, 4), `can be list or none`},
