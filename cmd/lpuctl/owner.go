@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,7 +135,8 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 	}
 	record, err := file.Read()
 	if err != nil {
-		o.Problems.Add(finding.OwnerUnknown, "", err.Error()+"; nobody hands out LPUs", "")
+		why := strings.TrimPrefix(err.Error(), file.Path()+": ")
+		o.Problems.Add(finding.OwnerUnknown, file.Path(), why+"; nobody hands out LPUs", "")
 	}
 	o.Owner, o.Since, o.By = record.Owner, record.Since, record.By
 	for _, who := range []owner.Owner{owner.Plugin, owner.DRA} {
