@@ -37,7 +37,7 @@ type Config struct {
 	Leases     LeasesConfig      `json:"leases"`
 	Topology   features.Topology `json:"topology"`
 
-	File string // that was read; "" if there was none
+	File string `json:"-"` // that was read; "" if there was none
 	doc  *strictyaml.Document
 	// overrides names what set a value in place of the file, by the value's path.
 	overrides map[string]string
@@ -55,7 +55,7 @@ type CDIConfig struct {
 	Annotations bool   `json:"annotations"`
 }
 
-// LoadConfig fills a.config, once.
+// LoadConfig fills a.Config, once.
 func (a *App) LoadConfig() error {
 	if a.Config != nil {
 		return nil
