@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
@@ -343,6 +344,14 @@ func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t)
 	stores := []*claim.Store{w.store(), w.store()}
 	devices := []string{"arc0-1-2-3", "arc2-3", "arc3-4", "arc4-5-6-7", "arc7-0", "arc0-1-2-3-4-5-6-7", "arc5"}
+	lock, err := filelock.Hold(t.Context(), filepath.Join(stores[0].Dir, "claims.json")) // as another instance does while it prepares
+	w.must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := stores[0].Prepare(ctx, wish(1, devices[0])); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while another instance prepares: %v", err)
+	}
+	w.must(lock.Close())
 	var owned sync.Map
 	var wg sync.WaitGroup
 	prepared := make([]int, len(devices))
