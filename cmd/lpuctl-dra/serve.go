@@ -15,7 +15,6 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
@@ -141,15 +140,7 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scan, err := a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
-	if err != nil {
-		return nil, err
-	}
-	scan, memory, err := a.Remembering(scan)
-	if err != nil {
-		return nil, err
-	}
-	file, err := a.LocateSpec()
+	scan, memory, spec, err := a.Following()
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +164,9 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	return &server{
 		app: a, scan: scan, presence: cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(memory)}, Log: a.Log},
 		driver: driver.New(driver.Options{
-			Node: n, Spec: node.Spec{File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}},
+			Node: n, Spec: spec,
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
-			Claims:    &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(file.Path), Kind: a.Config.CDI.Kind, BootID: boot},
+			Claims:    &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: boot},
 			Gate:      gate,
 			InUse:     pods.ClaimDevices, Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),

@@ -16,7 +16,6 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
@@ -88,26 +87,15 @@ type exporter struct {
 }
 
 func (a *app) newExporter() (*exporter, error) {
-	scan, err := a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	scan, memory, spec, err := a.Following()
 	if err != nil {
 		return nil, err
 	}
-	scan, memory, err := a.Remembering(scan)
-	if err != nil {
-		return nil, err
-	}
-	file, err := a.LocateSpec()
-	if err != nil {
-		return nil, err
-	}
+	spec.ReadOnly, memory.ReadOnly = true, true // the files are those of serve and of the boot unit
 	e := &exporter{
-		app: a, node: node.New(a.Log), watcher: discovery.NewWatcher(string(a.Root), scan, host.SinceBoot),
-		spec: node.Spec{
-			File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}, ReadOnly: true,
-		},
+		app: a, node: node.New(a.Log), watcher: discovery.NewWatcher(string(a.Root), scan, host.SinceBoot), spec: spec,
 		changed: make(chan struct{}, 1),
 	}
-	memory.ReadOnly = true // the files are those of serve and of the boot unit
 	e.node.Memory = memory
 	return e, nil
 }

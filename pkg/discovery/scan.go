@@ -321,43 +321,6 @@ func (s *scan) manages(a Address, lpu function) bool {
 	})
 }
 
-// identify reads the ids of every function. It does so in one goroutine, which is fastest. If a read hangs, it reads each
-// function in its own goroutine, to find out which one hangs.
-func (s *scan) identify(ctx context.Context, addresses []Address) []function {
-	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
-		functions := make([]function, len(addresses))
-		for i, a := range addresses {
-			functions[i] = s.identifyOne(a)
-		}
-		return functions, nil
-	})
-	if err == nil {
-		return all
-	}
-	functions := make([]function, len(addresses))
-	inParallel(len(addresses), func(i int) {
-		a := addresses[i]
-		f, err := within(ctx, s.readers, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
-		if err != nil {
-			f = function{address: a, err: err}
-		}
-		functions[i] = f
-	})
-	return functions
-}
-
-// modelByClass finds the model of an LPU by its class device instead of its ids.
-func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
-	for _, m := range s.models {
-		for _, match := range m.Match {
-			if s.class(ctx, match.Subsystem)[a] != nil {
-				return m
-			}
-		}
-	}
-	return nil
-}
-
 // reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing, as on
 // a card that runs its factory image. A function beside it whose ids cannot be read may be the LPU.
 func (s *scan) reportLoneManagement(lpus []function) {

@@ -322,11 +322,6 @@ func (b *Book) Next() (next time.Duration) {
 	return next
 }
 
-// Idle tells whether nobody waits and nobody has a lease, but for those that last as long as a container.
-func (b *Book) Idle() bool {
-	return !slices.ContainsFunc(b.entries, func(e *entry) bool { return !e.Gone })
-}
-
 // Waits tells whether a wish waits.
 func (b *Book) Waits() bool {
 	return slices.ContainsFunc(b.entries, func(e *entry) bool { return e.Grant == nil })

@@ -114,7 +114,7 @@ func TestChangeOver(t *testing.T) {
 	why(t, driver, two, "by the device plugin")
 	why(t, plugin, two, "claim default/b has it")
 	why(t, plugin, one, "")
-	if held := plugin.Look().Held(); !maps.Equal(held, holders{two: "claim default/b"}) {
+	if held := plugin.Look().held; !maps.Equal(held, holders{two: "claim default/b"}) {
 		t.Errorf("held: %v", held)
 	}
 	write(t, f, "{", 0o644)

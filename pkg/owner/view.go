@@ -21,9 +21,6 @@ type View struct {
 	held      map[discovery.Address]string // by whom on the other side
 }
 
-// Held are the LPUs that the other side has, by whom. They are none where that is not known.
-func (v *View) Held() map[discovery.Address]string { return maps.Clone(v.held) }
-
 // Why says why an LPU is not to be offered; "" if it may be.
 func (v *View) Why(a discovery.Address) string {
 	if f := v.Finding(a); f != nil {

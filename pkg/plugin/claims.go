@@ -13,12 +13,11 @@ import (
 func (p *Pods) ClaimDevices(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
-	conn, err := dialPods(p.Socket)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	list, err := podresources.NewPodResourcesListerClient(conn).List(ctx, &podresources.ListPodResourcesRequest{})
+	var list *podresources.ListPodResourcesResponse
+	err := p.connected(func(kubelet podresources.PodResourcesListerClient) (err error) {
+		list, err = kubelet.List(ctx, &podresources.ListPodResourcesRequest{})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("the kubelet does not say which pods have claims: %s", status.Convert(err).Message())
 	}

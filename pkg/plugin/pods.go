@@ -168,17 +168,25 @@ func (p *Pods) Holders(ctx context.Context) (map[discovery.Address]string, error
 	return holders, nil
 }
 
-func (p *Pods) ask(ctx context.Context) (*pods, error) {
-	conn, err := dialPods(p.Socket)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	said, err := askForPods(ctx, podresources.NewPodResourcesListerClient(conn), "")
+func (p *Pods) ask(ctx context.Context) (said *pods, err error) {
+	err = p.connected(func(kubelet podresources.PodResourcesListerClient) error {
+		said, err = askForPods(ctx, kubelet, "")
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("the kubelet does not say which pods have LPUs: %s", status.Convert(err).Message())
 	}
 	return said, nil
+}
+
+// connected calls ask with a connection of its own.
+func (p *Pods) connected(ask func(podresources.PodResourcesListerClient) error) error {
+	conn, err := dialPods(p.Socket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return ask(podresources.NewPodResourcesListerClient(conn))
 }
 
 // byAddress are the holders by the LPUs' addresses. What has another id is none of our LPUs.

@@ -7,15 +7,30 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// SetUpDaemonLog is setUpLog of a command that runs until it is stopped: it tells what it does, if nobody wants it otherwise.
+// SetUpDaemonLog is SetUpLog of a command that runs until it is stopped: it tells what it does, if nobody wants it otherwise.
 func (a *App) SetUpDaemonLog(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("log-level") {
 		a.LogLevel = "info"
 	}
 	return a.SetUpLog()
+}
+
+// Following is what a daemon follows the LPUs of this node with: the options of its scans, what outlives it, and the CDI spec.
+func (a *App) Following() (scan discovery.Options, memory node.Memory, spec node.Spec, err error) {
+	if scan, err = a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience}); err != nil {
+		return scan, memory, spec, err
+	}
+	if scan, memory, err = a.Remembering(scan); err != nil {
+		return scan, memory, spec, err
+	}
+	spec.Options = cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}
+	spec.File, err = a.LocateSpec()
+	return scan, memory, spec, err
 }
 
 // WatchAndTell looks at the node until ctx ends, and tells systemd of each look that succeeds: that the daemon lives, and at the first one

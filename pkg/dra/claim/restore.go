@@ -301,20 +301,6 @@ func (s *Store) Known() (known []Record, err error) {
 	return known, nil
 }
 
-// Names are the devices of prepared claims, by name in the ResourceSlice. Where the checkpoint cannot be read, there is none.
-func (s *Store) Names() map[string]bool {
-	names := map[string]bool{}
-	claims, _ := s.Claims()
-	for _, c := range claims {
-		for _, q := range c.Requests {
-			for _, d := range q.Devices {
-				names[d.Name] = true
-			}
-		}
-	}
-	return names
-}
-
 // Records are those of claims that a container can have, in a directory that is [node.StateDir], in the order of their uids. Of a
 // boot that is not known (""), all records count. It takes no lock. The error says that not all is known, and why.
 func Records(dir, bootID string) (prepared []*Record, err error) {

@@ -270,8 +270,13 @@ func TestOverlap(t *testing.T) {
 	w.refused(s, wish(2, "arc3-4"), fmt.Sprintf("LPU %s is not given: another claim has it: team/job-1 (%s)", w.lpu(3), uid(1)))
 	w.refused(s, wish(2, "arc4-5", "arc5"), "is there twice")
 	w.holds(s, map[int]int{0: 1, 1: 1, 2: 1, 3: 1})
-	if diff := cmp.Diff(map[string]bool{"arc0-1-2-3": true}, s.Names()); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
+	claims, err := s.Claims()
+	w.must(err)
+	if len(claims) != 1 || len(claims[0].Requests) != 1 {
+		t.Fatalf("%v", claims)
+	}
+	if diff := cmp.Diff([]claim.RecordDevice{{Name: "arc0-1-2-3", Members: claims[0].Members()}}, claims[0].Requests[0].Devices); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 	w.unprepare(s, uid(1))
 	w.unprepare(s, uid(1))

@@ -39,7 +39,8 @@ func (d *Driver) deviceMetrics() []*node.Metric {
 	free := node.NewMetric("gauge", "lpuctl_dra_free_lpus", "LPUs that a claim could be given now, each by itself.")
 	claims := node.NewMetric("gauge", "lpuctl_dra_claims", "Claims that are prepared.")
 	all := []*node.Metric{devices, tainted, placeable, free, claims}
-	if records, err := d.Claims.Claims(); err == nil {
+	records, err := d.Claims.Claims()
+	if err == nil {
 		claims.Set(float64(len(records)))
 	}
 	specs := d.Publisher.Slices()
@@ -58,8 +59,8 @@ func (d *Driver) deviceMetrics() []*node.Metric {
 		}
 	}
 	used := map[discovery.Address]bool{}
-	for _, members := range d.prepared() {
-		for _, m := range members {
+	for i := range records {
+		for _, m := range records[i].Members() {
 			used[m] = true
 		}
 	}
