@@ -34,7 +34,7 @@ import (
 // seconds.
 const (
 	registerTimeout = 15 * time.Second
-	streamTimeout   = 10 * time.Second       // from a successful Register to ListAndWatch
+	streamTimeout   = 10 * time.Second       // from a successful Register to the first list
 	pollInterval    = time.Second            // for what inotify may have missed
 	turnLimit       = time.Minute            // within which each loop of the server turns, whatever the kubelet does
 	minBackoff      = 100 * time.Millisecond // before the next attempt; it doubles with each that fails
@@ -53,7 +53,7 @@ type Server struct {
 	Log     *slog.Logger
 
 	phase    atomic.Value // what it does now, as a string; nil before Run
-	openedAt atomic.Int64 // when the kubelet opened the stream, in milliseconds of Unix time
+	openedAt atomic.Int64 // when the kubelet was sent the first list, in milliseconds of Unix time
 	pulse    node.Pulse   // of Run
 	pods     podReader
 	rivals   rivals
@@ -243,7 +243,7 @@ func (p *Plugin) listed() bool { return p.state.Load().node.Settled }
 type socket struct {
 	path    string
 	server  *grpc.Server
-	opened  chan struct{} // closed when the kubelet opens its first stream
+	opened  chan struct{} // closed when the first list was sent to the kubelet
 	ended   chan struct{} // closed when no stream is left
 	streams atomic.Int32
 
@@ -274,13 +274,26 @@ func (s *Server) listen() (*socket, error) {
 	return sock, nil
 }
 
-// countStreams closes opened when the kubelet calls ListAndWatch, and ended when that call has ended.
+// countStreams closes opened when ListAndWatch has sent a list, and ended when no such call is left.
 func (k *socket) countStreams(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	k.streams.Add(1)
-	k.openOnce.Do(func() { close(k.opened) })
-	err := handler(server, stream)
+	err := handler(server, sending{stream, k})
 	if k.streams.Add(-1) == 0 {
 		k.endOnce.Do(func() { close(k.ended) })
+	}
+	return err
+}
+
+// sending is a stream that tells its socket of the first list that it sent.
+type sending struct {
+	grpc.ServerStream
+	socket *socket
+}
+
+func (s sending) SendMsg(m any) error {
+	err := s.ServerStream.SendMsg(m)
+	if err == nil {
+		s.socket.openOnce.Do(func() { close(s.socket.opened) })
 	}
 	return err
 }

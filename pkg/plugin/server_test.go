@@ -354,12 +354,12 @@ func TestInvariant8Upgrade(t *testing.T) {
 		old := r.serve(k, true)
 		k.wait(8)
 		for upgrades := range 5 {
-			next := r.serve(k, true)
-			eventually(t, "the new instance is registered", func() bool {
+			was, next := k.primary(), r.serve(k, true)
+			eventually(t, "the new instance is registered, and the kubelet has read its list", func() bool {
 				if n := k.allocatable(); n != 8 {
 					t.Fatalf("%d allocatable", n)
 				}
-				return next.ready() == nil
+				return next.ready() == nil && k.primary() != was
 			})
 			old.end()
 			for range 100 {
