@@ -43,8 +43,9 @@ PROMETHEUS := $(if $(LPUCTL_LONG),$(NEW_PROMETHEUS),$(DEBIAN_PROMETHEUS)/usr/bin
 # The chart's version is that of the image that `make image` makes by default.
 CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuctl/Chart.yaml)
 CHART := lpuctl-chart-$(CHART_VERSION).tgz
-# grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise.
-BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X github.com/hyperaccel/lpuctl/cmd/internal/cli.version=$(VERSION)'
+# grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise. nethttpomithttp2 leaves HTTP/2
+# out of net/http: lpuctl serves metrics without TLS, so by HTTP/1.1 only. lpuctl-dra asks the API server by HTTP/2.
+BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace$(if $(filter lpuctl,$(@F)),$(comma)nethttpomithttp2) -ldflags '-s -w -X github.com/hyperaccel/lpuctl/cmd/internal/cli.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
 MEMORY = $(shell d=$$(mktemp -d -p /dev/shm 2>/dev/null) && cp /bin/true $$d/ 2>/dev/null && $$d/true && echo /dev/shm; rm -rf "$$d")
 # The race detector needs a C compiler; without one the tests run all the same.

@@ -174,7 +174,7 @@ func TestSlicesOfOrion(t *testing.T) {
 	if memory := quad.Capacity["memory"]; memory.Value.String() != "64Gi" {
 		t.Errorf("memory is %s", memory.Value.String())
 	}
-	if quad.Attributes["driverVersion"].VersionValue == nil || quad.Attributes["socket"].IntValue == nil {
+	if quad.Attributes["driverVersion"].VersionValue == nil || quad.Attributes["topology.hyperaccel.ai/socket"].IntValue == nil {
 		t.Errorf("attributes are %v", slices.Sorted(maps.Keys(quad.Attributes)))
 	}
 	for _, s := range specs {

@@ -45,19 +45,23 @@ func Slices(inv *discovery.Inventory, o Options) []resourceapi.ResourceSliceSpec
 	return s.slices(&o)
 }
 
+// placeDomain is the domain of the attributes that say where in the server a device is. They would make DriverName's ten, and more than
+// eight cost the scheduler time for each device that it looks at: its map of them must grow (docs/performance.md).
+const placeDomain = "topology.hyperaccel.ai"
+
 // The attributes of the driver. Beside them are the standard ones numaNode, pcieRoot and pciBusID (of single LPUs), as
 // k8s.io/dynamic-resource-allocation/deviceattribute names them. Those of places are there if all LPUs of the device agree.
 const (
-	attributeSize    resourceapi.QualifiedName = "size"          // int: how many LPUs
-	attributeLPUs    resourceapi.QualifiedName = "lpus"          // string: their indices in ring order, "6-7,0-1"; absent above 64 characters
-	attributeRing    resourceapi.QualifiedName = "ring"          // string: "ring0"; absent on no ring
-	attributeStart   resourceapi.QualifiedName = "start"         // int: position of the first LPU on the ring
-	attributeAligned resourceapi.QualifiedName = "aligned"       // bool: start is a multiple of size
-	attributeModel   resourceapi.QualifiedName = "model"         // string: row of the model table
-	attributeDriver  resourceapi.QualifiedName = "driverVersion" // version: of the kernel driver, its semantic part
-	attributeShell   resourceapi.QualifiedName = "shell"         // string: name of the flashed shell
-	attributeSwitch  resourceapi.QualifiedName = "pcieSwitch"    // string: PCI address of the upstream port. "switch" would be the network's
-	attributeSocket  resourceapi.QualifiedName = "socket"        // int: physical_package_id
+	attributeSize    resourceapi.QualifiedName = "size"                      // int: how many LPUs
+	attributeLPUs    resourceapi.QualifiedName = "lpus"                      // string: their indices in ring order, "6-7,0-1"; absent above 64 characters
+	attributeRing    resourceapi.QualifiedName = "ring"                      // string: "ring0"; absent on no ring
+	attributeStart   resourceapi.QualifiedName = "start"                     // int: position of the first LPU on the ring
+	attributeAligned resourceapi.QualifiedName = "aligned"                   // bool: start is a multiple of size
+	attributeModel   resourceapi.QualifiedName = "model"                     // string: row of the model table
+	attributeDriver  resourceapi.QualifiedName = "driverVersion"             // version: of the kernel driver, its semantic part
+	attributeShell   resourceapi.QualifiedName = "shell"                     // string: name of the flashed shell
+	attributeSwitch  resourceapi.QualifiedName = placeDomain + "/pcieSwitch" // string: PCI address of the upstream port. "switch" would be the network's
+	attributeSocket  resourceapi.QualifiedName = placeDomain + "/socket"     // int: physical_package_id
 	attributeNUMA    resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 	attributeRoot    resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
 	attributeBusID   resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -117,11 +118,8 @@ func (w *world) furnish(ctx context.Context) error {
 	if err != nil || w.mode == plugin {
 		return errors.Join(err, w.rest(ctx))
 	}
-	for _, size := range []int{1, 2, 4, 8} {
-		// The selector of the chart's classes.
-		selector := fmt.Sprintf("device.driver == '%s' && device.attributes['%s'].size == %d", dra.DriverName, dra.DriverName, size)
-		class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: className(size)}}
-		class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}
+	for _, class := range plan.Classes() {
+		class.Spec.ExtendedResourceName = nil
 		if _, err := w.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -129,7 +127,12 @@ func (w *world) furnish(ctx context.Context) error {
 	return w.rest(ctx)
 }
 
-func className(size int) string { return fmt.Sprint("lpu-", size) }
+func className(size int) string {
+	if size == 1 {
+		return "lpu"
+	}
+	return fmt.Sprint("lpu-", size)
+}
 
 // name is one that nothing has yet.
 func (w *world) name() string {

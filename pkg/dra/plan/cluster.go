@@ -166,7 +166,9 @@ func Classes() (classes []*resourceapi.DeviceClass) {
 			suffix := "-" + strconv.Itoa(size)
 			name, extended = name+suffix, extended+suffix
 		}
-		selector := "device.driver == '" + driver + "' && device.attributes['" + driver + "'].size == " + strconv.Itoa(size)
+		// The size first, since it rules most devices out. A device of another driver has none, which is an error; an error and
+		// false are false (CEL's && looks at both sides).
+		selector := "device.attributes['" + driver + "'].size == " + strconv.Itoa(size) + " && device.driver == '" + driver + "'"
 		class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		class.Spec.ExtendedResourceName = &extended
 		class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}

@@ -192,7 +192,7 @@ func (c *cluster) locate(ctx context.Context, node string, pending []*wanted, fa
 			for _, a := range alternatives(&w.Spec.Devices.Requests[i], fmt.Sprintf("requests[%d]", i)) {
 				if _, err := c.matching(ctx, b, &a); err != nil {
 					return Faults{w.fault(a.path, "a selector that fails ends the search on every node: ask first whether the attribute is there, "+
-						"as in: 'pcieSwitch' in device.attributes['"+driver+"'] && ...", "request %q: %s", a.name, err)}
+						"as in: 'ring' in device.attributes['"+driver+"'] && ...", "request %q: %s", a.name, err)}
 				}
 			}
 		}

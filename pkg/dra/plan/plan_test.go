@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -467,6 +468,25 @@ func TestSamples(t *testing.T) {
 	}
 	if diff := cmp.Diff(classes, built); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestClassesPassOverOtherDrivers: an error in a selector would keep pods from every node that has somebody else's devices too.
+func TestClassesPassOverOtherDrivers(t *testing.T) {
+	size := int64(1)
+	for _, class := range plan.Classes() {
+		selector := cel.GetCompiler(cel.Features{}).CompileCELExpression(class.Spec.Selectors[0].CEL.Expression, cel.Options{})
+		if selector.Error != nil {
+			t.Fatal(selector.Error)
+		}
+		for _, other := range []cel.Device{
+			{Driver: "gpu.example.com"},
+			{Driver: "gpu.example.com", Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"size": {IntValue: &size}}},
+		} {
+			if matches, _, err := selector.DeviceMatches(t.Context(), other); matches || err != nil {
+				t.Errorf("%s: %v, %v", class.Name, matches, err)
+			}
+		}
 	}
 }
 
