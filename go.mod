@@ -2,6 +2,9 @@ module github.com/hyperaccel/lpuctl
 
 go 1.26.0
 
+// The number of processors that a program uses is not looked up every second: that alone would wake a daemon at rest.
+godebug updatemaxprocs=0
+
 require (
 	github.com/containerd/containerd/api v1.10.0
 	github.com/containerd/containerd/v2 v2.2.9

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -14,6 +15,9 @@ import (
 // of all of Kubernetes' APIs register themselves. What is needed again comes back by itself, out of the page cache. Where it cannot be
 // given back, the program is larger.
 func shed() {
+	if resident() < shedAbove {
+		return // what is there is needed again and again
+	}
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
@@ -26,6 +30,22 @@ func shed() {
 	for _, m := range readOnly(maps, self) {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
 	}
+}
+
+// shedAbove is how many bytes may be resident.
+const shedAbove = 40 << 20
+
+// resident is how many bytes of this process are in memory (proc_pid_statm(5)); if that cannot be read, as many as can be.
+func resident() int {
+	var size, pages int
+	data, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Sscan(string(data), &size, &pages)
+	}
+	if err != nil {
+		return math.MaxInt
+	}
+	return pages * os.Getpagesize()
 }
 
 // mapping is where a part of a file lies in memory.

@@ -193,7 +193,7 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// shedInterval is how often memory is given back that the start or a claim has needed. The driver rests most of the time.
+// shedInterval is how often it is looked whether the start or a claim has needed memory that can be given back.
 const shedInterval = 20 * time.Second
 
 // run serves until ctx ends.

@@ -19,7 +19,6 @@ func Follow(ctx context.Context, changed func(), paths ...string) {
 		defer func() { _ = watcher.Close() }()
 		events, missed = watcher.Events, watcher.Errors
 	}
-	tick := time.Tick(time.Second)
 	for last := ""; ctx.Err() == nil; {
 		for _, path := range paths {
 			if watcher != nil && path != "" {
@@ -33,7 +32,7 @@ func Follow(ctx context.Context, changed func(), paths ...string) {
 		select {
 		case <-events:
 		case <-missed: //nolint:errcheck // whatever was missed, the files are looked at now
-		case <-tick:
+		case <-time.After(UntilBeat(time.Second, SinceBoot())):
 		case <-ctx.Done():
 		}
 	}

@@ -17,10 +17,12 @@ func Sockets(root string, inv *Inventory) map[int]int {
 		return sockets
 	}
 	defer t.Close()
+	read := map[int]bool{}
 	for _, l := range inv.LPUs {
-		if l.NUMANode == nil {
+		if l.NUMANode == nil || read[*l.NUMANode] {
 			continue
 		}
+		read[*l.NUMANode] = true
 		if socket, err := socketOf(t, *l.NUMANode); err == nil {
 			sockets[*l.NUMANode] = socket
 		}

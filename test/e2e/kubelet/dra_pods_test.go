@@ -88,7 +88,8 @@ func (b *draBed) draAtRest() {
 	if !long() {
 		return
 	}
-	const looked = time.Minute
+	const settled, looked = 20 * time.Second, 2 * time.Minute
+	time.Sleep(settled) // the pods before have only just gone
 	before := b.cpu()
 	time.Sleep(looked)
 	part := 100 * float64(b.cpu()-before) / float64(looked)
