@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,6 +199,7 @@ const shedInterval = 20 * time.Second
 
 // run serves until ctx ends.
 func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFlags) {
+	runtime.GOMAXPROCS(1) // to wake other processors each second, of a hundred maybe, costs more than it helps
 	d, a := s.driver, s.app
 	var err error
 	if s.scan.Records, err = d.Node.Memory.Records(); err != nil {

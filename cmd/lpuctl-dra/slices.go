@@ -132,7 +132,8 @@ func deviceRow(d *resourceapi.Device) []string {
 	}
 	return []string{
 		d.Name, strconv.Itoa(dra.Size(d)), attribute(d, "lpus"), strings.Join(addresses, ","), attribute(d, "aligned"),
-		attribute(d, "resource.kubernetes.io/numaNode"), attribute(d, "topology.hyperaccel.ai/socket"), attribute(d, "topology.hyperaccel.ai/pcieSwitch"), strings.Join(taints, ","),
+		attribute(d, "resource.kubernetes.io/numaNode"), attribute(d, "topology.hyperaccel.ai/socket"),
+		attribute(d, "topology.hyperaccel.ai/pcieSwitch"), strings.Join(taints, ","),
 	}
 }
 

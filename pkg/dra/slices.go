@@ -53,14 +53,14 @@ const placeDomain = "topology.hyperaccel.ai"
 // k8s.io/dynamic-resource-allocation/deviceattribute names them. Those of places are there if all LPUs of the device agree.
 const (
 	attributeSize    resourceapi.QualifiedName = "size"                      // int: how many LPUs
-	attributeLPUs    resourceapi.QualifiedName = "lpus"                      // string: their indices in ring order, "6-7,0-1"; absent above 64 characters
+	attributeLPUs    resourceapi.QualifiedName = "lpus"                      // string: "6-7,0-1", in ring order; absent above 64 characters
 	attributeRing    resourceapi.QualifiedName = "ring"                      // string: "ring0"; absent on no ring
 	attributeStart   resourceapi.QualifiedName = "start"                     // int: position of the first LPU on the ring
 	attributeAligned resourceapi.QualifiedName = "aligned"                   // bool: start is a multiple of size
 	attributeModel   resourceapi.QualifiedName = "model"                     // string: row of the model table
 	attributeDriver  resourceapi.QualifiedName = "driverVersion"             // version: of the kernel driver, its semantic part
 	attributeShell   resourceapi.QualifiedName = "shell"                     // string: name of the flashed shell
-	attributeSwitch  resourceapi.QualifiedName = placeDomain + "/pcieSwitch" // string: PCI address of the upstream port. "switch" would be the network's
+	attributeSwitch  resourceapi.QualifiedName = placeDomain + "/pcieSwitch" // string: PCI address of its upstream port; not the network's
 	attributeSocket  resourceapi.QualifiedName = placeDomain + "/socket"     // int: physical_package_id
 	attributeNUMA    resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 	attributeRoot    resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"

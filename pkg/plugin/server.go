@@ -290,6 +290,7 @@ type sending struct {
 	socket *socket
 }
 
+// SendMsg sends a message, and notes that one was sent.
 func (s sending) SendMsg(m any) error {
 	err := s.ServerStream.SendMsg(m)
 	if err == nil {
