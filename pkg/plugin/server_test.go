@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -702,3 +703,38 @@ func TestAlive(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenedByTheFirstList: that the kubelet has called is not enough, or an instance would say that it is registered while the kubelet
+// has no LPUs of it.
+func TestOpenedByTheFirstList(t *testing.T) {
+	sock := &socket{opened: make(chan struct{}), ended: make(chan struct{})}
+	closed := func(c chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	wire := &brokenStream{err: io.ErrClosedPipe}
+	_ = sock.countStreams(nil, wire, nil, func(_ any, stream grpc.ServerStream) error {
+		if _ = stream.SendMsg(nil); closed(sock.opened) {
+			t.Error("it is open though nothing could be sent")
+		}
+		wire.err = nil
+		if _ = stream.SendMsg(nil); !closed(sock.opened) {
+			t.Error("it is not open after a list was sent")
+		}
+		return stream.SendMsg(nil)
+	})
+	if !closed(sock.ended) {
+		t.Error("it has not ended with its only stream")
+	}
+}
+
+type brokenStream struct {
+	grpc.ServerStream
+	err error
+}
+
+func (s *brokenStream) SendMsg(any) error { return s.err }

@@ -109,6 +109,11 @@ func mutations() []mutation {
 			"s.Plugin.Node.Now().Sub(p.readAt) > node.MaxAge", "false", "TestPodMetrics", "./pkg/plugin",
 		},
 		{
+			"registered is said before the kubelet was sent a list", "pkg/plugin/server.go",
+			"	k.streams.Add(1)\n", "	k.streams.Add(1)\n	k.openOnce.Do(func() { close(k.opened) })\n", "TestOpenedByTheFirstList",
+			"./pkg/plugin",
+		},
+		{
 			"another plugin is connected to at each look", "pkg/plugin/rivals.go",
 			"!known || now-a.at > rivalPeriod", "!known || true", "TestRivals", "./pkg/plugin",
 		},
