@@ -15,9 +15,6 @@ import (
 // of all of Kubernetes' APIs register themselves. What is needed again comes back by itself, out of the page cache. Where it cannot be
 // given back, the program is larger.
 func shed() {
-	if resident() < shedAbove {
-		return // what is there is needed again and again
-	}
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
@@ -32,7 +29,7 @@ func shed() {
 	}
 }
 
-// shedAbove is how many bytes may be resident.
+// shedAbove is how many bytes may be resident. Of less, most is needed again and again.
 const shedAbove = 40 << 20
 
 // resident is how many bytes of this process are in memory (proc_pid_statm(5)); if that cannot be read, as many as can be.

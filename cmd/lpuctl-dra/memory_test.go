@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -25,5 +26,12 @@ func TestShed(t *testing.T) {
 	shed()
 	if _, err := os.Hostname(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestResident(t *testing.T) {
+	t.Parallel()
+	if got := resident(); got < 1<<20 || got == math.MaxInt {
+		t.Errorf("%d bytes are resident", got)
 	}
 }

@@ -211,7 +211,9 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 		func() {
 			for ctx.Err() == nil {
 				host.WaitBeat(ctx, shedInterval)
-				shed()
+				if resident() > shedAbove {
+					shed()
+				}
 			}
 		},
 		func() { d.Run(ctx) },
