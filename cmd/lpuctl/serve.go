@@ -247,12 +247,12 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 		d.app.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(d.app.Root), options, host.SinceBoot)
+	d.plugin.Renew() // it may have other models than the one before
 	var following sync.WaitGroup
 	following.Go(func() {
 		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
 	})
 	defer following.Wait()
-	d.plugin.Renew() // it may have other models than the one before
 	// Nothing here waits for the kubelet, which may be away for long: that is no failure to start.
 	cli.WatchAndTell(ctx, watcher, interval, func() bool {
 		updated := d.plugin.Update(ctx, watcher.Scan)

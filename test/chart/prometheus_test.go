@@ -242,7 +242,10 @@ func startFaulty(t *testing.T) *faultyNode {
 	} {
 		waitFor(t, sample, "http://"+n.addresses[0]+"/metrics", regexp.MustCompile(`(?m)^`+sample+`$`))
 	}
-	waitFor(t, "the second stands by", "http://"+n.addresses[1]+"/metrics", regexp.MustCompile(`(?m)^lpuctl_standby 1$`))
+	// At its first look serve corrects all of the spec, so both have to have looked before it is broken.
+	for _, sample := range []string{`lpuctl_standby 1`, `lpuctl_spec_drift\{.*\} 0`} {
+		waitFor(t, "the second: "+sample, "http://"+n.addresses[1]+"/metrics", regexp.MustCompile(`(?m)^`+sample+`$`))
+	}
 	for _, name := range []string{"opt/hyperdex/hrt/xclbin/table.json", "var/lib/lpuctl/cordon.json", "etc/lpuctl/config.yaml"} {
 		n.write(t, name, "broken")
 	}
