@@ -150,6 +150,19 @@ func (t *tally) end(e event) {
 		fmt.Fprint(t.out, withoutProgress(t.said[e.key()]))
 	}
 	delete(t.said, e.key())
+	if e.Test == "" {
+		t.unended(e.Package)
+	}
+}
+
+// unended prints what tests said that never ended: the process ended before them, and one of them may say why.
+func (t *tally) unended(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(t.said)) {
+		if strings.HasPrefix(key, pkg+" ") {
+			fmt.Fprintf(t.out, "%s did not end\n%s", key, withoutProgress(t.said[key]))
+			delete(t.said, key)
+		}
+	}
 }
 
 // hold tells whether just those tests were skipped that may be, and names the others.

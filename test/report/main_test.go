@@ -38,6 +38,24 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestProcessEnds: what a test said is not lost when the process ends before it, as by a panic of another goroutine.
+func TestProcessEnds(t *testing.T) {
+	const events = `{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: Write called after TestA has completed\n"}
+{"Action":"output","Package":"q","Test":"TestC","Output":"what another package says\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t1s\n"}
+{"Action":"fail","Package":"p","Elapsed":1}
+`
+	var out strings.Builder
+	failed, err := report(strings.NewReader(events), &out, nil)
+	if !failed || err != nil {
+		t.Errorf("failed %v, %v", failed, err)
+	}
+	if !strings.Contains(out.String(), "p TestB did not end\npanic: Write called") || strings.Contains(out.String(), "another package") {
+		t.Error(out.String())
+	}
+}
+
 func TestReadSkips(t *testing.T) {
 	const list = "# A comment.\n\nuser p TestA # needs root\nroot p TestB/x # is for users\nboth q TestC # needs a card\n"
 	for who, want := range map[string]string{"user": "p TestA", "root": "p TestB/x"} {

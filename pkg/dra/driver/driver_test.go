@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,8 +100,12 @@ func (c *cluster) own(who owner.Owner) {
 	c.do(err)
 }
 
-// store does with slices what an API server does and the fake does not: names, versions, dry runs, and fields that are dropped.
+// store does with slices what an API server does and the fake does not: names, versions, dry runs, and fields that are dropped. It knows
+// the version v1 alone; of a slice that is not found a client asks all versions.
 func (c *cluster) store(action clienttesting.Action) (bool, runtime.Object, error) {
+	if kind := action.GetResource(); kind.Version != resourceapi.SchemeGroupVersion.Version {
+		return true, nil, apierrors.NewNotFound(kind.GroupResource(), "")
+	}
 	var slice *resourceapi.ResourceSlice
 	dry := false
 	switch a := action.(type) {
