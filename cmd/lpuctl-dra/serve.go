@@ -206,7 +206,7 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)
-	d.Node.Renew() // before anything runs that makes an Update
+	d.Node.Renew() // before anything looks
 	running := make(chan struct{}, 5)
 	for _, part := range []func(){
 		func() {

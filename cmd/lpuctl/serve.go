@@ -247,7 +247,7 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 		d.app.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(d.app.Root), options, host.SinceBoot)
-	d.plugin.Renew() // it may have other models than the one before
+	d.plugin.Renew() // before anything looks: it may have other models than the one before
 	var following sync.WaitGroup
 	following.Go(func() {
 		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
