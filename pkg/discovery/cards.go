@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -22,14 +23,30 @@ type card struct {
 	due  bool   // it is to be read again: a glance or an event shows that it has changed, or everything is read
 	// latest is the card as it was read last, before it was compared with others; nil if it is not known.
 	latest *LPU
-	late   chan answer   // a read that was not waited for to its end delivers here; nil if there is none
+	late   *read         // one that goes on, or whose answer was not taken yet; nil if there is none
 	took   time.Duration // how long the latest read took that ended in time
 }
 
-// answer is a card as it was read.
-type answer struct {
-	lpu  LPU
-	took time.Duration
+// read is a read of a card, and answer what it found.
+type (
+	read struct {
+		answer chan answer // receives it
+		left   atomic.Bool // no scan waits for it any more, so that a watcher has to hear of its end
+	}
+	answer struct {
+		lpu  LPU
+		took time.Duration
+	}
+)
+
+// leave is for a scan that waits no longer. An answer that came meanwhile is taken, because nobody hears of it.
+func (c *card) leave() {
+	c.late.left.Store(true)
+	select {
+	case a := <-c.late.answer:
+		c.take(a)
+	default:
+	}
 }
 
 // take takes what was read.
@@ -62,7 +79,7 @@ func (c *cards) want() {
 // wanted tells whether one of the cards is to be read again, or has answered that was late.
 func (c *cards) wanted() bool {
 	for _, card := range c.all {
-		if card.due || len(card.late) > 0 {
+		if card.due || card.late != nil && len(card.late.answer) > 0 {
 			return true
 		}
 	}
@@ -122,11 +139,13 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 			c.late, c.due = s.startReading(ctx, index, f), false
 		}
 		select {
-		case a := <-c.late:
+		case a := <-c.late.answer:
 			c.take(a)
 		case <-tooLate:
+			c.leave()
 			answers = false
 		case <-ctx.Done():
+			c.leave()
 			answers = false
 		}
 	}
@@ -136,18 +155,21 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 }
 
 // startReading begins to read a card. The read does not end with the scan, but when the deadline of the card is over.
-func (s *scan) startReading(ctx context.Context, index int, f function) chan answer {
-	late := make(chan answer, 1)
+func (s *scan) startReading(ctx context.Context, index int, f function) *read {
+	r := &read{answer: make(chan answer, 1)}
 	s.holders.Add(1)
 	go func() {
 		defer s.release()
-		late <- s.answer(context.WithoutCancel(ctx), index, f)
+		r.answer <- s.answer(context.WithoutCancel(ctx), index, f)
+		if !r.left.Load() {
+			return
+		}
 		select {
 		case s.cards.answered <- struct{}{}:
 		default: // it is known already that one has answered
 		}
 	}()
-	return late
+	return r
 }
 
 // answer reads a card, and measures how long that takes.

@@ -43,7 +43,7 @@ var first, second = Address{Bus: 0x43, Function: 1}, Address{Bus: 0x44, Function
 
 // answered waits until the first card has answered that was late.
 func answered(w *Watcher) {
-	for len(w.options.cards.of(first).late) == 0 {
+	for len(w.options.cards.of(first).late.answer) == 0 {
 		<-w.options.cards.answered
 	}
 }
@@ -105,6 +105,20 @@ func TestACardThatIsLate(t *testing.T) {
 	answered(w)
 	if inv := look(t, w); inv.LPUs[0].Link.Width != 4 {
 		t.Errorf("what the card has answered is not taken: %+v", inv.LPUs[0].Link)
+	}
+}
+
+// TestACardThatAnswersInTime leads to no look of its own. While a card is in doubt all cards are read at each look, and looks would follow
+// each other without a pause.
+func TestACardThatAnswersInTime(t *testing.T) {
+	w, _, _ := settled(t, Options{Patience: 20 * time.Second, CardDeadline: 30 * time.Second}) // the machine may be busy
+	for range 300 {
+		w.options.cards.want()
+		look(t, w)
+		time.Sleep(time.Millisecond) // those that read are about to end
+		if len(w.options.cards.answered) > 0 {
+			t.Fatal("a look is to follow, though all cards have answered in time")
+		}
 	}
 }
 

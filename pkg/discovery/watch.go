@@ -135,20 +135,21 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) 
 	}
 	events := w.startListening(ctx)
 	for ctx.Err() == nil {
+		began := w.sinceBoot()
 		look()
-		if !w.wait(ctx, changes, missed, events, w.pause(interval)) {
+		if !w.wait(ctx, changes, missed, events, w.pause(interval, began)) {
 			return
 		}
 	}
 }
 
-// pause is until the next beat of the interval or, if the grace of an LPU ends before that, until then.
-func (w *Watcher) pause(interval time.Duration) time.Duration {
+// pause is until the next beat of the interval or, if the grace of an LPU ends before that, until then. began is when the latest look did.
+func (w *Watcher) pause(interval, began time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.sinceBoot()
 	pause := host.UntilBeat(interval, now)
-	if pause < interval/5 { // an event has had the machine looked at just now, and more events may follow
+	if now+pause-began < interval/5 { // an event has had the machine looked at just now, and more events may follow
 		pause += interval
 	}
 	if at, _ := w.judge.Next(now); at > 0 {
