@@ -102,6 +102,7 @@ func report(in io.Reader, out io.Writer, may skips) (failed bool, err error) {
 		}
 		t.take(e)
 	}
+	t.unended("")
 	if may != nil {
 		t.failed = !may.hold(out, t.skipped) || t.failed
 	}
@@ -151,16 +152,18 @@ func (t *tally) end(e event) {
 	}
 	delete(t.said, e.key())
 	if e.Test == "" {
-		t.unended(e.Package)
+		t.unended(e.Package + " ")
 	}
 }
 
-// unended prints what tests said that never ended: the process ended before them, and one of them may say why.
-func (t *tally) unended(pkg string) {
+// unended prints what tests said that never ended: the process ended before them, and one of them may say why. Their keys begin with
+// prefix, which is "" if not even packages ended.
+func (t *tally) unended(prefix string) {
 	for _, key := range slices.Sorted(maps.Keys(t.said)) {
-		if strings.HasPrefix(key, pkg+" ") {
+		if strings.HasPrefix(key, prefix) {
 			fmt.Fprintf(t.out, "%s did not end\n%s", key, withoutProgress(t.said[key]))
 			delete(t.said, key)
+			t.failed = true
 		}
 	}
 }

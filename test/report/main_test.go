@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 )
@@ -38,21 +39,26 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestProcessEnds: what a test said is not lost when the process ends before it, as by a panic of another goroutine.
+// TestProcessEnds: what a test said is not lost when the process ends before it, as by a panic of another goroutine, nor when its
+// machine does, so that not even the package ends.
 func TestProcessEnds(t *testing.T) {
+	const fails = `{"Action":"fail","Package":"p","Elapsed":1}`
 	const events = `{"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"panic: Write called after TestA has completed\n"}
 {"Action":"output","Package":"q","Test":"TestC","Output":"what another package says\n"}
-{"Action":"output","Package":"p","Output":"FAIL\tp\t1s\n"}
-{"Action":"fail","Package":"p","Elapsed":1}
-`
+` + fails
 	var out strings.Builder
 	failed, err := report(strings.NewReader(events), &out, nil)
 	if !failed || err != nil {
 		t.Errorf("failed %v, %v", failed, err)
 	}
-	if !strings.Contains(out.String(), "p TestB did not end\npanic: Write called") || strings.Contains(out.String(), "another package") {
-		t.Error(out.String())
+	const want = "fail  p (1.0 s)\np TestB did not end\npanic: Write called after TestA has completed\n" +
+		"q TestC did not end\nwhat another package says\n1 passed, 0 failed, 0 skipped\n"
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", &out, want)
+	}
+	if failed, err := report(strings.NewReader(strings.TrimSuffix(events, fails)), io.Discard, nil); !failed || err != nil {
+		t.Errorf("failed %v, %v, where no package ends", failed, err)
 	}
 }
 

@@ -126,7 +126,7 @@ func (b boot) run(r *report, root, disk, payload string) error {
 		b.kernelArgs += " intel_iommu=on"
 	}
 	m.Add("-kernel", filepath.Join(root, "vmlinuz"), "-initrd", filepath.Join(root, "initrd.img"),
-		"-append", fmt.Sprintf("root=/dev/vda rw console=ttyS0 quiet panic=-1 vm=%s driver=%d %s", b.name, b.driver, b.kernelArgs),
+		"-append", fmt.Sprintf("%s root=/dev/vda rw vm=%s driver=%d %s", machine.Arguments, b.name, b.driver, b.kernelArgs),
 		"-serial", "file:"+filepath.Join(logs, b.name+".console"),
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+disk, "-device", "virtio-blk-pci,bus=pcie.0,drive=disk",
 		"-drive", "if=none,id=payload,format=raw,read-only=on,file="+payload, "-device", "virtio-blk-pci,bus=pcie.0,drive=payload")

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/test/vm/machine"
@@ -41,6 +42,7 @@ const (
 	lab       = "test/vm/lab"
 	logs      = "dist/lab"
 	bootLimit = 15 * time.Minute
+	testLimit = 12 * time.Minute // within it; tests then say what hangs
 )
 
 func main() {
@@ -99,9 +101,9 @@ func (b boot) run(k kernel, lpuctl, work string) error {
 	if err != nil {
 		return err
 	}
-	m.Add("-chardev", "file,id=files,path="+filepath.Join(logs, b.name+".tar"), "-device", "virtserialport,chardev=files,name=files")
-	m.Add("-kernel", k.image, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 "+arguments(),
-		"-serial", "file:"+filepath.Join(logs, b.name+".console"), "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
+	m.Add("-chardev", "file,id=files,path="+b.log("tar"), "-device", "virtserialport,chardev=files,name=files")
+	m.Add("-kernel", k.image, "-initrd", initramfs, "-append", machine.Arguments+" "+arguments(),
+		"-serial", "file:"+b.log("console"), "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
 	finish, err := b.report(out)
 	if err != nil {
 		return err
@@ -111,7 +113,19 @@ func (b boot) run(k kernel, lpuctl, work string) error {
 	start := time.Now()
 	err = m.Boot(ctx, func(string) {})
 	fmt.Fprintf(os.Stderr, "%s took %.1f s\n", b.name, time.Since(start).Seconds())
-	return errors.Join(b.verdict(err), finish())
+	return errors.Join(finish(), b.verdict(err))
+}
+
+// log is the path of one of the files that are kept.
+func (b boot) log(kind string) string { return filepath.Join(logs, b.name+"."+kind) }
+
+// read is what such a file has, or why it cannot be read.
+func (b boot) read(kind string) string {
+	text, err := os.ReadFile(b.log(kind))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // arguments are the variables for init.sh.
@@ -120,25 +134,30 @@ func arguments() string {
 	if long := os.Getenv("LPUCTL_LONG"); long != "" {
 		skip = "^$ LPUCTL_LONG=" + long
 	}
-	return "RUN=" + os.Getenv("RUN") + " SKIP=" + skip
+	return fmt.Sprintf("TIMEOUT=%s RUN=%s SKIP=%s", testLimit, os.Getenv("RUN"), skip)
 }
 
 // verdict is what the end of QEMU says about the tests: isa-debug-exit makes 2*code+1 of their exit code.
 func (b boot) verdict(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
-	case ok && exit.ExitCode() == 1:
+	case ok && exit.ExitCode() == 1 && strings.HasSuffix(b.read("log"), "PASS\n"):
 		return nil
 	case ok && exit.ExitCode() == 3:
 		return fmt.Errorf("%s: tests failed", b.name)
 	default:
-		return fmt.Errorf("%s: the machine ended in the middle of the tests, see %s/%s.console: %w", b.name, logs, b.name, err)
+		lines := strings.Split(b.read("console"), "\n")
+		end := strings.Join(lines[max(0, len(lines)-100):], "\n")
+		if err == nil {
+			err = errors.New("QEMU ended as if the machine was off")
+		}
+		return fmt.Errorf("%s: the machine ended in the middle of the tests: %w; the end of its console:\n%s", b.name, err, end)
 	}
 }
 
 // report prints what the guest says as `go test -json` does, and keeps it as it is in a file. It returns what waits for the end.
 func (b boot) report(out io.ReadCloser) (finish func() error, err error) {
-	file, err := os.Create(filepath.Join(logs, b.name+".log"))
+	file, err := os.Create(b.log("log"))
 	if err != nil {
 		return nil, err
 	}

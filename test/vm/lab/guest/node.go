@@ -59,7 +59,7 @@ type uevent struct {
 
 // The defaults of lpuctl on which the bounds depend.
 const (
-	period     = time.Second
+	period     = 1200 * time.Millisecond // a second, but for a look that began up to a fifth of it before: then it is the next second
 	resetGrace = 5 * time.Second
 	recovery   = 3 * time.Second // so long a card must be well
 	slots      = 8
@@ -150,7 +150,8 @@ func (n *Node) forget() {
 	}
 }
 
-// setLimits measures a scan, because a guest of which the host takes the processor away needs longer.
+// setLimits measures a scan, because a guest of which the host takes the processor away needs longer, and so does one whose processors
+// take turns.
 func (n *Node) setLimits() {
 	uses := []string{"class:lpu", "class:uio"}
 	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{ // those of config.yaml
@@ -165,7 +166,7 @@ func (n *Node) setLimits() {
 	if scan >= time.Second && n.Event > 0 { // a card hangs, which must not cost the others anything
 		return
 	}
-	n.Event = max(250*time.Millisecond, 2*scan)
+	n.Event = max(400*time.Millisecond, 4*scan)
 	n.Written = n.Event + 2*scan + writing
 	n.Polled = n.Event + period
 	n.Back = n.Polled + recovery + period // good readings are seen each period
