@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,17 +94,19 @@ func run(r *report, deb string, names []string) error {
 	if err := makePayload(work, payload, deb); err != nil {
 		return err
 	}
-	if err := machine.Command("cp", "--sparse=always", filepath.Join(root, "root.img"), disk); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
 	}
 	for i, b := range boots {
 		if i == 0 {
-			err = b.run(r, root, disk, payload)
+			err = machine.Again(b.name, func() error {
+				if err := machine.Command("cp", "--sparse=always", filepath.Join(root, "root.img"), disk); err != nil {
+					return err
+				}
+				return b.run(r, root, disk, payload)
+			})
 		} else if len(names) == 0 || slices.Contains(names, b.name) {
-			err = b.run(r, root, disk+",snapshot=on", payload) // what is written is thrown away
+			err = machine.Again(b.name, func() error { return b.run(r, root, disk+",snapshot=on", payload) }) // what is written is thrown away
 		}
 		if err != nil {
 			return err
@@ -115,7 +118,7 @@ func run(r *report, deb string, names []string) error {
 	return nil
 }
 
-// run boots a machine from the disk and reports what it says; an error is one of ours.
+// run boots a machine from the disk and reports what it says. An error is how the machine ended, or one of ours.
 func (b boot) run(r *report, root, disk, payload string) error {
 	m, err := machine.New(machine.Options{Memory: 1536, Cards: b.cards, Sick: b.sick})
 	if err != nil {
@@ -133,8 +136,9 @@ func (b boot) run(r *report, root, disk, payload string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
 	r.begin(b.name)
-	r.end(m.Boot(ctx, r.line))
-	return nil
+	err = m.Boot(ctx, r.line)
+	r.end(err)
+	return err
 }
 
 // makePayload makes the second disk: the package, and what the guest does with it.
@@ -159,12 +163,19 @@ func makePayload(work, image, deb string) error {
 type report struct {
 	out    io.Writer
 	counts map[string]int
+	before map[string]int // what they were when the boot began
 	boot   string
 	start  time.Time
 	ended  bool // the guest said that there is no more to come
 }
 
-func (r *report) begin(boot string) { r.boot, r.start, r.ended = boot, time.Now(), false }
+// begin is told which machine is booted. If it is the same again, what it said the last time does not count.
+func (r *report) begin(boot string) {
+	if boot == r.boot {
+		r.counts = r.before
+	}
+	r.boot, r.before, r.start, r.ended = boot, maps.Clone(r.counts), time.Now(), false
+}
 
 // line takes a line of the guest: "pass WHAT", "fail WHAT", "skip WHAT", "note WHAT", "end", or more about a failure.
 func (r *report) line(line string) {

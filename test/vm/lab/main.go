@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,27 +92,29 @@ func (b boot) run(k kernel, lpuctl, work string) error {
 	if err != nil {
 		return err
 	}
+	return machine.Again(b.name, func() error { return b.boot(k.image, initramfs) })
+}
+
+// boot boots the machine, and prints what its tests said unless QEMU crashed.
+func (b boot) boot(kernel, initramfs string) error {
 	m, err := machine.New(machine.Options{Memory: 1024, Cards: machine.Slots, Sick: -1, Network: b.network})
 	if err != nil {
 		return err
 	}
-	out, err := m.Port("out")
-	if err != nil {
-		return err
+	for port, kind := range map[string]string{"out": "log", "files": "tar"} {
+		m.Add("-chardev", "file,id="+port+",path="+b.log(kind), "-device", "virtserialport,chardev="+port+",name="+port)
 	}
-	m.Add("-chardev", "file,id=files,path="+b.log("tar"), "-device", "virtserialport,chardev=files,name=files")
-	m.Add("-kernel", k.image, "-initrd", initramfs, "-append", machine.Arguments+" "+arguments(),
+	m.Add("-kernel", kernel, "-initrd", initramfs, "-append", machine.Arguments+" "+arguments(),
 		"-serial", "file:"+b.log("console"), "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
-	finish, err := b.report(out)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
 	start := time.Now()
 	err = m.Boot(ctx, func(string) {})
 	fmt.Fprintf(os.Stderr, "%s took %.1f s\n", b.name, time.Since(start).Seconds())
-	return errors.Join(finish(), b.verdict(err))
+	if err = b.verdict(err); machine.Crashed(err) {
+		return err
+	}
+	return errors.Join(err, b.report())
 }
 
 // log is the path of one of the files that are kept.
@@ -155,16 +156,9 @@ func (b boot) verdict(err error) error {
 	}
 }
 
-// report prints what the guest says as `go test -json` does, and keeps it as it is in a file. It returns what waits for the end.
-func (b boot) report(out io.ReadCloser) (finish func() error, err error) {
-	file, err := os.Create(b.log("log"))
-	if err != nil {
-		return nil, err
-	}
-	convert := exec.Command("go", "tool", "test2json", "-t", "-p", "github.com/hyperaccel/lpuctl/"+filepath.Join(lab, b.name))
-	convert.Stdin, convert.Stdout, convert.Stderr = io.TeeReader(out, file), os.Stdout, os.Stderr
-	if err := convert.Start(); err != nil {
-		return nil, err
-	}
-	return func() error { return errors.Join(convert.Wait(), file.Close()) }, nil
+// report prints what the tests said as `go test -json` does.
+func (b boot) report() error {
+	convert := exec.Command("go", "tool", "test2json", "-p", "github.com/hyperaccel/lpuctl/"+filepath.Join(lab, b.name))
+	convert.Stdin, convert.Stdout, convert.Stderr = strings.NewReader(b.read("log")), os.Stdout, os.Stderr
+	return convert.Run()
 }

@@ -70,7 +70,7 @@ func New(o Options) (*Machine, error) {
 		"-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
 		"-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", // PCIe hot-plug, as servers have it
 		"-mon", "chardev=qmp,mode=control", "-device", "virtio-serial-pci,bus=pcie.0")
-	host, err := m.Port("host")
+	host, err := m.port("host")
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func (m *Machine) Add(args ...string) { m.args = append(m.args, args...) }
 
 func (m *Machine) device(device string, args ...any) { m.Add("-device", fmt.Sprintf(device, args...)) }
 
-// Port gives the guest a port, /dev/virtio-ports/NAME where udev runs, and returns our end of it.
-func (m *Machine) Port(name string) (io.ReadWriteCloser, error) {
+// port gives the guest a port, /dev/virtio-ports/NAME where udev runs, and returns our end of it.
+func (m *Machine) port(name string) (io.ReadWriteCloser, error) {
 	conn, err := m.socket(name)
 	m.device("virtserialport,chardev=%s,name=%s", name, name)
 	return conn, err
@@ -146,7 +146,7 @@ func onOff(b bool) string {
 }
 
 // Boot boots the machine, waits until it is powered off, and hands each line of the guest's report to say. A guest that
-// ends with a code of its own is an error with an [exec.ExitError].
+// ends with a code of its own is an error with an [exec.ExitError]. [Again] is for the error of a QEMU that crashes.
 func (m *Machine) Boot(ctx context.Context, say func(line string)) error {
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", m.args...)
 	cmd.ExtraFiles = m.files
@@ -163,12 +163,16 @@ func (m *Machine) Boot(ctx context.Context, say func(line string)) error {
 		return errors.Join(err, cmd.Wait(), errors.New(beginning(said.Bytes())))
 	}
 	m.listen(say)
-	if err := cmd.Wait(); ctx.Err() != nil {
+	err := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	} else if err != nil {
-		return fmt.Errorf("%w: %s", err, beginning(said.Bytes()))
+	case err == nil:
+		return nil
+	case cmd.ProcessState.ExitCode() < 0: // a signal
+		err = fmt.Errorf("%w: %w", errCrashed, err)
 	}
-	return nil
+	return fmt.Errorf("%w: %s", err, beginning(said.Bytes()))
 }
 
 // beginning is enough of what QEMU complains of.
