@@ -137,7 +137,9 @@ func (b boot) run(r *report, root, disk, payload string) error {
 	defer cancel()
 	r.begin(b.name)
 	err = m.Boot(ctx, r.line)
-	r.end(err)
+	if !machine.Crashed(err) {
+		r.end(err)
+	}
 	return err
 }
 
