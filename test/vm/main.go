@@ -118,7 +118,7 @@ func run(r *report, deb string, names []string) error {
 	return nil
 }
 
-// run boots a machine from the disk and reports what it says. An error is how the machine ended, or one of ours.
+// run boots a machine from the disk and reports what it says. An error is one of ours, or that QEMU crashed.
 func (b boot) run(r *report, root, disk, payload string) error {
 	m, err := machine.New(machine.Options{Memory: 1536, Cards: b.cards, Sick: b.sick})
 	if err != nil {
@@ -137,10 +137,11 @@ func (b boot) run(r *report, root, disk, payload string) error {
 	defer cancel()
 	r.begin(b.name)
 	err = m.Boot(ctx, r.line)
-	if !machine.Crashed(err) {
-		r.end(err)
+	if machine.Crashed(err) {
+		return err
 	}
-	return err
+	r.end(err)
+	return nil
 }
 
 // makePayload makes the second disk: the package, and what the guest does with it.

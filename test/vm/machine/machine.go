@@ -60,8 +60,8 @@ func New(o Options) (*Machine, error) {
 	m.qmp, m.events = qmp, bufio.NewReader(qmp)
 	node := o.Memory / 2
 	m.Add("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35", "-smp", "2",
-		// One thread runs both processors in turn. With a thread for each, QEMU 7.2 lets what a processor writes reach a wrong device
-		// while the other one maps a card: the guest loses timers, or QEMU crashes. Of some two hundred boots one did not end.
+		// One thread runs both processors in turn. With a thread for each (QEMU 7.2) one of some two hundred boots stood still, and a
+		// guest in which a card was removed and found again and again lost its timers, or QEMU crashed, in two of three runs.
 		"-accel", "tcg,thread=single",
 		"-m", fmt.Sprint(o.Memory, "M"),
 		// The proxies want memory they could share, and two nodes make a server.
