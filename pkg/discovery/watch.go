@@ -143,7 +143,8 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) 
 	}
 }
 
-// pause is until the next beat of the interval or, if the grace of an LPU ends before that, until then. began is when the latest look did.
+// pause is until the next beat of the interval or, if the grace of an LPU ends before that, until then. began is when the latest look did:
+// it has not seen the end of a grace that ended while it went on.
 func (w *Watcher) pause(interval, began time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +153,8 @@ func (w *Watcher) pause(interval, began time.Duration) time.Duration {
 	if now+pause-began < interval/5 { // an event has had the machine looked at just now, and more events may follow
 		pause += interval
 	}
-	if at, _ := w.judge.Next(now); at > 0 {
-		return min(pause, at-now)
+	if at, _ := w.judge.Next(began); at > 0 {
+		return min(pause, max(0, at-now))
 	}
 	return pause
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -92,6 +93,47 @@ func TestWatchSeesNodesAtOnce(t *testing.T) {
 	start := time.Now()
 	next(t, inventories, "LPU 4 has no node", func(inv *discovery.Inventory) bool { return inv.LPUs[4].Health == discovery.Unhealthy })
 	t.Logf("seen after %v", time.Since(start))
+}
+
+// TestWatchSeesTheEndOfAGrace, though it ends while a look goes on: the next look does not wait for the interval.
+func TestWatchSeesTheEndOfAGrace(t *testing.T) {
+	const grace = 90 * time.Second
+	root := filepath.Join(t.TempDir(), "node")
+	machine, err := simulate.Node{Profile: "orion"}.Start(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := health.DefaultPolicy()
+	policy.ResetGrace, policy.BadReadings = grace, 1
+	now := time.Hour
+	w := discovery.NewWatcher(root, discovery.Options{Policy: &policy}, func() time.Duration { return now })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var states []health.State
+	w.Run(ctx, time.Minute, func() {
+		inv, err := w.Scan(ctx)
+		if err != nil {
+			t.Error(err)
+			cancel()
+			return
+		}
+		states = append(states, inv.LPUs[2].Health)
+		switch len(states) {
+		case 1:
+			err = machine.AllOnes(2, true)
+			now += time.Minute - time.Millisecond // a beat is near
+		case 2:
+			now += grace + time.Second // so long the look takes
+		default:
+			cancel()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if want := []health.State{health.Healthy, health.Unknown, health.Unhealthy}; !slices.Equal(states, want) {
+		t.Errorf("looks find %v, want %v", states, want)
+	}
 }
 
 // TestWatchAsksForTheSerialOnce: the number goes through the card's management side, and does not change.

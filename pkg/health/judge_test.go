@@ -38,6 +38,7 @@ func TestHysteresis(t *testing.T) {
 		"all ones for good":                  {"h11111111", "hh????uuu"},
 		"all ones after it was offline":      {"hooo1111111", "hh???????uu"},
 		"sick from the start":                {"rrhhhhh", "uuuuuhh"},
+		"all ones, if it answers in time":    {"h1?1?1?1?1", "hh?????uuu"},
 		"not known from the start":           {"?hhhhh", "????hh"},
 		"offline after it was found missing": {"hgooh", "huuuu"},
 		"a warning is none":                  {"hwwww", "hhhhh"},
@@ -402,13 +403,15 @@ func (m *model) next() health.State {
 		}
 		return before
 	}
-	same := time.Duration(0) // how long the latest fault lasts
+	var run, same time.Duration // how long the latest fault lasts; what cannot be read does not end it
 	bad := 0
 	for i := n; i >= 0 && m.bad(i); i-- {
 		bad++
 	}
-	for i := n; i > 0 && m.past[i-1].reading == latest.reading; i-- {
-		same += m.past[i].after
+	for i := n; i > 0 && (m.past[i-1].reading == latest.reading || m.past[i-1].reading == '?'); i-- {
+		if run += m.past[i].after; m.past[i-1].reading == latest.reading {
+			same = run
+		}
 	}
 	grace := map[rune]time.Duration{'1': 5 * time.Second, 'o': 30 * time.Second, '?': 30 * time.Second}[latest.reading]
 	switch {

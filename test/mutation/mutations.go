@@ -294,6 +294,14 @@ func mutations() []mutation {
 			"hasChanged = err != nil", "_ = err", "TestWaitAfterAnOverflow", "./pkg/discovery",
 		},
 		{
+			"the end of a grace during a look is seen an interval later", "pkg/discovery/watch.go",
+			"w.judge.Next(began)", "w.judge.Next(now)", "TestWatchSeesTheEndOfAGrace", "./pkg/discovery",
+		},
+		{
+			"a read that stalls starts a grace again", judgeGo,
+			"		maps.Copy(passing, c.Passing) // what could not be read may last\n", "", "TestHysteresis", healthPkg,
+		},
+		{
 			"Allocate gives LPUs that are not connected", "pkg/plugin/calls.go",
 			"pieces > 1 || !s.node.Fabric.Cabled()", "pieces < 0", "TestInvariant16Unconnected", "./pkg/plugin",
 		},
