@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// errCrashed is the error of a machine whose QEMU crashed, which 7.2 was seen to do early in a boot. Why is not known. It may be that
-// hw/remote/mpqemu-link.c lets other threads run while it tells a proxy of a change of the guest's memory, in the middle of that change.
+// errCrashed is the error of a machine whose QEMU crashed. In the one core that was read (7.2) a processor of the guest writes to memory
+// of a device, and QEMU had tried to send files that were closed. It may be that hw/remote/mpqemu-link.c lets other threads run while it
+// tells a proxy of a change of the guest's memory, in the middle of that change.
 var errCrashed = errors.New("QEMU crashed")
 
 // Crashed tells whether an error of [Machine.Boot] is that QEMU crashed.
