@@ -52,7 +52,7 @@ func (c *card) leave() {
 // take takes what was read.
 func (c *card) take(a answer) {
 	c.latest, c.late = &a.lpu, nil
-	if !a.lpu.has(finding.ReadStalled) {
+	if !a.lpu.Reasons.Has(finding.ReadStalled) {
 		c.took = a.took
 	}
 }

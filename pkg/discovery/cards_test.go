@@ -91,7 +91,7 @@ func TestACardThatIsLate(t *testing.T) {
 		if inv.LPUs[1].Link.Width != width {
 			t.Fatalf("the other card: %+v", inv.LPUs[1].Link)
 		}
-		if l := inv.LPUs[0]; l.Link.Width == 4 || l.has(finding.ReadStalled) {
+		if l := inv.LPUs[0]; l.Link.Width == 4 || l.Reasons.Has(finding.ReadStalled) {
 			t.Fatalf("the card that is late: %+v %v", l.Link, l.Reasons)
 		}
 	}
@@ -128,10 +128,10 @@ func TestACardThatIsLateForGood(t *testing.T) {
 	_, _ = w.options.readers.begin(stageOf(first, driverStage))
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
 	l := look(t, w).LPUs[0]
-	for began := time.Now(); !l.has(finding.ReadStalled) && time.Since(began) < 20*time.Second; l = look(t, w).LPUs[0] {
+	for began := time.Now(); !l.Reasons.Has(finding.ReadStalled) && time.Since(began) < 20*time.Second; l = look(t, w).LPUs[0] {
 		time.Sleep(time.Millisecond)
 	}
-	if !l.has(finding.ReadStalled) || l.Link.Width != 4 {
+	if !l.Reasons.Has(finding.ReadStalled) || l.Link.Width != 4 {
 		t.Errorf("%+v %v", l.Link, l.Reasons)
 	}
 }
@@ -152,7 +152,7 @@ func TestTheNodeOfACardThatIsLate(t *testing.T) {
 		w.options.readers.end(what, hangs)
 	}()
 	for _, l := range look(t, w).LPUs {
-		if l.has(finding.SharedNode) {
+		if l.Reasons.Has(finding.SharedNode) {
 			t.Errorf("%s: %v", l.Name, l.Reasons)
 		}
 	}

@@ -149,7 +149,11 @@ func sameDrivers(a, b *Inventory) bool {
 	for i := range b.LPUs {
 		l := &b.LPUs[i]
 		before, known := drivers[l.Address]
-		if !known || before.Driver != l.Driver && !before.has(finding.ReadStalled) && !l.has(finding.ReadStalled) { // it may not be read
+		if !known {
+			return false
+		}
+		stalled := before.Reasons.Has(finding.ReadStalled) || l.Reasons.Has(finding.ReadStalled) // the driver may not be read
+		if before.Driver != l.Driver && !stalled {
 			return false
 		}
 	}

@@ -26,12 +26,7 @@ type sensed struct {
 // and until then nobody can unbind the driver.
 func (l *LPU) answers() bool {
 	return l.Driver != "" && l.Driver != "vfio-pci" && !l.Reading.AllOnes && !l.Reading.Asleep() && !l.Reading.PowerLost() &&
-		!l.has(finding.Offline) && !l.has(finding.NotReady)
-}
-
-// has tells whether one of the reasons has an id.
-func (l *LPU) has(id finding.ID) bool {
-	return slices.ContainsFunc(l.Reasons, func(f finding.Finding) bool { return f.ID == id })
+		!l.Reasons.Has(finding.Offline) && !l.Reasons.Has(finding.NotReady)
 }
 
 // readSensors reads what the driver may have to ask the card for, if the card can answer.
@@ -142,7 +137,7 @@ func (w *Watcher) keepSensors(inv *Inventory) {
 	for _, l := range inv.LPUs {
 		kept, known := w.options.sensed[l.Address]
 		switch sensors := l.Reading.Sensors; {
-		case l.has(finding.ReadStalled):
+		case l.Reasons.Has(finding.ReadStalled):
 			kept = sensed{l.Reading.Device, w.options.now, nil}
 		case known && kept.sensors == sensors: // it was not read again
 		case sensors == nil, sensors.Findings("", w.options.Policy).HasErrors():

@@ -26,14 +26,14 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l := inv.LPUs[1]; len(l.Temperatures) != 1 || l.Temperatures[0].Celsius != 42 || l.has(finding.ReadStalled) {
+			if l := inv.LPUs[1]; len(l.Temperatures) != 1 || l.Temperatures[0].Celsius != 42 || l.Reasons.Has(finding.ReadStalled) {
 				t.Errorf("%s: the other card: %v %v", stage, l.Temperatures, l.Reasons)
 			}
 			l := inv.LPUs[0]
 			if len(l.Temperatures) > 0 {
 				celsius = l.Temperatures[0].Celsius
 			}
-			return celsius, l.has(finding.ReadStalled)
+			return celsius, l.Reasons.Has(finding.ReadStalled)
 		}
 		what := fmt.Sprint("card ", Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
 		w.options.readers.busy.Store(what, &underway{})

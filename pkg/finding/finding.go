@@ -68,6 +68,11 @@ func (l *List) Add(id ID, subject, message, remedy string) *Finding {
 	return &(*l)[len(*l)-1]
 }
 
+// Has tells whether one of the findings has the id.
+func (l List) Has(id ID) bool {
+	return slices.ContainsFunc(l, func(f Finding) bool { return f.ID == id })
+}
+
 // HasErrors tells whether one of the findings is an error.
 func (l List) HasErrors() bool { return l.FirstError() != nil }
 

@@ -335,7 +335,7 @@ func (c *Record) count(reasons finding.List, now time.Duration) {
 		c.Readings, c.Latest = c.Readings+1, now
 	}
 	passing := map[finding.ID]time.Duration{}
-	if slices.ContainsFunc(reasons, func(f finding.Finding) bool { return f.ID == finding.ReadStalled }) {
+	if reasons.Has(finding.ReadStalled) {
 		maps.Copy(passing, c.Passing) // what could not be read may last
 	}
 	for _, f := range reasons {

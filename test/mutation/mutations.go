@@ -263,8 +263,8 @@ func mutations() []mutation {
 		},
 		{
 			"the sensors of a card that has hung are read at once", "pkg/discovery/sensors.go",
-			"case l.has(finding.ReadStalled):\n			kept", "case l.has(finding.ReadStalled):\n			_", "TestACardThatHangsIsLeftAlone",
-			"./pkg/discovery",
+			"case l.Reasons.Has(finding.ReadStalled):\n			kept", "case l.Reasons.Has(finding.ReadStalled):\n			_",
+			"TestACardThatHangsIsLeftAlone", "./pkg/discovery",
 		},
 		{
 			"sensors are read at every scan", "pkg/discovery/sensors.go",
