@@ -127,8 +127,11 @@ func (a *app) allocate(ctx context.Context, w wish, f cli.Format) error {
 	}
 	switch {
 	case refused == nil && f == cli.FormatArgs:
-		err = a.writeArguments(inv, decision.LPUs)
+		err = a.writeArguments(ctx, inv, decision.LPUs)
 	case refused == nil || f.IsDocument():
+		if f == cli.FormatName && result.Device != "" {
+			a.warnUnserved(ctx, inv, result.Device)
+		}
 		err = a.writeAllocation(result, f)
 	}
 	return cmp.Or(err, refused)
@@ -219,13 +222,30 @@ func (a *app) writeAllocation(r *allocation, f cli.Format) error {
 }
 
 // writeArguments prints the options by which podman, nerdctl and docker give a container these LPUs.
-func (a *app) writeArguments(inv *discovery.Inventory, names []string) error {
+func (a *app) writeArguments(ctx context.Context, inv *discovery.Inventory, names []string) error {
 	e, err := a.explain(inv, names)
 	if err != nil {
 		return err
 	}
+	a.warnUnserved(ctx, inv, e.Use...)
 	_, err = fmt.Fprintln(a.Out, strings.Join(arguments(e), " "))
 	return err
+}
+
+// warnUnserved warns of devices, by qualified name, that no container gets by the specs in place,
+// or that lead to other nodes.
+func (a *app) warnUnserved(ctx context.Context, inv *discovery.Inventory, devices ...string) {
+	own, err := a.LocateSpec()
+	if err == nil {
+		v := a.specValidator(ctx, own, inv)
+		v.Devices = devices
+		var findings finding.List
+		findings, err = v.Unserved(a.specDirs())
+		a.Report(findings)
+	}
+	if err != nil {
+		a.Log.Warn("it is not known whether a container can get what is printed", "error", err)
+	}
 }
 
 // explain tells how a container is given LPUs: by the device that covers them, or by a device for each and the variables that describe

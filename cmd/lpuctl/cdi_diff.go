@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -42,7 +44,11 @@ one differs.`,
 			if err != nil {
 				return err
 			}
-			return a.diff(file, m, f)
+			wrong, err := a.reportOthers(cmd.Context(), file, m)
+			if err != nil {
+				return err
+			}
+			return a.diff(file, m, wrong, f)
 		},
 	}
 	a.SpecDirFlag(cmd)
@@ -77,7 +83,16 @@ type driftChange struct {
 	To     *specs.Device `json:"to,omitempty"`
 }
 
-func (a *app) diff(file cdi.File, m *made, f cli.Format) error {
+// reportOthers reports what containers get by other files than ours and should not, and whether
+// there is any.
+func (a *app) reportOthers(ctx context.Context, file cdi.File, m *made) (wrong bool, err error) {
+	findings, err := a.specValidator(ctx, file, m.inv).Effective(a.specDirs())
+	findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.File == file.Path })
+	a.Report(findings)
+	return len(findings) > 0, err
+}
+
+func (a *app) diff(file cdi.File, m *made, wrong bool, f cli.Format) error {
 	have, want, err := compare(file, m.spec)
 	if err != nil {
 		return err
@@ -96,7 +111,7 @@ func (a *app) diff(file cdi.File, m *made, f cli.Format) error {
 		document := drift{cli.NewHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want)), claims}
 		err = cli.WriteDocument(a.Out, f, document)
 	}
-	if err == nil && differs {
+	if err == nil && (differs || wrong) {
 		err = cli.Found()
 	}
 	return err

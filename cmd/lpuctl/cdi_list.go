@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -24,10 +26,12 @@ func newCDIListCommand(a *app) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List our devices as runtimes resolve them, with the file that serves each",
-		Long: `list reads the spec files as a runtime does, with the same library, from /etc/cdi and /var/run/cdi (and
-the configured spec directory). Where a node has another path on the host than in the container, it is shown as
-HOST:CONTAINER. The devices of claims of Kubernetes, which set variables only, have the claim in its place. The
-exit code is 3 if a spec of ours is refused or in conflict.`,
+		Long: `list reads the spec files as a runtime does, with the same library, from the directories that the runtimes of
+this node read, in their order; where none is known, from /etc/cdi and /var/run/cdi (and the configured spec directory).
+Where runtimes get a device by different files, RUNTIMES names them. Where a node has another path on the host than in
+the container, it is shown as HOST:CONTAINER. The devices of claims of Kubernetes, which set variables only, have the
+claim in its place. The exit code is 3 if a spec of ours is refused or in conflict, or a container would get another
+LPU's node.`,
 		Example: `  lpuctl cdi list
   lpuctl cdi list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,13 +40,27 @@ exit code is 3 if a spec of ours is refused or in conflict.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
-			devices, findings, err := cdi.Resolve(ctx, string(a.Root), a.specDirs(), a.Config.CDI.Kind)
+			own, err := a.LocateSpec()
+			if err != nil {
+				return err
+			}
+			inv, err := a.scan(ctx, discovery.Options{Management: true})
+			if err != nil { // a node whose sysfs cannot be read has specs all the same
+				a.Log.Warn("the devices are not held against the hardware", "error", err)
+			}
+			v := a.specValidator(ctx, own, inv)
+			devices, findings, err := v.Resolve(ctx, a.specDirs())
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
 				return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "lpuctl cdi validate names the file"}
 			}
 			if err != nil {
 				return err
 			}
+			wrong, err := v.Effective(a.specDirs())
+			if err != nil {
+				return err
+			}
+			findings = append(findings, wrong...)
 			a.Report(findings)
 			if err := a.writeResolved(devices, findings, f); err != nil || !findings.HasErrors() {
 				return err
@@ -89,6 +107,11 @@ func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli
 		a.Say("no device of kind %s in %s", a.Config.CDI.Kind, strings.Join(a.specDirs(), ", "))
 		return nil
 	}
+	columns := []string{"DEVICE", "NODES", "FILE"}
+	differ := slices.ContainsFunc(devices, func(d cdi.Resolved) bool { return d.Runtimes != nil })
+	if differ {
+		columns = append(columns, "RUNTIMES")
+	}
 	var rows [][]string
 	for _, d := range devices {
 		nodes := strings.Join(d.Nodes, ",")
@@ -97,7 +120,11 @@ func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli
 		} else if len(d.Nodes) > 2 {
 			nodes = cli.Plural(len(d.Nodes), "node")
 		}
-		rows = append(rows, []string{d.Name, nodes, d.File})
+		row := []string{d.Name, nodes, d.File}
+		if differ {
+			row = append(row, cmp.Or(strings.Join(d.Runtimes, ", "), "all"))
+		}
+		rows = append(rows, row)
 	}
-	return a.WriteTable([]string{"DEVICE", "NODES", "FILE"}, rows)
+	return a.WriteTable(columns, rows)
 }

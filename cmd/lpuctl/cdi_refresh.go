@@ -153,9 +153,17 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 	if err != nil {
 		return "", err
 	}
-	dir := cdi.Validator{Root: string(a.Root), Kind: a.Config.CDI.Kind, Own: held.Path, RuntimeDirs: a.runtimeDirs(cmd.Context())}
-	unread, err := dir.CheckDirs([]string{a.Config.CDI.SpecDir})
-	*findings = slices.Concat(*findings, unread)
+	v := a.specValidator(cmd.Context(), held.File, m.inv)
+	unread, err := v.CheckDirs([]string{a.Config.CDI.SpecDir})
+	var wrong finding.List
+	var wrongErr error
+	if !held.IsAlone(v.Orders) { // what was just written is right by itself
+		wrong, wrongErr = v.Effective(a.specDirs())
+	}
+	*findings = slices.Concat(*findings, unread, wrong)
+	if err = cmp.Or(err, wrongErr); err == nil && len(wrong) > 0 && m.end == nil {
+		m.end = cli.Found()
+	}
 	if memory, err := node.RememberIn(a.Root); err == nil {
 		if err := memory.KeepRing(m.inv); err != nil {
 			a.Log.Debug("the cabling cannot be kept", "error", err)
@@ -173,6 +181,9 @@ func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) erro
 	a.Report(m.findings)
 	if m.spec != nil {
 		a.Report(slices.Concat(cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), file.OldKinds(m.spec)))
+	}
+	if _, err := a.reportOthers(cmd.Context(), file, m); err != nil {
+		return err
 	}
 	have, want, err := compare(file, m.spec)
 	if err != nil {

@@ -26,10 +26,11 @@ func newValidateCommand(a *app) *cobra.Command {
 		Short: "Tell whether containers will get what the CDI specs promise",
 		Long: `validate reads spec files as runtimes do, with the same library, and then looks for what the library accepts and
 should not: paths that are not absolute, variables that are set twice, files and directories that some users or some
-releases cannot read, two files that define one device. By default it checks what runtimes would read on this node,
-/etc/cdi and /var/run/cdi, and compares what a container would get with each device, its nodes, mounts and variables,
-with what a spec made now would give; an LPU that no file defines is an error. A FILE or DIR is judged by itself, with
---host against this node too. Where nothing is wrong, nothing is printed.
+releases cannot read, two files that define one device. By default it checks what the runtimes of this node read, in the
+order in which they read it (without a runtime: /etc/cdi, then /var/run/cdi). It compares what a container would get with
+each device, its nodes, mounts and variables, with what a spec made now would give. A device that leads to another LPU's
+node is an error, and so are an LPU or a set that no file defines. A FILE or DIR is judged by itself, with --host against
+this node too. Where nothing is wrong, nothing is printed.
 
 What the library of the newest runtimes refuses is an error; what older ones refuse or read otherwise is a warning. With
 --target only these releases count. /usr/share/doc/lpuctl/findings.md explains every finding.
@@ -50,7 +51,8 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "say what these consumers cannot load: `CONSUMER=VERSION`, such as podman=4.3.1")
-	cmd.Flags().StringSliceVar(&devices, "device", nil, "say why a runtime cannot resolve this `DEVICE` (where directories are checked)")
+	cmd.Flags().StringSliceVar(&devices, "device", nil,
+		"say why a runtime cannot resolve this `DEVICE`, which it takes by the letter (where directories are checked)")
 	cmd.Flags().BoolVar(&host, "host", false, "hold FILE or DIR against this node: its nodes, mounts and LPUs")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
 	var consumers []string
@@ -92,9 +94,9 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 		}
 		v.Inventory = inv
 	}
-	v.Devices = a.deviceNames(v.Inventory, devices)
+	v.Devices = devices
 	if len(args) == 0 {
-		v.RuntimeDirs = a.runtimeDirs(ctx)
+		v.Orders = a.SpecOrders(ctx)
 		return v.Dirs(a.specDirs())
 	}
 	info, err := os.Stat(args[0])
@@ -107,30 +109,11 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 	return v.File(args[0]), nil
 }
 
-// runtimeDirs are the directories that runtimes of this node read, if our spec lies in an unusual one; else nil, because it takes time
-// to find out.
-func (a *app) runtimeDirs(ctx context.Context) []string {
-	if a.Root.Same(a.Config.CDI.SpecDir, cdi.DefaultSpecDir) || a.Root.Same(a.Config.CDI.SpecDir, "/etc/cdi") {
-		return nil
+// specValidator judges spec files by what runtimes read and what is in the machine.
+func (a *app) specValidator(ctx context.Context, own cdi.File, inv *discovery.Inventory) *cdi.Validator {
+	return &cdi.Validator{
+		Root: string(a.Root), Host: true, Kind: a.Config.CDI.Kind, Own: own.Path, Inventory: inv, Orders: a.SpecOrders(ctx),
 	}
-	return runtimes.SpecDirs(ctx, string(a.Root))
-}
-
-// deviceNames are the CDI devices that people mean, as far as the node tells; else they stay as they are typed, because a spec
-// may define what the node does not have.
-func (a *app) deviceNames(inv *discovery.Inventory, words []string) []string {
-	if inv == nil {
-		return words
-	}
-	var all []string
-	for _, word := range words {
-		names, err := cdi.DeviceNames(inv, cdi.Options{Kind: a.Config.CDI.Kind}, []string{word})
-		if err != nil {
-			names = []string{word}
-		}
-		all = append(all, names...)
-	}
-	return all
 }
 
 // preparedClaims are the uids of the claims that the DRA driver has recorded as prepared; nil if that cannot be read.

@@ -42,7 +42,8 @@ of a snapshotter that is another program, the answer is unknown, and cri-not-jud
 the device plugin (lpuctl serve --on-cdi-off), which cannot ask the runtime. lpuctl-runtime-check.timer has that done. A result counts
 for two periods, and in the same boot only.
 
-The exit code is 3 if a runtime that is installed does not hand out LPUs, now or after a restart.`,
+The exit code is 3 if a runtime that is installed does not hand out LPUs, now or after a restart, or if that is not known.
+What is not installed does not count, nor a CRI that is disabled and that no kubelet uses.`,
 		Example: `  sudo lpuctl runtime check
   lpuctl runtime check --containerd-address /run/docker/containerd/containerd.sock
   lpuctl runtime check --containerd-config ./config.toml      # before it is put in place
@@ -124,10 +125,8 @@ func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
 
 // judgeRuntimes makes the exit code of what was found.
 func judgeRuntimes(all []runtimes.Runtime) error {
-	for _, r := range all {
-		if r.Findings.HasErrors() { // whatever is off has one, unless nobody needs it
-			return cli.Found()
-		}
+	if slices.ContainsFunc(all, func(r runtimes.Runtime) bool { return !r.Confirmed() }) {
+		return cli.Found()
 	}
 	return nil
 }

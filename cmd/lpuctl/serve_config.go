@@ -43,6 +43,7 @@ func (a *app) serveConfig(cmd *cobra.Command) (c cli.ServeConfig, options plugin
 	}
 	return c, plugin.Options{
 		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations, Spec: file,
+		Orders:           a.SpecOrders(cmd.Context()),
 		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
 		OnCDIOff: plugin.OnCDIOff(c.OnCDIOff),
 	}, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ type world struct {
 	serve   *servant
 	ring    string       // "good", "broken"
 	foreign bool         // another file defines lpu0 too
+	turned  bool         // the runtime prefers /etc/cdi to the directory of our file
 	config  int          // number of the config file in place
 	cordons map[int]bool // the LPUs that are cordoned, as far as serve knows
 	cut     bool         // the file with the cordons is not whole
@@ -114,7 +116,9 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return plugin.Options{Strategy: plugin.CDI, Kind: a.Config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff}, scan
+	return plugin.Options{
+		Strategy: plugin.CDI, Kind: a.Config.CDI.Kind, Spec: file, NUMA: plugin.NUMAOff, Orders: a.SpecOrders(w.t.Context()),
+	}, scan
 }
 
 func noEnvironment(string) (string, bool) { return "", false }
@@ -219,6 +223,8 @@ var actions = []action{
 	// Until here they change the node, see nodeActions.
 	{"edit", func(w *world) bool { return w.edit(w.rand.IntN(edits)) }},
 	{"foreign file", func(w *world) bool { return w.toggleForeign() }},
+	{"leftover", func(w *world) bool { return w.leaveOver() }},
+	{"turn", func(w *world) bool { return w.turn() }},
 	{"config", func(w *world) bool { return w.changeConfig() }},
 	{"reload", func(w *world) bool { w.reload(); return true }},
 	{"kill and start", func(w *world) bool { w.start(); return true }},
@@ -468,6 +474,76 @@ func (w *world) toggleForeign() bool {
 	return os.WriteFile(path, fmt.Appendf(nil, text, name), 0o644) == nil
 }
 
+func (w *world) leftoverPath() string { return filepath.Join(w.root, "etc/cdi/old.json") }
+
+// leaveOver puts a copy of the spec as it is now into /etc/cdi, where nothing renews it, or takes
+// it away.
+func (w *world) leaveOver() bool {
+	if os.Remove(w.leftoverPath()) == nil {
+		return true
+	}
+	data, err := os.ReadFile(w.specPath())
+	return err == nil && os.MkdirAll(filepath.Dir(w.leftoverPath()), 0o755) == nil && os.WriteFile(w.leftoverPath(), data, 0o644) == nil
+}
+
+// dirs are the directories that the runtime reads, the highest priority last.
+func (w *world) dirs() []string {
+	dirs := []string{"/etc/cdi", "/var/run/cdi"}
+	if w.turned {
+		slices.Reverse(dirs)
+	}
+	return dirs
+}
+
+// turn installs a runtime that reads the directories the other way round than before. serve sees it
+// when it reloads.
+func (w *world) turn() bool {
+	w.turned = !w.turned
+	for path, text := range map[string]string{
+		"usr/bin/containerd":  "",
+		"var/lib/dpkg/status": "Package: containerd\nStatus: install ok installed\nVersion: 2.2.9\n\n",
+		"etc/containerd/config.toml": fmt.Sprintf("version = 3\n[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = [%q, %q]\n",
+			w.dirs()[0], w.dirs()[1]),
+	} {
+		path = filepath.Join(w.root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.reload()
+	return true
+}
+
+// lost are the names with which a container gets another node than its LPU's, by the files that the
+// CDI library takes for them.
+func (w *world) lost() (names []string) {
+	var dirs []string
+	for _, dir := range w.dirs() {
+		dirs = append(dirs, filepath.Join(w.root, dir))
+	}
+	cache, err := library.NewCache(library.WithSpecDirs(dirs...), library.WithAutoRefresh(false))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, qualified := range cache.ListDevices() {
+		name, ours := strings.CutPrefix(qualified, cdi.DefaultKind+"=")
+		if !ours || strings.HasPrefix(name, strayPrefix) {
+			continue
+		}
+		d := cache.GetDevice(qualified)
+		own := w.lpusOf(name)
+		for _, n := range slices.Concat(d.GetSpec().ContainerEdits.DeviceNodes, d.ContainerEdits.DeviceNodes) {
+			path := cmp.Or(n.HostPath, n.Path)
+			has := func(i int) bool { return w.usable(i) && w.machine.Card(i).Node == path }
+			moved := len(own) == 1 && w.usable(own[0]) // else nobody's node is not said of the name
+			if !slices.ContainsFunc(own, has) && (moved || w.isNode(path)) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // changeConfig writes another config file. serve does not read it before a reload or a restart.
 func (w *world) changeConfig() bool {
 	w.config, w.renewed = (w.config+1)%3, false
@@ -693,8 +769,11 @@ func (w *world) listed() map[string]string {
 
 // healthy are the LPUs that can be used, and that the specs name once.
 func (w *world) healthy() (healthy []int) {
-	spec := w.spec()
+	spec, lost := w.spec(), w.lost()
 	for i, id := range w.ids() {
+		if slices.Contains(lost, id) || slices.Contains(lost, fmt.Sprint("lpu", i)) {
+			continue
+		}
 		inSpec := spec != nil && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool { return d.Name == id })
 		if w.usable(i) && !w.dead(i) && inSpec && (!w.foreign || i > 0) {
 			healthy = append(healthy, i)
@@ -771,6 +850,12 @@ func hasArc(lpus []int, size int) bool {
 func (w *world) checkValidate() error {
 	code, printed := w.lpuctl("cdi", "validate")
 	silent := code == cli.ExitDone && printed == ""
+	if lost := w.lost(); len(lost) > 0 && code != cli.ExitFound {
+		return fmt.Errorf("%v lead to other LPUs, and validate ends with %d: %s", lost, code, printed)
+	}
+	if _, err := os.Stat(w.leftoverPath()); err == nil {
+		return nil // of which something is said
+	}
 	spec, none := w.spec(), !slices.ContainsFunc([]int{0, 1, 2, 3}, w.usable)
 	common := spec != nil && len(spec.ContainerEdits.DeviceNodes) > 0 // it harms nobody as long as all devices are of one LPU
 	if want := !w.foreign && !w.drifting() && !common && !none; silent != want {

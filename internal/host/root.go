@@ -63,6 +63,7 @@ func (r Root) Same(a, b string) bool {
 }
 
 // Glob returns the paths of the root that match an absolute pattern, sorted as filepath.Glob does.
+// The error is that the pattern is bad, or that this user may not see what is there.
 func (r Root) Glob(pattern string) ([]string, error) {
 	dir := pattern
 	for strings.ContainsAny(dir, `*?[\`) {
@@ -72,11 +73,30 @@ func (r Root) Glob(pattern string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := visible(real, dir != pattern); err != nil {
+		return nil, err
+	}
 	matches, err := filepath.Glob(filepath.Join(literal(real), strings.TrimPrefix(pattern, dir)))
 	for i, match := range matches {
 		matches[i] = filepath.Join(dir, strings.TrimPrefix(match, real))
 	}
 	return matches, err
+}
+
+// visible returns why this user cannot see whether there is a path, or what is in it. That there is
+// none is no error.
+func visible(path string, within bool) error {
+	_, err := os.Lstat(path)
+	if err == nil && within {
+		var dir *os.File
+		if dir, err = os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
+			return dir.Close()
+		}
+	}
+	if IsAbsent(err) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	return err
 }
 
 // literal returns a pattern that matches only this path.

@@ -41,6 +41,7 @@ type File struct {
 	Path string // <spec dir>/<vendor>-<class>.json, the name the CDI library would give it
 	kind string
 	root host.Root // of the machine that the spec is for
+	dir  string    // below the root, as it was named
 }
 
 // Locate finds the file for a kind in a spec directory under root. Links on the way stay within the root.
@@ -52,7 +53,7 @@ func Locate(root, specDir, kind string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind, root: host.Root(root)}, nil
+	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind, root: host.Root(root), dir: specDir}, nil
 }
 
 // fileName is the name that the CDI library gives the file of a kind, without its ending.

@@ -349,7 +349,7 @@ func TestDrift(t *testing.T) {
 		t.Helper()
 		have := mustSpec(t, inv, Options{})
 		change(have)
-		return compare(inv, have, mustSpec(t, inv, Options{}), func(path string) bool { return path != "/dev/gone" })
+		return newComparison(inv, mustSpec(t, inv, Options{}), func(path string) bool { return path != "/dev/gone" }).drift(have)
 	}
 	device := func(s *specs.Spec, name string) *specs.Device {
 		return &s.Devices[slices.IndexFunc(s.Devices, func(d specs.Device) bool { return d.Name == name })]

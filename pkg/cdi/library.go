@@ -34,7 +34,7 @@ type Target struct {
 }
 
 // isBefore tells whether the target has a library before a release of it. A library without a name is that of its cdiVersion.
-func (t Target) isBefore(release string) bool { return olderThan(cmp.Or(t.Library, t.Newest), release) }
+func (t Target) isBefore(release string) bool { return olderThan(t.library(), release) }
 
 func (t Target) String() string { return t.Consumer + " " + t.Release }
 
@@ -72,6 +72,20 @@ func parseOld(data []byte) (*specs.Spec, error) {
 	return &spec, nil
 }
 
+// judgeOld keeps what libraries before newLibrary make of a file, if they take it.
+func (v *Validator) judgeOld(d *document, spec *specs.Spec, err error) {
+	if err != nil || len(withoutPermissions(spec)) > 0 {
+		return
+	}
+	err = survive(func() (err error) {
+		_, err = v.refusal(spec)
+		return err
+	})
+	if err == nil {
+		d.old = spec
+	}
+}
+
 // parseAny parses a spec that some release of the library takes.
 func parseAny(data []byte) (*specs.Spec, error) {
 	spec, err := parse(data)
@@ -83,14 +97,14 @@ func parseAny(data []byte) (*specs.Spec, error) {
 	return spec, err
 }
 
-// checkOld finds what libraries before newLibrary make of a file that newLibrary takes.
-func (v *Validator) checkOld(d *document, faults []strictyaml.Fault) {
+// checkOld finds what libraries before newLibrary make of a file that newLibrary takes: spec, or
+// err.
+func (v *Validator) checkOld(d *document, faults []strictyaml.Fault, spec *specs.Spec, err error) {
 	if vendor, class := parser.ParseQualifier(d.spec.Kind); len(vendor) == 1 || len(class) == 1 {
 		will := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
 		v.old(&d.findings, finding.OneLetterName, d.name(), will, "").At(d.path, d.lines.Line("kind"))
 	}
 	const refuse = "refuse the whole file: "
-	spec, err := parseOld(d.data)
 	if err != nil {
 		message := refuse + strings.Join(strings.Fields(err.Error()), " ")
 		v.old(&d.findings, finding.OlderLibrary, d.name(), message, "").At(d.path, lineIn(err))

@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,14 +26,53 @@ type Resolved struct {
 	File  string   `json:"file"`            // the spec file that serves it
 	Nodes []string `json:"nodes"`           // common ones too; HOST:CONTAINER where the path on the host is another than in the container
 	Claim *Claim   `json:"claim,omitempty"` // that the device is of; then it has variables only
+	// Runtimes are those that get this one by the name; none: all of them.
+	Runtimes []string `json:"runtimes,omitempty"`
 }
 
-// Resolve returns the devices of a kind and those of claims, file by file in the order of the spec, as the runtimes' own CDI library
-// resolves them from spec directories under root, the last of which has the highest priority. Files of the
-// kind that the library refuses, conflicts, and directories that some runtimes do not read are findings. It gives up when ctx
-// ends, because a spec directory may hold what never answers, such as a FIFO.
-func Resolve(ctx context.Context, root string, specDirs []string, kind string) ([]Resolved, finding.List, error) {
-	dirs, err := resolveDirs(root, specDirs)
+// Resolve returns the devices of our kind and those of claims, file by file in the order of the
+// spec, as the runtimes' own CDI library resolves them from the directories that each runtime of
+// the machine reads, or from these. Files of the kind that the library refuses, conflicts, and
+// directories that some runtimes do not read are findings. It gives up when ctx ends, because a
+// spec directory may hold what never answers, such as a FIFO.
+func (v *Validator) Resolve(ctx context.Context, dirs []string) (all []Resolved, findings finding.List, err error) {
+	byDirs := map[string][]Resolved{}
+	var runtimes []string // that read in another order than one before
+	for _, order := range v.orders(dirs) {
+		key := strings.Join(order.Dirs, ":")
+		if byDirs[key] != nil {
+			continue
+		}
+		devices, more, err := v.resolveIn(ctx, order.Dirs)
+		if err != nil {
+			return nil, nil, err
+		}
+		byDirs[key] = devices
+		runtimes = append(runtimes, cmp.Or(order.Runtime, "none"))
+		for _, f := range more {
+			if !slices.Contains(findings, f) {
+				findings = append(findings, f)
+			}
+		}
+		for _, r := range devices {
+			i := slices.IndexFunc(all, func(other Resolved) bool { return other.Name == r.Name && other.File == r.File })
+			if i < 0 {
+				i, all = len(all), append(all, r)
+			}
+			all[i].Runtimes = append(all[i].Runtimes, runtimes[len(runtimes)-1])
+		}
+	}
+	for i := range all {
+		if len(all[i].Runtimes) == len(runtimes) {
+			all[i].Runtimes = nil
+		}
+	}
+	checked, err := v.CheckDirs(dirs)
+	return append([]Resolved{}, all...), append(checked, findings...), err
+}
+
+func (v *Validator) resolveIn(ctx context.Context, order []string) ([]Resolved, finding.List, error) {
+	dirs, err := resolveDirs(v.Root, order)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,9 +94,7 @@ func Resolve(ctx context.Context, root string, specDirs []string, kind string) (
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", strings.Join(dirs, ", "), err)
 		}
-		v := Validator{Root: root}
-		findings, err := v.CheckDirs(specDirs)
-		return append(resolved(cache, kind), resolved(cache, ClaimKind)...), append(findings, cacheFindings(cache, kind)...), err
+		return append(resolved(cache, v.Kind), resolved(cache, ClaimKind)...), cacheFindings(cache, v.Kind), nil
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("%s: reading the spec files does not end: %w", strings.Join(dirs, ", "), ctx.Err())
 	}

@@ -34,16 +34,16 @@ func TestResolve(t *testing.T) {
 	putFile(t, filepath.Join(root, "etc/cdi/seed.json"), seedSpec(t)) // shadowed
 	putFile(t, filepath.Join(root, "etc/cdi/old.json"), []byte(old))  // served from there
 	putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte("kind: nvidia.com/gpu\n"))
-	devices, findings, err := Resolve(context.Background(), root, specDirs, DefaultKind)
+	devices, findings, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(context.Background(), specDirs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ours := locate(t, root).Path
 	want := []Resolved{
-		{"hyperaccel.ai/lpu=old", filepath.Join(root, "etc/cdi/old.json"), []string{"/dev/lpu0"}, nil},
-		{"hyperaccel.ai/lpu=lpu0", ours, []string{"/dev/lpu0"}, nil},
-		{"hyperaccel.ai/lpu=pci-0000-43-00.1", ours, []string{"/dev/lpu0"}, nil},
-		{"hyperaccel.ai/lpu=all", ours, []string{"/dev/lpu0"}, nil},
+		{"hyperaccel.ai/lpu=old", filepath.Join(root, "etc/cdi/old.json"), []string{"/dev/lpu0"}, nil, nil},
+		{"hyperaccel.ai/lpu=lpu0", ours, []string{"/dev/lpu0"}, nil, nil},
+		{"hyperaccel.ai/lpu=pci-0000-43-00.1", ours, []string{"/dev/lpu0"}, nil, nil},
+		{"hyperaccel.ai/lpu=all", ours, []string{"/dev/lpu0"}, nil, nil},
 	}
 	if diff := cmp.Diff(want, devices); diff != "" {
 		t.Error(diff)
@@ -53,7 +53,7 @@ func TestResolve(t *testing.T) {
 	}
 	// A second file with our names in one directory takes the device away from everybody.
 	putFile(t, filepath.Join(root, "var/run/cdi/second.json"), seedSpec(t))
-	devices, findings, err = Resolve(context.Background(), root, specDirs, DefaultKind)
+	devices, findings, err = (&Validator{Root: root, Kind: DefaultKind}).Resolve(context.Background(), specDirs)
 	if err != nil || len(devices) != 3 {
 		t.Errorf("%v, %v", devices, err)
 	}
@@ -79,7 +79,8 @@ func TestResolveDoesNotHang(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, _, err := Resolve(ctx, root, specDirs, DefaultKind); err == nil || !strings.Contains(err.Error(), "etc/cdi") {
+	_, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(ctx, specDirs)
+	if err == nil || !strings.Contains(err.Error(), "etc/cdi") {
 		t.Errorf("got %v", err)
 	}
 	// Let the reader that was given up on end.
@@ -94,7 +95,7 @@ func TestResolveSurvives(t *testing.T) {
 		root := t.TempDir()
 		text := "cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- {name: a, containerEdits: {" + list + ": [null]}}\n"
 		putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte(text))
-		_, _, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+		_, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 		if !errors.Is(err, ErrCrash) || !strings.Contains(err.Error(), "etc/cdi") {
 			t.Errorf("%s: %v", list, err)
 		}
@@ -108,7 +109,7 @@ func TestResolveUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	putFile(t, filepath.Join(root, "etc/cdi"), nil)
-	devices, _, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+	devices, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 	if err == nil || !strings.Contains(err.Error(), "etc/cdi: not a directory") {
 		t.Errorf("got %v, %v", devices, err)
 	}
@@ -120,7 +121,7 @@ func TestResolveShowsHostPaths(t *testing.T) {
 	putFile(t, filepath.Join(root, "etc/cdi/odd.yaml"), []byte("cdiVersion: 0.5.0\nkind: "+DefaultKind+"\n"+
 		"containerEdits: {deviceNodes: [{path: /dev/b}, {path: /dev/a}]}\n"+
 		"devices: [{name: x, containerEdits: {deviceNodes: [{path: /dev/a, hostPath: /dev/other}]}}]\n"))
-	devices, findings, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+	devices, findings, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 	if err != nil || len(findings) > 0 || len(devices) != 1 {
 		t.Fatalf("%v %v %v", devices, findings, err)
 	}
@@ -139,7 +140,7 @@ func TestResolveSaysWhatOldLibrariesDoNotRead(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, filepath.Join(root, "moved")), os.Symlink("/moved", dir)); err != nil {
 		t.Fatal(err)
 	}
-	devices, findings, err := Resolve(t.Context(), root, specDirs, DefaultKind)
+	devices, findings, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 	if err != nil || len(devices) != 3 || len(findings) != 1 || findings[0].ID != "spec-dir-link" {
 		t.Errorf("%v %v %v", devices, findings, err)
 	}
@@ -160,11 +161,12 @@ func FuzzReadSpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		root := t.TempDir()
 		putFile(t, filepath.Join(root, "var/run/cdi/other.json"), data)
-		if _, _, err := Resolve(context.Background(), root, specDirs, DefaultKind); err != nil && !errors.Is(err, ErrCrash) {
+		_, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(context.Background(), specDirs)
+		if err != nil && !errors.Is(err, ErrCrash) {
 			t.Fatal(err)
 		}
 		// It may define our names, but whether it does is all that may be said.
-		_, err := locate(t, root).Writable(mustSpec(t, node(1), Options{}))
+		_, err = locate(t, root).Writable(mustSpec(t, node(1), Options{}))
 		if _, isConflict := errors.AsType[*Conflict](err); err != nil && !isConflict {
 			t.Error(err)
 		}

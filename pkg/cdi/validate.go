@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -30,15 +31,16 @@ type Validator struct {
 	Kind string // ours
 	// Own is the file that lpuctl writes for Kind, as [Locate] finds it; "": any of that name.
 	Own string
-	// RuntimeDirs are the directories, under the root, that a runtime of this machine reads; nil: unknown.
-	RuntimeDirs []string
+	// Orders are those in which the runtimes of this machine read directories; none: as the CDI
+	// library reads those that are checked.
+	Orders []Order
 	// Inventory is what is in the machine, against which devices of our kind are held; nil: that is left out.
 	Inventory *discovery.Inventory
 	// Targets are the consumers that matter; none: all of them.
 	Targets []Target
 	// Claims are the uids of the claims that the DRA driver has recorded as prepared; nil: that is not known.
 	Claims []string
-	// Devices that a container asks for, by qualified name or by that in our kind.
+	// Devices that a container asks for, as a runtime gets their names.
 	Devices []string
 }
 
@@ -55,6 +57,7 @@ type document struct {
 	path     string
 	data     []byte
 	spec     *specs.Spec // nil: no runtime that matters can read it
+	old      *specs.Spec // as libraries before newLibrary read it; nil: they refuse it
 	lines    *strictyaml.Document
 	renewal  string // the remedy where the file is out of date
 	findings finding.List
@@ -66,12 +69,16 @@ func (d *document) name() string { return filepath.Base(d.path) }
 // File checks one file, whatever its kind.
 func (v *Validator) File(path string) finding.List {
 	d := v.read(path)
+	if filepath.Ext(path) == ".yml" {
+		d.add(finding.SpecYML, "", notRead, "")
+	}
 	if d.spec != nil {
 		if d.spec.Kind == v.Kind {
 			d.renewal = "lpuctl cdi generate --output " + path
 		}
-		v.check(d)
-		v.checkHardware(d, func(string) bool { return true })
+		r := readAlone(d)
+		v.check(d, r)
+		v.checkHardware(r)
 		if d.spec.Kind == ClaimKind {
 			v.checkClaim(d)
 		}
@@ -79,11 +86,13 @@ func (v *Validator) File(path string) finding.List {
 	return d.findings
 }
 
-// check checks what a file says.
-func (v *Validator) check(d *document) {
+// check checks what a file says, and whether the machine has what a container gets by it.
+func (v *Validator) check(d *document, r *reading) {
 	v.checkTargets(d)
+	i, any := -1, slices.ContainsFunc(r.readers, func(reader *reader) bool { return reader.uses(d) })
 	for at, edits := range allEdits(d.spec) {
-		v.checkEdits(d, at, edits)
+		v.checkEdits(d, at, edits, v.Host && any && (i < 0 || r.surely(place{d, d.spec, i})))
+		i++
 	}
 	if v.Host {
 		d.mergeRepeated()
@@ -145,6 +154,7 @@ func (v *Validator) judge(d *document) {
 	d.lines = lines
 	old, oldErr := parseOld(d.data)
 	spec, err := parse(d.data)
+	v.judgeOld(d, old, oldErr)
 	if err != nil && oldErr == nil && v.onlyBefore(newLibrary) {
 		spec, err = old, nil
 	}
@@ -168,7 +178,10 @@ func (v *Validator) judge(d *document) {
 		d.add(finding.SpecRefused, at, err.Error(), "")
 	default:
 		d.spec = spec
-		v.checkOld(d, faults)
+		if reflect.DeepEqual(d.old, spec) {
+			d.old = spec
+		}
+		v.checkOld(d, faults, old, oldErr)
 	}
 }
 

@@ -21,9 +21,9 @@ func (d *document) ofClaim() {
 }
 
 // claimMember checks one file of a claim. before are those before it.
-func (v *Validator) claimMember(d *document, before []*document) {
+func (v *Validator) claimMember(d *document, before []*document, r *reading) {
 	d.renewal = byDriver + ": rm " + d.path
-	v.check(d)
+	v.check(d, r)
 	for _, other := range before {
 		if names := sharedNames(d.spec, other.spec); len(names) > 0 {
 			message := fmt.Sprintf("%s and %s both define %s", other.path, d.path, some(names))

@@ -28,7 +28,7 @@ func (v *Validator) checkTargets(d *document) {
 }
 
 // checkEdits finds what the CDI library accepts and should not and, on the host, what does not fit this machine.
-func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits) {
+func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits, host bool) {
 	d.checkEnv(at, e.Env)
 	nodes := map[string]bool{}
 	for i, n := range e.DeviceNodes {
@@ -39,7 +39,7 @@ func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits) 
 			d.add(finding.DuplicateNode, here, n.Path+" is here twice: the last silently wins", "")
 		}
 		nodes[n.Path] = true
-		if v.Host {
+		if host {
 			v.checkNode(d, here, n)
 		}
 	}
@@ -50,7 +50,7 @@ func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits) 
 			d.absolute(here+".hostPath", m.HostPath)
 		}
 		d.absolute(here+".containerPath", m.ContainerPath)
-		if v.Host && (bind || slices.Contains(m.Options, "bind")) {
+		if host && (bind || slices.Contains(m.Options, "bind")) {
 			v.checkMount(d, here, m)
 		}
 	}
@@ -60,7 +60,7 @@ func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits) 
 		if h.Timeout != nil && *h.Timeout <= 0 {
 			d.add(finding.HookTimeout, here+".timeout", "low-level runtimes refuse a timeout of 0", "")
 		}
-		if v.Host {
+		if host {
 			v.checkHook(d, here, h)
 		}
 	}

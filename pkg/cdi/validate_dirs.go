@@ -3,7 +3,6 @@ package cdi
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	specs "tags.cncf.io/container-device-interface/specs-go"
-
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -26,11 +24,11 @@ type specDir struct {
 // Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
 // Findings about files of other kinds are notes, because their makers have to mend them, unless such a file stops every runtime.
 func (v *Validator) Dirs(dirs []string) (finding.List, error) {
-	all, err := v.find(dirs)
+	r, err := v.readBelow(dirs)
 	if err != nil {
 		return nil, err
 	}
-	return v.dirs(all)
+	return v.dirs(r), nil
 }
 
 // DirsAsTyped is Dirs for directories that are not below the root.
@@ -39,7 +37,45 @@ func (v *Validator) DirsAsTyped(dirs ...string) (finding.List, error) {
 	for _, dir := range dirs {
 		all = append(all, specDir{filepath.Clean(dir), dir})
 	}
-	return v.dirs(all)
+	r, err := v.readAll(all, []Order{{}})
+	if err != nil {
+		return nil, err
+	}
+	return v.dirs(r), nil
+}
+
+// Effective finds what is wrong with the devices that a container gets: nodes that are not their
+// LPUs'. Every other fault of the files is left out.
+func (v *Validator) Effective(dirs []string) (wrong finding.List, err error) {
+	all, err := v.Dirs(dirs)
+	for _, f := range all {
+		if slices.Contains([]finding.ID{finding.NodeWrong, finding.SetWrong, finding.CommonNode, finding.NodeNumbers}, f.ID) {
+			wrong = append(wrong, f)
+		}
+	}
+	return wrong, err
+}
+
+// Unserved finds, as warnings, which of the Devices a container does not get, or gets with nodes
+// that are not its LPUs'.
+func (v *Validator) Unserved(dirs []string) (findings finding.List, err error) {
+	r, err := v.readBelow(dirs)
+	if err != nil {
+		return nil, err
+	}
+	now, names := v.devicesNow(), r.names(v.Kind)
+	for _, name := range v.Devices {
+		v.checkDevice(&findings, name, r, now, names)
+	}
+	for _, fault := range v.checkHardware(r) {
+		if slices.Contains(v.Devices, v.Kind+"="+fault.Device) {
+			findings.Add(finding.NodeWrong, fault.Device, fault.Message, fault.Remedy).At(fault.File, 0)
+		}
+	}
+	for i := range findings {
+		findings[i].Severity = finding.Warning
+	}
+	return findings, nil
 }
 
 // CheckDirs finds what keeps runtimes, or some users, from reading directories under the root.
@@ -69,6 +105,13 @@ func (d specDir) isLink() bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
+// isUsual reports whether a path is one of the directories that the CDI library reads by default,
+// and not through a link.
+func (v *Validator) isUsual(path string) bool {
+	usual, err := v.find([]string{"/etc/cdi", DefaultSpecDir})
+	return err == nil && slices.ContainsFunc(usual, func(dir specDir) bool { return !dir.isLink() && same(dir.path, path) })
+}
+
 // same tells whether two paths lead to one file or directory.
 func same(a, b string) bool {
 	x, err := os.Stat(a)
@@ -76,51 +119,41 @@ func same(a, b string) bool {
 	return a == b || err == nil && otherErr == nil && os.SameFile(x, y)
 }
 
-func (v *Validator) dirs(dirs []specDir) (all finding.List, err error) {
-	v.checkDirs(&all, dirs)
-	var documents, served, claims []*document // served: of our kind, those of lower priority first
-	var read []string
-	for _, dir := range dirs {
-		if slices.ContainsFunc(read, func(before string) bool { return same(before, dir.path) }) {
-			continue
-		}
-		read = append(read, dir.path)
-		files, err := specFiles(dir.path, ".json", ".yaml", ".yml")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		for _, path := range files {
-			if filepath.Ext(path) == ".yml" {
-				all.Add(finding.SpecYML, filepath.Base(path), "runtimes do not read it: only .json and .yaml", "").At(path, 0)
-				continue
-			}
-			d := v.read(path)
-			documents = append(documents, d)
-			_, ofClaim := ClaimUID(path)
-			switch {
-			case d.spec != nil && d.spec.Kind == v.Kind:
-				v.member(d, served)
-				served = append(served, d)
-			case d.spec != nil && d.spec.Kind == ClaimKind:
-				v.claimMember(d, claims)
-				claims = append(claims, d)
-			case d.spec == nil && ofClaim:
-				d.ofClaim()
-			default:
-				v.foreign(d)
-			}
+// notRead is said of a file whose name ends in .yml.
+const notRead = "runtimes do not read it: only .json and .yaml"
+
+func (v *Validator) dirs(r *reading) (all finding.List) {
+	v.checkDirs(&all, r.dirs)
+	for _, path := range r.unread {
+		f := all.Add(finding.SpecYML, filepath.Base(path), notRead, "").At(path, 0)
+		if data, _ := wholefile.Read(path, specMax); !bytes.Contains(data, []byte(v.Kind)) {
+			f.Severity = finding.Note // its maker may have meant that
 		}
 	}
-	for i, d := range served {
-		v.checkHardware(d, func(name string) bool { return !definedBy(served[i+1:], name) })
+	var served, claims []*document // served: of our kind, those of lower priority first
+	for _, d := range r.documents {
+		_, ofClaim := ClaimUID(d.path)
+		switch {
+		case d.spec != nil && d.spec.Kind == v.Kind:
+			v.member(d, served, r)
+			served = append(served, d)
+		case d.spec != nil && d.spec.Kind == ClaimKind:
+			v.claimMember(d, claims, r)
+			claims = append(claims, d)
+		case d.spec == nil && ofClaim:
+			d.ofClaim()
+		default:
+			v.foreign(d)
+		}
 	}
-	for _, d := range documents {
+	v.checkHardware(r)
+	for _, d := range r.documents {
 		all = append(all, d.findings...)
 	}
-	v.checkRead(&all, dirs, served)
-	v.checkServed(&all, read, served)
+	v.checkRead(&all, r.dirs, served)
+	v.checkServed(&all, r, served)
 	v.checkClaims(&all, claims)
-	return all, nil
+	return all
 }
 
 // checkDirs finds directories that some runtimes or users do not read.
@@ -128,8 +161,13 @@ func (v *Validator) checkDirs(findings *finding.List, dirs []specDir) {
 	for _, dir := range dirs {
 		reached := slices.ContainsFunc(dirs, func(other specDir) bool { return same(other.path, dir.path) && !other.isLink() })
 		if dir.isLink() && !reached {
-			v.old(findings, finding.SpecDirLink, dir.typed, "find no spec in it: it is a symbolic link",
-				fmt.Sprintf("put the directory in the place of the link: rm %s; mv %s %s", dir.typed, dir.path, dir.typed))
+			remedy := fmt.Sprintf("put the directory in the place of the link: rm %s; mv %s %s", dir.typed, dir.path, dir.typed)
+			if v.isUsual(dir.path) { // others' specs stay where they are: one of the two is emptied at boot
+				own := fileName(v.Kind) + ".json"
+				remedy = fmt.Sprintf("put a directory in the place of the link: rm %s; mkdir -m 0755 %s; mv %s %s", dir.typed, dir.typed,
+					filepath.Join(dir.path, own), filepath.Join(dir.typed, own))
+			}
+			v.old(findings, finding.SpecDirLink, dir.typed, "find no spec in it: it is a symbolic link", remedy)
 		}
 		if info, err := os.Stat(dir.path); err == nil && info.IsDir() && info.Mode()&0o005 != 0o005 {
 			message := "only some users may read it (mode %04o): podman and docker without root find no device"
@@ -140,15 +178,21 @@ func (v *Validator) checkDirs(findings *finding.List, dirs []specDir) {
 
 // checkRead finds directories with specs of ours that no runtime of the machine reads.
 func (v *Validator) checkRead(findings *finding.List, dirs []specDir, served []*document) {
-	if v.RuntimeDirs == nil {
+	if len(v.Orders) == 0 {
 		return
 	}
-	read, _ := resolveDirs(v.Root, v.RuntimeDirs)
+	var they []string
+	for _, order := range v.Orders {
+		they = append(they, order.Dirs...)
+	}
+	slices.Sort(they)
+	they = slices.Compact(they)
+	read, _ := resolveDirs(v.Root, they)
 	for _, dir := range dirs {
 		in := func(path string) bool { return same(filepath.Dir(path), dir.path) }
 		ours := v.Own != "" && in(v.Own) || slices.ContainsFunc(served, func(d *document) bool { return in(d.path) })
 		if ours && !slices.ContainsFunc(read, func(path string) bool { return same(path, dir.path) }) {
-			message := "no container runtime of this machine reads it: they read " + strings.Join(v.RuntimeDirs, ", ")
+			message := "no container runtime of this machine reads it: they read " + strings.Join(they, ", ")
 			findings.Add(finding.SpecDirUnread, dir.typed, message, "")
 		}
 	}
@@ -181,16 +225,14 @@ func (v *Validator) isOwn(path string) bool {
 	return path == v.Own
 }
 
-// member checks one file of our kind. before are those before it in its directory and in directories of lower priority.
-func (v *Validator) member(d *document, before []*document) {
-	d.renewal = "lpuctl cdi refresh"
+// member checks one file of our kind. before are those before it.
+func (v *Validator) member(d *document, before []*document, r *reading) {
 	if !v.isOwn(d.path) {
-		d.renewal = "rm " + d.path + "; lpuctl cdi refresh"
 		own := cmp.Or(v.Own, fileName(v.Kind)+".json")
 		d.add(finding.OtherFile, "", "another file of our kind: lpuctl cdi refresh writes "+own+" and leaves this one as it is",
 			"if it is a leftover: rm "+d.path)
 	}
-	v.check(d)
+	v.check(d, r)
 	for _, other := range before {
 		names := sharedNames(d.spec, other.spec)
 		switch {
@@ -199,10 +241,36 @@ func (v *Validator) member(d *document, before []*document) {
 			message := fmt.Sprintf("%s and %s both define %s: runtimes hand out neither", other.path, d.path, some(names))
 			d.add(finding.SpecConflict, "", message, "remove one of the two: rm "+v.notOwn(d.path, other.path))
 		case !same(other.path, d.path):
-			message := fmt.Sprintf("%s defines %s too, and is not used for them", other.path, some(names))
-			d.add(finding.Shadowed, "", message, "if it is a leftover: rm "+other.path)
+			v.shadowed(d, other, some(names), r)
 		}
 	}
+}
+
+// shadowed finds that one of two files in different directories is not used for the names that both
+// define.
+func (v *Validator) shadowed(d, other *document, names string, r *reading) {
+	first, second := r.orders(other, d), r.orders(d, other)
+	switch leftover := "if it is a leftover: rm "; {
+	case len(first)+len(second) == 0: // no runtime reads both
+	case len(first) == 0:
+		d.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", other.path, names),
+			leftover+v.notOwn(other.path, d.path))
+	case len(second) == 0:
+		other.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", d.path, names),
+			leftover+v.notOwn(d.path, other.path))
+	default:
+		message := fmt.Sprintf("%s defines %s too: %s take this file, %s the other one",
+			other.path, names, strings.Join(second, ", "), strings.Join(first, ", "))
+		d.add(finding.Shadowed, "", message, leftover+v.notOwn(d.path, other.path))
+	}
+}
+
+// renewalOf is how a file of our kind comes to be right.
+func (v *Validator) renewalOf(path string) string {
+	if v.isOwn(path) {
+		return "lpuctl cdi refresh"
+	}
+	return "rm " + path + "; lpuctl cdi refresh"
 }
 
 // notOwn is the first of two files that is not our own.
@@ -211,11 +279,4 @@ func (v *Validator) notOwn(a, b string) string {
 		return b
 	}
 	return a
-}
-
-// definedBy tells whether one of some files defines a device.
-func definedBy(files []*document, name string) bool {
-	return slices.ContainsFunc(files, func(d *document) bool {
-		return slices.ContainsFunc(d.spec.Devices, func(device specs.Device) bool { return device.Name == name })
-	})
 }

@@ -23,6 +23,8 @@ func carryOut(t *testing.T, remedy string) {
 		switch words[0] {
 		case "rm":
 			err = os.Remove(words[1])
+		case "mkdir":
+			err = os.Mkdir(words[3], 0o755)
 		case "mv":
 			err = os.Rename(words[1], words[2])
 		case "chmod":
@@ -33,6 +35,48 @@ func carryOut(t *testing.T, remedy string) {
 		}
 		if err != nil {
 			t.Fatalf("remedy %q: %v", remedy, err)
+		}
+	}
+}
+
+// A spec directory that is a link to the other one: the remedy leaves the specs of others where
+// they are, because only one of the two outlasts a boot.
+func TestLinkToTheOtherDirectory(t *testing.T) {
+	for link, target := range map[string]string{"/var/run/cdi": "/etc/cdi", "/etc/cdi": "/var/run/cdi"} {
+		own, v := refreshed(t)
+		real, other := filepath.Join(v.Root, target), filepath.Join(v.Root, target, "vendor.json")
+		if err := os.MkdirAll(filepath.Dir(real), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if link == "/var/run/cdi" {
+			if err := os.Rename(filepath.Dir(own), real); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(other, []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		typed := filepath.Join(v.Root, link)
+		if err := os.MkdirAll(filepath.Dir(typed), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, typed); err != nil {
+			t.Fatal(err)
+		}
+		v.Targets = nil
+		findings, err := v.CheckDirs([]string{link})
+		if err != nil || len(findings) != 1 || findings[0].ID != finding.SpecDirLink {
+			t.Fatalf("%s: %v %v", link, findings, err)
+		}
+		carryOut(t, findings[0].Remedy)
+		if findings, err := v.CheckDirs([]string{link}); err != nil || len(findings) > 0 {
+			t.Errorf("%s: %v %v", link, findings, err)
+		}
+		if _, err := os.Stat(other); err != nil {
+			t.Errorf("%s: the spec of another vendor was moved: %v", link, err)
+		}
+		if _, err := os.Stat(filepath.Join(typed, filepath.Base(own))); err != nil {
+			t.Errorf("%s: our spec was not moved: %v", link, err)
 		}
 	}
 }
@@ -149,7 +193,10 @@ func TestDirectoryThatNobodyReads(t *testing.T) {
 		{[]string{"/etc/cdi", "/run/cdi"}, []string{"spec-dir-unread"}},
 		{[]string{}, []string{"spec-dir-unread"}},
 	} {
-		v.RuntimeDirs = c.read
+		v.Orders = nil
+		if c.read != nil {
+			v.Orders = []cdi.Order{{Runtime: "containerd", Dirs: c.read}}
+		}
 		findings, err := v.Dirs(bothDirs)
 		if err != nil || !slices.Equal(idsOf(findings), c.want) {
 			t.Errorf("%v: %v %v", c.read, findings, err)

@@ -182,12 +182,17 @@ func TestWhatAContainerGets(t *testing.T) {
 		"a set that is not defined": {
 			func(s *specs.Spec, _ []string) {
 				s.Devices = slices.DeleteFunc(s.Devices, func(d specs.Device) bool { return d.Name == "lpu0-1" })
-			}, "spec-drift", "a spec made now would also have lpu0-1", "",
+			}, "device-missing", "no spec file defines lpu0-1, and a spec made now would", "",
 		},
-		"a device that is gone": {
+		"a device that is gone, with the node of another card": {
 			func(s *specs.Spec, _ []string) {
 				s.Devices = append(s.Devices, specs.Device{Name: "lpu7", ContainerEdits: *device(s, "lpu0")})
-			}, "stale-device", "a spec made now would not have lpu7", `"name": "lpu7"`,
+			}, "node-wrong", "lpu7 gives a container NODE0, the node of lpu0, and a spec made now would not have it", "",
+		},
+		"a set that is none": {
+			func(s *specs.Spec, _ []string) {
+				s.Devices = append(s.Devices, specs.Device{Name: "lpu1-0", ContainerEdits: *device(s, "lpu0")})
+			}, "stale-device", "a spec made now would not have lpu1-0", `"name": "lpu1-0"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -361,10 +366,10 @@ func TestWhyUnknown(t *testing.T) {
 func TestRange(t *testing.T) {
 	own, v := refreshed(t)
 	for name, want := range map[string]string{
-		"lpu0-3": "did you mean lpu0-1-2-3? The name of a set lists its members",
-		"lpu1-3": "did you mean lpu1-2-3? The name of a set lists its members",
+		"lpu0-3": "did you mean hyperaccel.ai/lpu=lpu0-1-2-3? The name of a set lists its members",
+		"lpu1-3": "did you mean hyperaccel.ai/lpu=lpu1-2-3? The name of a set lists its members",
 		"lpu1-9": "see lpuctl cdi list for every name",
-		"lpuO":   "did you mean lpu0?",
+		"lpuO":   "did you mean hyperaccel.ai/lpu=lpu0?",
 	} {
 		v.Devices = []string{name}
 		findings, err := v.Dirs(bothDirs)

@@ -2,7 +2,6 @@ package cdi
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,42 +12,50 @@ import (
 )
 
 // checkServed looks for what no file defines: devices of a spec made now, and devices that are asked for.
-func (v *Validator) checkServed(findings *finding.List, dirs []string, served []*document) {
-	names := namesIn(served)
+func (v *Validator) checkServed(findings *finding.List, r *reading, served []*document) {
+	names := r.names(v.Kind)
 	now := v.devicesNow()
 	for _, name := range v.Devices {
-		if strings.HasPrefix(name, ClaimKind+"=") {
-			continue // see checkClaims
-		}
-		if !slices.Contains(names, strings.TrimPrefix(name, v.Kind+"=")) {
-			message, remedy := now.whyUnknown(name, names)
-			findings.Add(finding.DeviceUnknown, name, message, remedy)
-		}
+		v.checkDevice(findings, name, r, now, names)
 	}
-	switch where := strings.Join(dirs, ", "); {
+	var where []string
+	for _, dir := range r.dirs {
+		where = append(where, dir.path)
+	}
+	switch {
 	case len(served) > 0:
-		now.missing(findings, names, v.renewal(served))
+		own := slices.ContainsFunc(served, func(d *document) bool { return v.isOwn(d.path) })
+		now.missing(findings, names, own, v.renewal(served))
 		*findings = append(*findings, FactoryImages(now.inv)...)
 	case len(now.list) == 0 && len(now.inv.LPUs) > 0:
 		findings.Add(finding.NoSpec, v.Kind, "no LPU has a device node, so that there is nothing to put into a spec",
 			"do what is said of each LPU, then lpuctl cdi refresh")
 	case len(now.list) > 0, v.Inventory == nil && len(v.Devices) > 0:
-		findings.Add(finding.NoSpec, v.Kind, "no file in "+where+" defines devices of this kind: no runtime can resolve one", "")
+		message := "no file in " + strings.Join(where, ", ") + " defines devices of this kind: no runtime can resolve one"
+		findings.Add(finding.NoSpec, v.Kind, message, "")
 	}
 	if len(now.list) == 0 {
 		*findings = append(*findings, leftOut(now.inv, now.Options)...)
 	}
 }
 
-// namesIn are the devices that files define, sorted.
-func namesIn(files []*document) []string {
-	names := map[string]bool{}
-	for _, d := range files {
-		for _, device := range d.spec.Devices {
-			names[device.Name] = true
+// checkDevice finds out why a runtime does not resolve a device, which it takes by the letter.
+func (v *Validator) checkDevice(findings *finding.List, name string, r *reading, now *devices, names []string) {
+	var lacking []*reader
+	for _, reader := range r.readers {
+		if _, has := reader.by[name]; reader.sure && !has {
+			lacking = append(lacking, reader)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	if len(lacking) == 0 || strings.HasPrefix(name, ClaimKind+"=") { // see checkClaims
+		return
+	}
+	message, remedy := now.whyUnknown(name, names)
+	if two, torn := lacking[0].torn[name]; torn {
+		message = two[0].path + " and " + two[1].path + " both define it: runtimes hand out neither"
+		remedy = "remove one of the two: rm " + v.notOwn(two[0].path, two[1].path)
+	}
+	findings.Add(finding.DeviceUnknown, name, message+r.whose(lacking), remedy)
 }
 
 // devicesNow are the devices that a spec made now would have; none where there is no LPU with a node, or the machine is not known.
@@ -75,15 +82,41 @@ func (v *Validator) renewal(served []*document) string {
 	return "lpuctl cdi refresh"
 }
 
-// missing finds devices that no file defines. An LPU is missing, which is an error, if it has no name, or lacks one of a family of
-// which others have theirs: somebody who writes a spec by hand may do without names by address. names are those that files define.
-func (d *devices) missing(findings *finding.List, names []string, renewal string) {
+// missing finds devices that no file defines. An LPU is missing, which is an error, if it has no
+// name, or lacks one of a family of which others have theirs: somebody who writes a spec by hand
+// may do without names by address, or without any set. names are those that files define; own: our
+// file is one of them.
+func (d *devices) missing(findings *finding.List, names []string, own bool, renewal string) {
 	defined := func(name string) bool { return slices.Contains(names, name) }
+	lacking := d.missingLPUs(findings, defined, renewal)
+	isSetHere := func(c device) bool { return isSet(c.name) && defined(c.name) }
+	wantsSets := own || slices.ContainsFunc(d.list, isSetHere)
+	var more, sets []string
+	for _, c := range d.list {
+		switch {
+		case defined(c.name), slices.ContainsFunc(c.cards, func(card int) bool { return lacking[card] }):
+		case wantsSets && isSet(c.name):
+			sets = append(sets, c.name)
+		default:
+			more = append(more, c.name)
+		}
+	}
+	if len(sets) > 0 {
+		message := "no spec file defines " + some(sets) + ", and a spec made now would"
+		findings.Add(finding.DeviceMissing, d.kind(), message, renewal)
+	}
+	if len(more) > 0 {
+		findings.Add(finding.SpecDrift, d.kind(), "a spec made now would also have "+some(more), renewal)
+	}
+}
+
+// missingLPUs finds LPUs that lack a name of theirs, and returns them by position.
+func (d *devices) missingLPUs(findings *finding.List, defined func(name string) bool, renewal string) map[int]bool {
 	cards := cardsWithNode(d.inv)
 	lpus := pick(d.inv, cards)
 	byName := slices.ContainsFunc(lpus, func(l discovery.LPU) bool { return defined(l.Name) })
 	byAddress := slices.ContainsFunc(lpus, func(l discovery.LPU) bool { return defined(AddressName(l.Address)) })
-	lacking := map[int]bool{} // LPUs by position
+	lacking := map[int]bool{}
 	for i, l := range lpus {
 		name, address := defined(l.Name), defined(AddressName(l.Address))
 		var lacks []string
@@ -99,15 +132,7 @@ func (d *devices) missing(findings *finding.List, names []string, renewal string
 			findings.Add(finding.DeviceMissing, l.Name, message, renewal)
 		}
 	}
-	var more []string
-	for _, c := range d.list {
-		if !defined(c.name) && !slices.ContainsFunc(c.cards, func(card int) bool { return lacking[card] }) {
-			more = append(more, c.name)
-		}
-	}
-	if len(more) > 0 {
-		findings.Add(finding.SpecDrift, d.kind(), "a spec made now would also have "+some(more), renewal)
-	}
+	return lacking
 }
 
 // whyUnknown says why a device that is asked for is in no file, and what to do: the reason of an LPU that it would have to cover
@@ -123,15 +148,19 @@ func (d *devices) whyUnknown(name string, names []string) (message, remedy strin
 		}
 	}
 	meant := members
-	if covering := d.covering(cards); err == nil && covering != "" && d.find(bare) == nil {
-		meant = covering
+	if one, err := d.names([]string{members}); err == nil && len(one) == 1 {
+		meant = one[0]
 	}
 	message = "no file defines it"
-	switch {
-	case meant != bare && slices.Contains(names, meant):
-		return message, "did you mean " + meant + "? The name of a set lists its members"
+	switch full := d.kind() + "=" + meant; {
+	case full != name && slices.Contains(names, meant):
+		remedy = "did you mean " + full + "?"
+		if members != bare {
+			return message, remedy + " The name of a set lists its members"
+		}
+		return message + ": runtimes take a name by the letter", remedy
 	case d.find(meant) != nil:
-		return message + ", and a spec made now would have " + meant, ""
+		return message + ", and a spec made now would have " + meant, "lpuctl cdi refresh"
 	}
 	if len(names) > 0 {
 		message += "; there are " + some(names)
@@ -139,7 +168,7 @@ func (d *devices) whyUnknown(name string, names []string) (message, remedy strin
 		message += ": " + err.Error()
 	}
 	if near := nearest.Word(bare, names); near != "" && members == bare {
-		remedy = "did you mean " + near + "?"
+		remedy = "did you mean " + d.kind() + "=" + near + "?"
 	}
 	return message, remedy
 }

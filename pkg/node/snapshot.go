@@ -261,6 +261,9 @@ func (s *Snapshot) addPresent(was map[string]bool) {
 			d.Healthy = false
 			d.Reasons.Add(finding.NotInSpec, "", "the CDI spec does not define it", "")
 		}
+		if why := s.spec.fault(d.ID, d.Name); why != nil {
+			d.Healthy, d.Reasons = false, append(slices.Clip(d.Reasons), *why)
+		}
 		if len(s.withheld) > 0 {
 			d.Withheld, d.Reasons = true, append(slices.Clip(d.Reasons), s.withheld...)
 		}

@@ -17,12 +17,16 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // Spec is the CDI spec that must define an LPU before it is handed out. The zero value needs none.
 type Spec struct {
 	File    cdi.File
 	Options cdi.Options
+	// Orders are those in which runtimes read files beside ours, by which a name may lead to
+	// another LPU; none: none is read elsewhere.
+	Orders []cdi.Order
 	// ReadOnly: the spec is compared and never written. An LPU that it does not define is none the less healthy for it.
 	ReadOnly bool
 }
@@ -32,14 +36,17 @@ type specCheck struct {
 	asked      string               // what the spec was asked to be
 	inv        *discovery.Inventory // what it was compared with
 	want       string               // the spec that should be there
-	files      []string             // the file, and the state of each spec file in its directory; nil: look again the next time
+	files      []string             // the file, and the state of each file that runtimes read; nil: look again the next time
 	unresolved []string             // names of LPUs that no runtime resolves to their nodes; they must not be handed out
+	faults     []cdi.Fault          // names of ours that lead to other LPUs' nodes, by whatever file
 	drift      cdi.Drift
 	err        error // why the spec is not as it should be
 }
 
 // right tells whether the spec in place is the one that would be made now.
-func (c *specCheck) right() bool { return c.err == nil && len(c.unresolved) == 0 && !c.drift.Any() }
+func (c *specCheck) right() bool {
+	return c.err == nil && len(c.unresolved)+len(c.faults) == 0 && !c.drift.Any()
+}
 
 // The spec is written at most maxWrites times within writePeriod because of one name, so that two programs that disagree, or a card
 // that comes and goes, do not keep the runtimes busy, and other cards need not wait. A name that could lead to another card's node is
@@ -88,7 +95,7 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 	if spec.File.Path == "" {
 		return specCheck{}
 	}
-	check := specCheck{asked: fmt.Sprint(spec.File.Path, spec.Options), inv: inv, files: specFiles(spec.File)}
+	check := specCheck{asked: fmt.Sprint(spec.File.Path, spec.Options), inv: inv, files: specFiles(spec)}
 	rests := before.files != nil && slices.Equal(check.files, before.files) && !before.drift.Names()
 	if rests && inv == before.inv && check.asked == before.asked {
 		return before
@@ -113,6 +120,11 @@ func (n *Node) checkSpec(spec Spec, inv *discovery.Inventory, before specCheck) 
 		bad = append(bad, c.Devices...)
 	}
 	if !spec.ReadOnly {
+		var faultsErr error
+		check.faults, faultsErr = spec.File.Faults(inv, spec.Orders)
+		if faultsErr != nil { // what cannot be read now may have changed by the next time
+			check.err, check.files = cmp.Or(check.err, faultsErr), nil
+		}
 		check.unresolved = namesOf(inv, func(name string) bool { return err != nil || slices.Contains(bad, name) })
 	}
 	return check
@@ -149,16 +161,32 @@ func wanted(inv *discovery.Inventory, o cdi.Options) (*specs.Spec, error) {
 	return spec, err
 }
 
-// specFiles is the state of each file in the directory of the spec: an edit of any of them can change what names mean.
-func specFiles(file cdi.File) []string {
-	entries, err := os.ReadDir(filepath.Dir(file.Path))
-	states := []string{file.Path, fmt.Sprint(err)}
-	for _, e := range entries {
-		if name := filepath.Join(filepath.Dir(file.Path), e.Name()); filepath.Ext(name) != ".lock" {
-			states = append(states, host.State(name))
+// specFiles is the state of each file beside the spec and in the other directories that runtimes
+// read: an edit of any of them can change what names mean.
+func specFiles(spec Spec) []string {
+	states := []string{spec.File.Path, fmt.Sprint(spec.Orders)}
+	for _, dir := range spec.File.Dirs(spec.Orders) {
+		entries, err := os.ReadDir(dir)
+		states = append(states, fmt.Sprint(err))
+		for _, e := range entries {
+			if name := filepath.Join(dir, e.Name()); filepath.Ext(name) != ".lock" {
+				states = append(states, host.State(name))
+			}
 		}
 	}
 	return states
+}
+
+// fault says why the LPU with these names must not be handed out; nil if a container gets its nodes
+// by both.
+func (c *specCheck) fault(names ...string) *finding.Finding {
+	for _, f := range c.faults {
+		if slices.Contains(names, f.Device) {
+			why := finding.New(finding.NodeWrong, "", fmt.Sprintf("%s: %s %s", f.File, f.Device, f.Message), f.Remedy)
+			return &why
+		}
+	}
+	return nil
 }
 
 // due tells whether a spec that was looked at is to be written now.

@@ -422,6 +422,62 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 	}
 }
 
+// TestAFileOfYesterday: who has a name that leads to another LPU's node by another file is
+// withheld, in the order in which the runtime reads the directories, until the file is gone.
+func TestAFileOfYesterday(t *testing.T) {
+	w := newWorld(t)
+	w.refresh()
+	p := w.program()
+	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
+	update := func(reversed bool) *node.Snapshot {
+		order := cdi.Order{Runtime: "containerd 2.4.0", Library: "1.1.1", Dirs: slices.Clone(dirs)}
+		if reversed {
+			slices.Reverse(order.Dirs)
+		}
+		return p.Update(t.Context(), node.Spec{File: w.file(), Orders: []cdi.Order{order}}, p.watcher.Scan)
+	}
+	lpus := w.scan().LPUs
+	old := filepath.Join(w.root, "etc/cdi/old.json")
+	yesterday := func(name string) string {
+		return fmt.Sprintf(`{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu", "devices": [`+
+			`{"name": %q, "containerEdits": {"deviceNodes": [{"path": %q}]}}]}`, name, lpus[2].Nodes[0].Path)
+	}
+	w.must(os.MkdirAll(filepath.Dir(old), 0o755))
+	for _, step := range []struct {
+		text     string
+		reversed bool
+		want     string // who is unhealthy
+	}{
+		{"", false, ""},
+		{yesterday("lpu1"), false, ""}, // nobody gets it
+		{yesterday("lpu1"), true, cdi.AddressName(lpus[1].Address)},
+		{yesterday("lpu2"), true, ""}, // as it should be
+		{yesterday(cdi.AddressName(lpus[0].Address)), true, cdi.AddressName(lpus[0].Address)},
+		{yesterday(cdi.AddressName(lpus[0].Address)), false, ""},
+		{yesterday("lpu0"), true, cdi.AddressName(lpus[0].Address)},
+		{"", true, ""},
+	} {
+		if have, _ := os.ReadFile(old); string(have) != step.text { // the order alone may change
+			w.must(os.RemoveAll(old))
+			if step.text != "" {
+				w.must(os.WriteFile(old, []byte(step.text), 0o644))
+			}
+		}
+		s := update(step.reversed)
+		if got := unhealthy(s); got != step.want {
+			t.Fatalf("%q, reversed %v: unhealthy is %q, want %q", step.text, step.reversed, got, step.want)
+		}
+		for _, d := range s.Devices {
+			if !d.Healthy && (!strings.Contains(d.Reason(), old) || !strings.Contains(d.Reason(), "the node of lpu2")) {
+				t.Errorf("%s: %q does not say which file leads to which LPU", d.Name, d.Reason())
+			}
+		}
+	}
+	if got := p.writes(); got != "0" {
+		t.Errorf("our file was written %s times", got)
+	}
+}
+
 // TestAConflictComesAndGoes: while another file defines a name, runtimes refuse it. It may also be a link to a file elsewhere.
 func TestAConflictComesAndGoes(t *testing.T) {
 	w := newWorld(t)

@@ -14,9 +14,10 @@ const DefaultResource = "hyperaccel.ai/lpu"
 // Options say how LPUs are handed out.
 type Options struct {
 	Strategy    Strategy
-	Kind        string   // of the CDI devices
-	Spec        cdi.File // must define a device before its name is handed out
-	Annotations bool     // of the devices in the spec, see [cdi.Options]
+	Kind        string      // of the CDI devices
+	Spec        cdi.File    // must define a device before its name is handed out
+	Orders      []cdi.Order // in which runtimes read specs, see [node.Spec]
+	Annotations bool        // of the devices in the spec, see [cdi.Options]
 	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it others.
 	RequireConnected bool
 	NUMA             NUMA
@@ -31,7 +32,7 @@ func (o *Options) spec() node.Spec {
 	if o.Strategy != CDI {
 		return node.Spec{}
 	}
-	return node.Spec{File: o.Spec, Options: cdi.Options{Kind: o.Kind, Annotations: o.Annotations}}
+	return node.Spec{File: o.Spec, Orders: o.Orders, Options: cdi.Options{Kind: o.Kind, Annotations: o.Annotations}}
 }
 
 // Strategy is how a container gets its LPUs.

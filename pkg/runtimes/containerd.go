@@ -20,6 +20,9 @@ type installation struct {
 	flag    string // the config that its service names; such a file must exist
 	service string // the command that starts and restarts it, with %s for the verb
 	log     string // how to read its log
+	// rootDir and stateDir are the directories that its service gives it; "": those of its config.
+	rootDir, stateDir string
+	fault             *finding.Finding // why it is not known how its service starts it, or why that does not
 	// distribution is what brings this containerd along and writes its config; "" for one that stands for itself.
 	distribution string
 }
@@ -96,16 +99,19 @@ func containerdProduct(dirs ...string) product {
 // standard is the containerd that stands for itself, as its service starts it, or that of Talos.
 func (c *checker) standard() installation {
 	inst := standardContainerd()
-	args := c.serviceArgs("containerd.service")
-	if len(args) == 0 {
-		if c.Exists(talos().config) {
+	service := c.service("containerd.service")
+	args := service.args
+	if inst.fault = service.fault; len(args) == 0 {
+		if inst.fault == nil && c.Exists(talos().config) {
 			return talos()
 		}
 		return inst
 	}
 	inst.socket = cmp.Or(flagValue(args, "a", "address"), inst.socket)
-	inst.flag = flagValue(args, "c", "config")
-	if strings.Contains(inst.flag, "$") {
+	inst.rootDir, inst.stateDir = flagValue(args, "root"), flagValue(args, "state")
+	named := flagValues(args, "c", "config")
+	if inst.flag = flagValue(args, "c", "config"); len(named) > 0 && (inst.flag == "" || strings.Contains(inst.flag, "%")) {
+		// Only the machine knows what that is: the manager of services may have variables of its own.
 		inst.flag, inst.config = "", ""
 	}
 	if path.Base(args[0]) == inst.binary && c.Exists(args[0]) {
@@ -122,6 +128,9 @@ func (c *checker) containerd(ctx context.Context, r *Runtime) bool {
 		return c.checkContainerd(ctx, r, inst, inst.socket, true)
 	}
 	k := c.kubelet()
+	if k.fault != nil {
+		r.addFinding(new(*k.fault))
+	}
 	known := slices.ContainsFunc(append(distributions(), inst), func(i installation) bool { return c.Same(k.socket, i.socket) })
 	other := strings.HasSuffix(k.socket, "containerd.sock") && !known
 	if other { // nothing says where its files are
@@ -164,9 +173,11 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 	}
 	v := c.containerdVerdict(inst, cmp.Or(use.config, inst.flag), next)
 	v.wanted, r.UsedByKubelet = c.kubelet().uses(c, inst.socket), c.usedByKubelet(inst)
-	if d == nil && p.path == "" && v.missing && !c.Exists(inst.socket) && !explicit {
+	absent := d == nil && p.path == ""
+	if absent && v.missing && !c.Exists(inst.socket) && !explicit {
 		return false
 	}
+	r.Unused = c.ContainerdAddress == "" && !v.wanted && (absent || v.withoutCRI(d) && !r.UsedByKubelet)
 	if d != nil {
 		r.fromDaemon(d, v, socket)
 		r.MaxCDIVersion = cmp.Or(use.maxCDI, d.release.maxCDI("containerd"))
@@ -181,10 +192,20 @@ func (c *checker) checkContainerd(ctx context.Context, r *Runtime, inst installa
 		silence.File = socket
 		r.addFinding(silence)
 	}
+	v.reportRelease(r, p, next)
+	return true
+}
+
+// withoutCRI reports whether the kubelet cannot use containerd, by the files or by the daemon.
+func (v *verdict) withoutCRI(d *daemon) bool {
+	return v.disabled != nil || d != nil && d.trouble != nil && d.trouble.ID == finding.CRIDisabled
+}
+
+// reportRelease adds that nothing is known because the release is not.
+func (v *verdict) reportRelease(r *Runtime, p program, next release) {
 	if v.state == Unknown && v.failure == nil && !next.known() {
 		r.add(finding.VersionUnknown, location{}, v.acrossReleases(p), "run this as root while containerd runs: the daemon gives its version")
 	}
-	return true
 }
 
 // containerdVerdict evaluates the config that a restart would read. flag is the file that the daemon was started with;
@@ -193,6 +214,7 @@ func (c *checker) containerdVerdict(inst installation, flag string, next release
 	m, main, explicit := c.machine, cmp.Or(flag, inst.config), flag != "" || c.ContainerdConfig != ""
 	if c.ContainerdConfig != "" {
 		m.Root, main = c.Locate(c.ContainerdConfig)
+		inst.fault = nil
 	}
 	for _, other := range distributions() { // the socket was given, but the config is theirs
 		if main == other.config {

@@ -101,7 +101,7 @@ func beside(at []string, name string) []string { return append(slices.Clone(at[:
 func (v *verdict) judgeCRI() {
 	e := effective{v, v.effectiveTables()}
 	e.checkPlugins()
-	for _, k := range keysKnownTo(v.release) {
+	for _, k := range keysKnownTo(knownKeys, v.release) {
 		e.checkKey(k)
 	}
 	if v.failure != nil { // the rules count on the types
@@ -158,17 +158,11 @@ func (e effective) checkKey(k knownKey) {
 // checkType notes a value of the wrong type, with which containerd does not start.
 func (v *verdict) checkType(k knownKey, at []string, value any) {
 	name, isCRI := strings.Join(at, "."), slices.Contains([]string{tableV2, tableV3, tableImages}, k.plugin)
-	kinds := map[string]string{
-		"bool": "true or false", "int": "a whole number", "float": "a number", "strings": "a list of strings", "table": "a table",
-	}
-	must, bad := cmp.Or(kinds[k.kind], "a string"), !k.fits(value)
-	if len(at) < strings.Count(k.path, ".")+1 {
-		must, bad = "a table", true
-	}
+	must := k.wrong(at, value)
 	switch {
-	case bad && v.failure == nil:
+	case must != "" && v.failure == nil:
 		v.failure = refused(v.locate(k.plugin, at), fmt.Sprintf("%s must be %s, not %s", name, must, shown(value)), "")
-	case bad || k.kind != "duration" || isDuration(value):
+	case must != "" || k.kind != "duration" || isDuration(value):
 	case isCRI:
 		v.fails(v.locate(k.plugin, at), notADuration(name, value), v.set(v.locate(k.plugin, at), at, ""))
 	case v.failure == nil:

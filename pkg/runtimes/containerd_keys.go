@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -206,10 +207,10 @@ type knownKey struct {
 	kind   string
 }
 
-// keysKnownTo are the keys that a release knows.
-func keysKnownTo(r release) (keys []knownKey) {
+// keysKnownTo are the keys of a list such as knownKeys that a release knows.
+func keysKnownTo(list string, r release) (keys []knownKey) {
 	plugin := ""
-	for line := range strings.Lines(knownKeys) {
+	for line := range strings.Lines(list) {
 		words := strings.Fields(line)
 		switch {
 		case len(words) == 0:
@@ -258,6 +259,21 @@ func follow(tree any, path, at []string, f func(at []string, value any)) {
 			follow(table[name], path[1:], append(slices.Clone(at), name), f)
 		}
 	}
+}
+
+// wrong returns what a value, which each found, must be and is not; "" if it has the type of its
+// key.
+func (k knownKey) wrong(at []string, value any) string {
+	kinds := map[string]string{
+		"bool": "true or false", "int": "a whole number", "float": "a number", "strings": "a list of strings", "table": "a table",
+	}
+	switch {
+	case len(at) < strings.Count(k.path, ".")+1:
+		return "a table"
+	case k.fits(value):
+		return ""
+	}
+	return cmp.Or(kinds[k.kind], "a string")
 }
 
 // fits tells whether a value has the type that a key has.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // installContainerd makes a root on which a release of containerd is installed, and does not run, and a kubelet that uses it.
@@ -115,5 +117,47 @@ func compareWant(t *testing.T, path string, archive *txtar.Archive, got string) 
 	}
 	if diff := cmp.Diff(string(archive.Files[last].Data), got); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
+	}
+}
+
+// containerd starts with no directory that is both root and state, whoever names them.
+func TestSameDirectory(t *testing.T) {
+	const unit = "usr/lib/systemd/system/containerd.service"
+	on := "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nenable_cdi = true\n"
+	for name, test := range map[string]struct {
+		main, dropIn, exec string
+		want               string // state, and where it is refused
+	}{
+		"the usual ones":                   {on, "", "", "on"},
+		"both":                             {"root = \"/x\"\nstate = \"/x\"\n" + on, "", "", "off config.toml:1"},
+		"the usual root":                   {"state = \"/var/lib/containerd\"\n" + on, "", "", "off config.toml:1"},
+		"the usual state, below a comment": {"#\nroot = \"/run/containerd\"\n" + on, "", "", "off config.toml:2"},
+		"a drop-in": {
+			"imports = [\"/etc/containerd/x.toml\"]\nroot = \"/x\"\n" + on, "version = 2\nstate = \"/x\"\n", "", "off x.toml:2",
+		},
+		"the last one": {
+			"imports = [\"/etc/containerd/x.toml\"]\nroot = \"/x\"\nstate = \"/x\"\n" + on, "version = 2\nstate = \"/y\"\n", "", "on",
+		},
+		"an empty one":      {"root = \"\"\nstate = \"\"\n" + on, "", "", "on"},
+		"a flag":            {"root = \"/x\"\nstate = \"/x\"\n" + on, "", "--root /y", "on"},
+		"a flag beside one": {"state = \"/x\"\n" + on, "", "--root=/x", "off config.toml:1"},
+		"only flags":        {on, "", "--root=/x --state=/x", "off config.toml:0"},
+	} {
+		for _, version := range []string{"1.7.35", "2.2.9", "2.3.7"} {
+			root := installContainerd(t, version)
+			writeFile(t, root, containerdConfig, test.main)
+			writeFile(t, root, "etc/containerd/x.toml", test.dropIn)
+			writeFile(t, root, unit, "[Service]\nExecStart=/usr/bin/containerd "+test.exec+"\n")
+			r := containerdOn(t, root, Options{})
+			got := string(r.CDI)
+			for _, f := range r.Findings {
+				if f.ID == finding.ConfigRefused {
+					got += fmt.Sprintf(" %s:%d", filepath.Base(f.File), f.Line)
+				}
+			}
+			if got != test.want {
+				t.Errorf("%s, containerd %s: got %s, want %s\n%s", name, version, got, test.want, describe(root, r))
+			}
+		}
 	}
 }

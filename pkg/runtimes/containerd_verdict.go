@@ -90,6 +90,9 @@ func (c *config) evaluate(r release, explicit bool) *verdict {
 	if c.missing && explicit {
 		v.failure = refused(c.at(), "the file is given as its config, and does not exist", "make the file")
 	}
+	if v.failure == nil {
+		v.failure = c.fault
+	}
 	if v.failure == nil && r.known() {
 		v.state, v.failure, v.disabled = Unsupported, v.refusal(), v.disabledCRI()
 		if v.failure == nil && v.supported {
@@ -174,6 +177,25 @@ func (v *verdict) refusal() *finding.Finding {
 		if at := v.badName(f); at.file != "" {
 			return refused(at, "this is not the full name of a plugin", "write the full name, such as "+tableV2)
 		}
+	}
+	return v.sameDirectory()
+}
+
+// sameDirectory is that containerd keeps what must last, and what must not, in one directory
+// (server.CreateTopLevelDirectories).
+func (v *verdict) sameDirectory() *finding.Finding {
+	by, dirs := v.at(), []string{v.rootDir, v.stateDir}
+	for _, f := range slices.Backward(v.files) {
+		for i, key := range []string{"root", "state"} {
+			if set, _ := lookup(f.tree, key).(string); set != "" && dirs[i] == "" {
+				if dirs[i] = set; by.line == 0 { // the last one
+					by = f.at(key)
+				}
+			}
+		}
+	}
+	if dir := cmp.Or(dirs[0], "/var/lib/containerd"); v.distribution == "" && dir == cmp.Or(dirs[1], "/run/containerd") {
+		return refused(by, "root and state are both "+dir, "give each a directory of its own: root must last, state must not")
 	}
 	return nil
 }

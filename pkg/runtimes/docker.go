@@ -38,52 +38,122 @@ userns-remap validate`
 // dockerTables are keys whose values are tables. Of any other table dockerd takes the keys in it for its own.
 const dockerTables = "builder cluster-store-opts default-network-opts default-ulimits features log-opts nri-opts runtimes"
 
+func dockerProduct() product {
+	modules := []string{"github.com/docker/docker", "github.com/moby/moby/v2"}
+	return product{"dockerd", nil, modules, []string{"docker-ce", "docker.io"}}
+}
+
 // docker reads Docker's daemon.json and its flags (dockerd(8)). From 25.0 on features.cdi turns CDI on, from 28.2 on it is
 // on without (moby pull requests 47087 and 49963).
 func (c *checker) docker(_ context.Context, r *Runtime) bool {
-	args, by := c.dockerArgs()
-	file := cmp.Or(flagValue(args, "config-file"), "/etc/docker/daemon.json")
-	modules := []string{"github.com/docker/docker", "github.com/moby/moby/v2"}
-	p := c.find(product{"dockerd", nil, modules, []string{"docker-ce", "docker.io"}})
+	cmd := c.commandOf("docker.service", c.ofRoot, "dockerd")
+	by := c.shownBy(cmd)
+	file := cmp.Or(flagValue(cmd.args, "config-file"), "/etc/docker/daemon.json")
+	p := c.find(dockerProduct())
 	if p.path == "" && !c.Exists(file) {
 		return false
 	}
-	r.Version, r.MaxCDIVersion = p.release.text, cmp.Or(p.maxCDI, p.release.maxCDI("docker"))
+	r.Version, r.MaxCDIVersion, r.Unused = p.release.text, cmp.Or(p.maxCDI, p.release.maxCDI("docker")), p.path == "" && !cmd.runs
 	d, at, err := c.readDaemonJSON(file)
 	if err == nil {
-		at, err = d.addFlags(args, by)
+		at, err = d.addFlags(cmd.args, by)
 	}
 	switch {
+	case cmd.fault != nil:
+		r.addFault(cmd.fault)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, errEncoding):
-		r.add(finding.ConfigUnreadable, at, host.Reason(err).Error(), "")
+		r.addFault(newFinding(finding.ConfigUnreadable, at, host.Reason(err).Error(), ""))
 	case err != nil:
-		r.CDI = Off
-		r.add(finding.ConfigRefused, at, "Docker does not start with this: "+host.Reason(err).Error(), "")
+		r.addFault(newFinding(finding.ConfigRefused, at, "Docker does not start with this: "+host.Reason(err).Error(), ""))
 	case r.supports(p, "25.0"):
 		at = r.dockerState(d, p.release)
 	}
-	r.setFileSource(at.line > 0 || err != nil || at.file == by && by != "", at)
-	if r.CDI == On {
-		c.requireSpecDir(r, r.SpecDirs, d.at("cdi-spec-dirs"),
-			fmt.Sprintf("in %s set \"cdi-spec-dirs\": %s; then systemctl restart docker", d.file, c.addSpecDir(r.SpecDirs)))
+	r.setFileSource(at.line > 0 || err != nil || cmd.fault != nil || at.file == by && by != "", at)
+	if r.CDI != On {
+		return true
+	}
+	c.requireSpecDir(r, r.SpecDirs, d.at("cdi-spec-dirs"),
+		fmt.Sprintf("in %s set \"cdi-spec-dirs\": %s; then systemctl restart docker", d.file, c.addSpecDir(r.SpecDirs)))
+	if p.release.before("28.2") {
+		inFile, _ := cmp.Or(d.keys["data-root"], d.keys["graph"]).(string)
+		c.findNotRestarted(r, cmp.Or(flagValue(cmd.args, "data-root", "g", "graph"), inFile, "/var/lib/docker"))
 	}
 	return true
 }
 
-// dockerArgs are the arguments of a running dockerd, or else those that its service gives it, and the file that says so.
-func (c *checker) dockerArgs() (args []string, by string) {
-	names, _ := c.Glob("/proc/[0-9]*/comm")
-	for _, name := range names {
-		if comm, _ := c.Read(name, configMax); string(comm) == "dockerd\n" {
-			by = path.Join(path.Dir(name), "cmdline")
-			cmdline, _ := c.Read(by, configMax)
-			return strings.Split(string(cmdline), "\x00"), c.Shown(by)
+// shownBy names the file or process that a command is from; "" if there is no command.
+func (c *checker) shownBy(cmd command) string {
+	if cmd.by == "" {
+		return ""
+	}
+	return c.Shown(cmd.by)
+}
+
+// findNotRestarted finds containers that Docker does not start again by itself: before 28.2 it
+// knows CDI only after it has tried to (moby issue 49989).
+func (c *checker) findNotRestarted(r *Runtime, dataRoot string) {
+	const remedy = "install Docker 28.2 or later; until then start such containers by hand (docker start NAME) or by a unit"
+	files, err := c.Glob(dataRoot + "/containers/*/hostconfig.json")
+	at, names := location{file: c.Shown(dataRoot)}, []string{}
+	for _, file := range files {
+		var container struct {
+			RestartPolicy  struct{ Name string }
+			DeviceRequests []struct{ Driver string }
+		}
+		data, readErr := c.Read(file, configMax)
+		if readErr == nil {
+			readErr = json.Unmarshal(data, &container)
+		}
+		if readErr != nil && err == nil {
+			at, err = location{file: c.Shown(file)}, readErr
+		}
+		usesCDI := slices.ContainsFunc(container.DeviceRequests, func(d struct{ Driver string }) bool { return d.Driver == "cdi" })
+		if id := path.Base(path.Dir(file)); usesCDI && container.RestartPolicy.Name != "" && container.RestartPolicy.Name != "no" {
+			names = append(names, id[:min(12, len(id))])
 		}
 	}
-	if args = c.serviceArgs("docker.service"); len(args) > 0 {
-		by = c.Shown(c.unitFiles("docker.service")[0])
+	const why = "containers with --restart and CDI devices are not started again when Docker is"
+	switch {
+	case len(names) > 0:
+		r.AfterRestart = Off
+		r.add(finding.RestartChanges, location{}, why+", here "+strings.Join(names, ", "), remedy)
+	case err != nil:
+		r.AfterRestart = Unknown
+		r.add(finding.ConfigUnreadable, at, "it does not tell whether there are some: "+why+": "+host.Reason(err).Error(), "")
+	default:
+		f := newFinding(finding.RestartChanges, location{}, why+"; there are none", remedy)
+		f.Severity = finding.Note
+		r.addFinding(f)
 	}
-	return args, by
+}
+
+// rootlessDocker looks for a Docker that a user without root runs, or has systemd run
+// (dockerd-rootless-setuptool.sh). Each has a daemon.json of its own. Before 27.4 it does not see
+// the usual directories, but for late releases of 25.0 (moby pull request 48541).
+func (c *checker) rootlessDocker(_ context.Context, r *Runtime) bool {
+	running := slices.DeleteFunc(c.processes("dockerd"), c.ofRoot)
+	units, err := c.Glob("/home/*/.config/systemd/user/docker.service")
+	if len(running) == 0 && len(units) == 0 {
+		return false // who may not look into /home sees those that run
+	}
+	p := c.find(dockerProduct())
+	configs, configErr := c.Glob("/home/*/.config/docker/daemon.json")
+	at := location{file: c.Shown(append(slices.Concat(running, units), "/home")[0])}
+	r.Version, r.MaxCDIVersion = p.release.text, cmp.Or(p.maxCDI, p.release.maxCDI("docker"))
+	switch {
+	case !r.supports(p, "25.0"):
+	case p.release.before("27.4") && !p.release.within("25.0.8-26.0"):
+		r.CDI = Off
+		r.add(finding.CDIOff, at, "without root Docker "+p.release.text+" does not see "+strings.Join(bothDirs(), " and "),
+			"install Docker 28.2 or later; then systemctl --user restart docker")
+	case len(configs) > 0 || err != nil || configErr != nil || p.release.before("28.2"):
+		r.add(finding.ConfigUnknown, at, "each user who runs Docker without root decides in ~/.config/docker/daemon.json",
+			"ask as that user: docker info")
+	default:
+		r.CDI, r.SpecDirs = On, bothDirs()
+	}
+	r.setFileSource(r.CDI == Off, at)
+	return true
 }
 
 // dockerState fills in what daemon.json means to a release that has CDI, and returns where that is decided.

@@ -2,37 +2,52 @@ package runtimes
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // kubelet is what is known of the kubelet of a machine.
 type kubelet struct {
-	there  bool   // it runs, or is configured
-	socket string // of the container runtime that it is configured to use; "" if nothing says which
-	by     string // the file that says so
+	there  bool             // it runs, or is configured
+	socket string           // of the container runtime that it is configured to use; "" if nothing says which
+	by     string           // the file that says so
+	fault  *finding.Finding // why a file does not tell
 }
 
 // findKubelet finds the kubelet, and the container runtime that it is configured to use (kubelet(1), KubeletConfiguration of
 // kubelet.config.k8s.io/v1beta1).
 func (c *checker) findKubelet() (k kubelet) {
-	args, by, runs := c.kubeletArgs()
+	args, by, runs := c.kubeletArgs(&k)
 	if k.socket = flagValue(args, "container-runtime-endpoint"); k.socket == "" {
 		by = cmp.Or(flagValue(args, "config"), "/var/lib/kubelet/config.yaml")
 		var config struct {
 			Endpoint string `json:"containerRuntimeEndpoint"`
 		}
-		data, _ := c.Read(by, configMax)
-		_ = yaml.Unmarshal(data, &config) // what cannot be read sets nothing
+		data, err := c.Read(by, configMax)
+		if err == nil {
+			err = yaml.Unmarshal(data, &config)
+		}
+		k.cannotRead(c.Shown(by), err)
 		k.socket = config.Endpoint
 	}
 	k.socket = strings.TrimPrefix(k.socket, "unix://")
 	k.there = runs || k.socket != "" || c.Exists(by)
 	k.by = c.Shown(by)
 	return k
+}
+
+// cannotRead notes why a file does not tell what the kubelet uses. One that is not there sets
+// nothing.
+func (k *kubelet) cannotRead(file string, err error) {
+	if err != nil && !host.IsAbsent(err) && k.fault == nil {
+		message := "it does not tell which runtime the kubelet uses: " + host.Reason(err).Error()
+		k.fault = newFinding(finding.ConfigUnreadable, location{file: file}, message, "")
+	}
 }
 
 // uses tells whether the kubelet uses the runtime behind a socket. Without a setting it uses containerd's usual one.
@@ -45,30 +60,25 @@ func (c *checker) usedByKubelet(inst installation) bool {
 	return c.kubelet().uses(c, inst.socket) || inst.distribution == k3s().distribution && !c.kubelet().there
 }
 
-// kubeletArgs are the arguments of a running kubelet, or else those that kubeadm has it started with, and the file that
-// they are from.
-func (c *checker) kubeletArgs() (args []string, by string, runs bool) {
-	names, _ := c.Glob("/proc/[0-9]*/comm")
-	for _, name := range names { // comm can be read even of a process that hangs
-		comm, _ := c.Read(name, configMax)
-		if string(comm) != "kubelet\n" && string(comm) != "kubelite\n" {
-			continue
-		}
-		by = path.Join(path.Dir(name), "cmdline")
-		cmdline, err := c.Read(by, configMax)
-		if err != nil {
-			continue
-		}
-		args = strings.Split(string(cmdline), "\x00")
-		if file := flagValue(args, "kubelet-args-file"); file != "" { // kubelite, of MicroK8s
-			data, _ := c.Read(file, configMax)
-			return strings.Fields(snapPaths(string(data))), file, true
-		}
-		return args, by, true
+// kubeletArgs are the arguments of a running kubelet, or else those of its unit or those that
+// kubeadm has it started with, and the file that they are from.
+func (c *checker) kubeletArgs(k *kubelet) (args []string, by string, runs bool) {
+	cmd := c.commandOf("kubelet.service", func(string) bool { return true }, "kubelet", "kubelite")
+	k.fault = cmd.fault
+	if file := flagValue(cmd.args, "kubelet-args-file"); file != "" { // kubelite, of MicroK8s
+		data, err := c.Read(file, configMax)
+		k.cannotRead(c.Shown(file), err)
+		return words(snapPaths(string(data)), false), file, cmd.runs
+	}
+	if len(cmd.args) > 0 {
+		return cmd.args, cmd.by, cmd.runs
 	}
 	const file = "/var/lib/kubelet/kubeadm-flags.env"
-	data, _ := c.Read(file, configMax)
-	return strings.Fields(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))), file, false
+	data, err := c.Read(file, configMax)
+	k.cannotRead(c.Shown(file), err)
+	env := map[string]string{}
+	assign(env, environmentLines(string(data)))
+	return words(env["KUBELET_KUBEADM_ARGS"], false), file, false
 }
 
 // snapPaths fills in the directories that a snap's arguments speak of (snapcraft, environment variables).
@@ -76,17 +86,24 @@ func snapPaths(text string) string {
 	return strings.NewReplacer("${SNAP_COMMON}", "/var/snap/microk8s/common", "${SNAP_DATA}", "/var/snap/microk8s/current").Replace(text)
 }
 
-// flagValue is the value of the first of some flags that is given; "" without one.
+// flagValue is the value of some flags that mean the same, the one that is given last; "" without
+// one.
 func flagValue(args []string, names ...string) string {
+	all := flagValues(args, names...)
+	return append([]string{""}, all...)[len(all)]
+}
+
+// flagValues are the values of all flags of some names. That of a last one without a value is "".
+func flagValues(args []string, names ...string) (values []string) {
 	for i, arg := range args {
 		name, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch {
 		case !strings.HasPrefix(arg, "-") || !slices.Contains(names, name):
 		case joined:
-			return value
-		case i+1 < len(args):
-			return args[i+1]
+			values = append(values, value)
+		default:
+			values = append(values, strings.Join(args[i+1:min(i+2, len(args))], ""))
 		}
 	}
-	return ""
+	return values
 }

@@ -264,11 +264,7 @@ func TestSilentSockets(t *testing.T) {
 			root := installContainerd(t, "2.2.9")
 			writeFile(t, root, containerdConfig, "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\nenable_cdi = false\n")
 			test.socket(t, root)
-			began := time.Now()
-			r := containerdOn(t, root, Options{Timeout: 300 * time.Millisecond})
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("it took %v", took)
-			}
+			r := containerdOn(t, root, Options{})
 			if r.CDI != Off || r.Source != Files || r.SpecDirs == nil {
 				t.Errorf("got %s by %s, want off by files", r.CDI, r.Source)
 			}

@@ -13,6 +13,7 @@ import (
 func TestOthers(t *testing.T) {
 	engine := "[engine]\ncdi_spec_dirs = [\"/etc/cdi\"]\n"
 	const daemon, conf, unit = "etc/docker/daemon.json", "etc/containers/containers.conf", "lib/systemd/system/docker.service"
+	const home, crioUnit = "root/.config/containers/containers.conf", "usr/lib/systemd/system/crio.service"
 	for name, test := range map[string]struct {
 		runtime, binary, pkg, version string
 		files                         map[string]string
@@ -87,7 +88,7 @@ func TestOthers(t *testing.T) {
 				conf + ".d/10.conf": "[engine]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
 			}, "on files [/etc/cdi /x /var/run/cdi]", nil},
 		"podman, another attribute": {"podman", "podman", "podman", "5.6.0",
-			map[string]string{conf: "[engine]\ncdi_spec_dirs = [\"/x\", {prepend = true}]\n"}, "unknown files []", []string{"config-unreadable:2"}},
+			map[string]string{conf: "[engine]\ncdi_spec_dirs = [\"/x\", {prepend = true}]\n"}, "off files []", []string{"config-refused:2"}},
 		"cri-o, a directory below": {"cri-o", "crio", "cri-o", "1.31.0",
 			map[string]string{
 				"etc/crio/crio.conf.d/10-x":        "[crio.runtime]\ncdi_spec_dirs = [\"/x\"]\n",
@@ -108,14 +109,87 @@ func TestOthers(t *testing.T) {
 			conf + ".d/10.conf": strings.Replace(engine, "/etc/cdi", "/var/run/cdi", 1),
 		}, "on files [/var/run/cdi]", nil},
 		"podman, junk": {"podman", "podman", "podman", "5.6.0",
-			map[string]string{conf: "[engine\n"}, "unknown files []", []string{"config-unreadable:1"}},
+			map[string]string{conf: "[engine\n"}, "off files []", []string{"config-refused:1"}},
 		"podman, wrong type": {"podman", "podman", "podman", "5.6.0",
-			map[string]string{conf: "[engine]\ncdi_spec_dirs = 3\n"}, "unknown files []", []string{"config-unreadable:2"}},
+			map[string]string{conf: "[engine]\ncdi_spec_dirs = 3\n"}, "off files []", []string{"config-refused:2"}},
 		"podman, files alone": {"podman", "", "", "",
 			map[string]string{conf: engine}, "unknown files []", []string{"version-unknown:0"}},
 		"cri-o 1.30": {"cri-o", "crio", "cri-o", "1.30.0-1.1",
 			map[string]string{"etc/crio/crio.conf.d/10-x": "[crio.runtime]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n"},
 			"on files [/var/run/cdi]", nil},
+		"cri-o, a flag of its unit": {"cri-o", "crio", "cri-o", "1.31.0", map[string]string{
+			crioUnit: "[Service]\nEnvironment=CONTAINER_CDI_SPEC_DIRS=/env\n" +
+				"ExecStart=/usr/bin/crio --cdi-spec-dirs=/x,\\s/var/run/cdi --cdi-spec-dirs /y\n",
+			"etc/crio/crio.conf": "[crio.runtime]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
+		}, "on files [/x /var/run/cdi /y]", nil},
+		"cri-o, a variable of its file": {"cri-o", "crio", "cri-o", "1.31.0", map[string]string{
+			crioUnit: "[Service]\nEnvironment=CONTAINER_CDI_SPEC_DIRS=/unit\nEnvironmentFile=-/etc/sysconfig/crio\n" +
+				"ExecStart=/usr/bin/crio\n",
+			"etc/sysconfig/crio": "CONTAINER_CDI_SPEC_DIRS=/etc/cdi\n",
+		}, "on files [/etc/cdi]", []string{"spec-dir-not-read:0"}},
+		"cri-o, a config of its own": {"cri-o", "crio", "cri-o", "1.31.0", map[string]string{
+			crioUnit: "[Service]\nEnvironment=\"OPTIONS=-c /srv/crio.conf --config-dir=/srv/crio.d\"\n" +
+				"ExecStart=/usr/bin/crio $OPTIONS\n",
+			"etc/crio/crio.conf": "[crio.runtime]\ncdi_spec_dirs = [\"/etc/cdi\"]\n",
+			"srv/crio.conf":      "[crio.runtime]\ncdi_spec_dirs = [\"/srv\"]\n",
+			"srv/crio.d/x":       "[crio.runtime]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
+		}, "on files [/var/run/cdi]", nil},
+		"cri-o, a config that is not there": {"cri-o", "crio", "cri-o", "1.31.0", map[string]string{
+			crioUnit: "[Service]\nEnvironment=CONTAINER_CONFIG=/srv/crio.conf\nExecStart=/usr/bin/crio\n",
+		}, "off files []", []string{"config-refused:0"}},
+		"cri-o, junk": {"cri-o", "crio", "cri-o", "1.31.0",
+			map[string]string{"etc/crio/crio.conf": "[crio.runtime\n"}, "off files []", []string{"config-refused:1"}},
+		"cri-o, running": {"cri-o", "crio", "cri-o", "1.31.0", map[string]string{
+			crioUnit:      "[Service]\nExecStart=/usr/bin/crio --cdi-spec-dirs=/etc/cdi\n",
+			"proc/9/comm": "crio\n", "proc/9/cmdline": "crio\x00", "proc/9/environ": "A=\x00CONTAINER_CDI_SPEC_DIRS=/var/run/cdi\x00",
+		}, "on files [/var/run/cdi]", nil},
+		"cri-o, a unit that does not start": {"cri-o", "crio", "cri-o", "1.31.0",
+			map[string]string{crioUnit: "[Service]\nEnvironmentFile=/none\nExecStart=/usr/bin/crio\n"},
+			"off files []", []string{"config-refused:0"}},
+		"docker, a unit that does not start": {"docker", "dockerd", "docker-ce", "28.2.2",
+			map[string]string{unit: "[Service]\nEnvironmentFile=/none\nExecStart=/usr/bin/dockerd\n"}, "off files []", []string{"config-refused:0"}},
+		"podman 4.3, wrong type elsewhere": {"podman", "podman", "podman", "4.3.1",
+			map[string]string{conf: "[containers]\n\npids_limit = \"many\"\n"}, "off files []", []string{"config-refused:3"}},
+		"podman 4.3, in a drop-in": {"podman", "podman", "podman", "4.3.1",
+			map[string]string{conf + ".d/x.conf": "[ENGINE]\nRuntimes = {runc = \"x\"}\n"}, "off files []", []string{"config-refused:2"}},
+		"podman 4.3, no table": {"podman", "podman", "podman", "4.3.1",
+			map[string]string{conf: "engine = 3\n"}, "off files []", []string{"config-refused:1"}},
+		"podman 4.3, what it does not know": {"podman", "podman", "podman", "4.3.1",
+			map[string]string{conf: "x = 1\n[engine]\nretry = \"x\"\ncdi_spec_dirs = 3\n[containers]\nlog_size_max = -1\n"},
+			"on default [/etc/cdi /var/run/cdi]", nil},
+		"podman 5.0 knows it": {"podman", "podman", "podman", "5.0.0",
+			map[string]string{conf: "[engine]\nretry = \"x\"\n"}, "off files []", []string{"config-refused:2"}},
+		"podman 4.7, no attributes": {"podman", "podman", "podman", "4.7.0",
+			map[string]string{conf: "[containers]\nenv = [\"A=1\", {append = true}]\n"}, "off files []", []string{"config-refused:2"}},
+		"podman 4.8, attributes": {"podman", "podman", "podman", "4.8.0",
+			map[string]string{conf: "[containers]\nenv = [\"A=1\", {append = true}]\n"}, "on default [/etc/cdi /var/run/cdi]", nil},
+		"podman 5.8, root's home": {"podman", "podman", "podman", "5.8.2", map[string]string{
+			conf: "[engine]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n", home: engine,
+		}, "on files [/etc/cdi]", []string{"spec-dir-not-read:2"}},
+		"podman 5.8, a drop-in in root's home": {"podman", "podman", "podman", "5.8.2", map[string]string{
+			home: engine, home + ".d/x.conf": "[engine]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
+		}, "on files [/var/run/cdi]", nil},
+		"podman 4.9, root's home": {"podman", "podman", "podman", "4.9.4",
+			map[string]string{home: "[engine]\nnum_locks = true\n"}, "on default [/etc/cdi /var/run/cdi]", nil},
+		"podman 6, one main file": {"podman", "podman", "podman", "6.0.0", map[string]string{
+			conf: engine, home: "[engine]\n", conf + ".d/x.conf": "[engine]\ncdi_spec_dirs = [\"/x\"]\n",
+			home + ".d/x.conf": "[engine]\n", "etc/containers/containers.rootful.conf.d/a.conf": "[engine]\ncdi_spec_dirs = [\"/var/run/cdi\"]\n",
+		}, "on files [/var/run/cdi]", nil},
+		"docker 27, restarts": {"docker", "dockerd", "docker-ce", "27.3.1", map[string]string{
+			daemon: `{"features": {"cdi": true}, "data-root": "/srv"}`,
+			"srv/containers/0123456789abcdef/hostconfig.json": `{"RestartPolicy":{"Name":"unless-stopped"},"DeviceRequests":[{"Driver":"cdi"}]}`,
+		}, "on files [/etc/cdi /var/run/cdi]", []string{"restart-changes:0"}},
+		"docker 27, restarts without devices": {"docker", "dockerd", "docker-ce", "27.3.1", map[string]string{
+			daemon: `{"features": {"cdi": true}}`,
+			"var/lib/docker/containers/a/hostconfig.json": `{"RestartPolicy":{"Name":"always"},"DeviceRequests":null}`,
+			"var/lib/docker/containers/b/hostconfig.json": `{"RestartPolicy":{"Name":"no"},"DeviceRequests":[{"Driver":"cdi"}]}`,
+		}, "on files [/etc/cdi /var/run/cdi]", nil},
+		"docker 27, a container that is cut": {"docker", "dockerd", "docker-ce", "27.3.1", map[string]string{
+			daemon: `{"features": {"cdi": true}}`, "var/lib/docker/containers/a/hostconfig.json": `{"RestartPolicy":{"Na`,
+		}, "on files [/etc/cdi /var/run/cdi]", []string{"config-unreadable:0"}},
+		"docker 28.2, restarts": {"docker", "dockerd", "docker-ce", "28.2.0", map[string]string{
+			"var/lib/docker/containers/a/hostconfig.json": `{"RestartPolicy":{"Name":"always"},"DeviceRequests":[{"Driver":"cdi"}]}`,
+		}, "on default [/etc/cdi /var/run/cdi]", nil},
 		"cri-o 1.22": {"cri-o", "crio", "cri-o", "1.22.0", nil, "unsupported default []", []string{"cdi-unsupported:0"}},
 		"nerdctl 2.2": {"nerdctl", "nerdctl", "nerdctl", "2.2.1",
 			map[string]string{"etc/nerdctl/nerdctl.toml": "debug = false\ncdi_spec_dirs = [\"/x\"]\n"},
@@ -148,6 +222,48 @@ func TestOthers(t *testing.T) {
 			}
 			if !slices.Equal(finds, test.finds) {
 				t.Errorf("found %v, want %v\n%s", finds, test.finds, describe(root, r))
+			}
+		})
+	}
+}
+
+// A Docker without root is one of its own, and decides about itself.
+func TestRootlessDocker(t *testing.T) {
+	const unit, config = "home/u/.config/systemd/user/docker.service", "home/u/.config/docker/daemon.json"
+	for name, test := range map[string]struct {
+		version string
+		files   map[string]string
+		want    string // state of the one of root, and of the other, and its first finding that is no note
+	}{
+		"none":           {"28.2.2", nil, "on"},
+		"before its fix": {"27.3.1", map[string]string{unit: "x"}, "off off cdi-off"},
+		"fixed late":     {"25.0.8", map[string]string{unit: "x"}, "off unknown config-unknown"},
+		"not fixed":      {"26.1.5", map[string]string{unit: "x"}, "off off cdi-off"},
+		"on":             {"28.2.2", map[string]string{unit: "x"}, "on on "},
+		"with a config":  {"28.2.2", map[string]string{unit: "x", config: "{}"}, "on unknown config-unknown"},
+		"it runs": {"27.3.1", map[string]string{
+			"proc/9/comm": "dockerd\n", "proc/9/status": "Name:\tdockerd\nUid:\t1000\t1000\n", "proc/9/cmdline": "dockerd\x00--feature=cdi=true\x00",
+		}, "off off cdi-off"},
+		"root's runs": {"27.3.1", map[string]string{
+			"proc/9/comm": "dockerd\n", "proc/9/status": "Name:\tdockerd\nUid:\t0\t0\n", "proc/9/cmdline": "dockerd\x00--feature=cdi=true\x00",
+		}, "on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			writeFile(t, root, "usr/bin/dockerd", "")
+			writeFile(t, root, "var/lib/dpkg/status", "Package: docker-ce\nStatus: install ok installed\nVersion: "+test.version+"\n")
+			for file, text := range test.files {
+				writeFile(t, root, file, text)
+			}
+			var got []string
+			for _, r := range Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"}) {
+				if got = append(got, string(r.CDI)); r.Name == "docker-rootless" {
+					got = append(got, append(findings(&r), "")[0])
+				}
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("got %v, want %s", got, test.want)
 			}
 		})
 	}

@@ -185,7 +185,10 @@ func (r *Result) Answer(now host.Moment) Answer {
 	message := fmt.Sprintf("%s, which the kubelet uses: %s", strings.TrimSpace(c.Name+" "+c.Version), why)
 	switch c.CDI {
 	case On:
-		return Answer{On, nil}
+		if c.Finding == nil || c.Finding.Severity != finding.Error {
+			return Answer{On, nil}
+		}
+		fallthrough // CDI is on, and containers get no LPU all the same
 	case Off:
 		return Answer{Off, newFinding(finding.CDIOff, location{}, message, remedy)}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,72 @@ func TestResultIsKept(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
+	}
+}
+
+// A runtime that has CDI on and does not hand out LPUs all the same is no yes, for who reads the
+// result as for who checks.
+func TestOnIsNotEnough(t *testing.T) {
+	for name, test := range map[string]struct {
+		files     map[string]string
+		version   string
+		want      State // in the answer
+		confirmed bool
+	}{
+		"on":      {nil, "2.2.9", On, true},
+		"off":     {nil, "1.7.35", Off, false},
+		"unknown": {nil, "", Unknown, false},
+		"specs from elsewhere alone": {map[string]string{
+			containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\ncdi_spec_dirs = [\"/x\"]\n",
+		}, "2.2.9", Off, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := installContainerd(t, test.version)
+			for file, text := range test.files {
+				writeFile(t, root, file, text)
+			}
+			r := containerdOn(t, root, Options{})
+			a := NewResult([]Runtime{*r}, noon, period).Answer(noon)
+			if a.CDI != test.want || (a.CDI == On) != (a.Reason == nil) || r.Confirmed() != test.confirmed {
+				t.Errorf("the answer is %+v, confirmed %t\n%s", a, r.Confirmed(), describe(root, r))
+			}
+		})
+	}
+}
+
+// What is not installed, or not used, need not hand out anything.
+func TestUnused(t *testing.T) {
+	const installed = "Package: containerd\nStatus: install ok installed\nVersion: 2.2.9\n"
+	disabled := map[string]string{
+		"usr/bin/containerd": "", "var/lib/dpkg/status": installed, containerdConfig: "disabled_plugins = [\"cri\"]\n",
+	}
+	kubelet := maps.Clone(disabled)
+	kubelet["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"a file of podman's":         {map[string]string{"etc/containers/containers.conf": ""}, true},
+		"a file of Docker's":         {map[string]string{"etc/docker/daemon.json": "{"}, true},
+		"a file of containerd's":     {map[string]string{containerdConfig: ""}, true},
+		"a file of k3s":              {map[string]string{"var/lib/rancher/k3s/agent/etc/containerd/config.toml": ""}, true},
+		"podman of no known version": {map[string]string{"usr/bin/podman": ""}, false},
+		"the containerd of Docker":   {disabled, true},
+		"and of a kubelet":           {kubelet, false},
+		"one that a kubelet wants": {map[string]string{
+			"var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for file, text := range test.files {
+				writeFile(t, root, file, text)
+			}
+			all := Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"})
+			if len(all) != 1 || all[0].Unused != test.want || all[0].Confirmed() != test.want {
+				t.Errorf("found %+v", all)
+			}
+		})
 	}
 }
 

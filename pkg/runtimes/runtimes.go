@@ -50,6 +50,9 @@ type Runtime struct {
 	Findings      finding.List `json:"findings"`
 	// UsedByKubelet: it is the one behind the socket that the kubelet of the machine uses.
 	UsedByKubelet bool `json:"usedByKubelet,omitempty"`
+	// Unused: it need not hand out anything. Only files of it are there, or no kubelet uses the CRI
+	// that Docker's packages disable.
+	Unused bool `json:"unused,omitempty"`
 }
 
 // Options say where to look, and what for.
@@ -92,7 +95,8 @@ func Check(ctx context.Context, root string, o Options) []Runtime {
 	probes := []probe{
 		{"containerd", c.containerd}, {"k3s", c.distribution(k3s(), rke2())},
 		{"k0s", c.distribution(k0s())}, {"microk8s", c.distribution(microK8s())},
-		{"cri-o", c.read(crio())}, {"docker", c.docker}, {"podman", c.read(podman())}, {"nerdctl", c.read(nerdctl())},
+		{"cri-o", c.read(crio())}, {"docker", c.docker}, {"docker-rootless", c.rootlessDocker},
+		{"podman", c.read(podman())}, {"nerdctl", c.read(nerdctl())},
 	}
 	found := make([][]Runtime, len(probes))
 	var done sync.WaitGroup
@@ -122,6 +126,12 @@ func (p probe) run(ctx context.Context, limit time.Duration) []Runtime {
 		return []Runtime{*unread}
 	}
 	return []Runtime{*r}
+}
+
+// Confirmed reports whether it is known that the runtime hands out LPUs, now and after a restart,
+// or need not.
+func (r *Runtime) Confirmed() bool {
+	return r.Unused || r.CDI == On && r.AfterRestart == On && !r.Findings.HasErrors()
 }
 
 func newRuntime(name string) *Runtime {

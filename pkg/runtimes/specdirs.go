@@ -1,22 +1,54 @@
 package runtimes
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
 
-// SpecDirs are the directories that the container runtimes of the machine under root read specs from, or would with CDI
-// on, sorted. It reads files only and asks no daemon. A runtime whose answer is not known, and a machine without any,
-// count as reading what the CDI library reads by default.
-func SpecDirs(ctx context.Context, root string) (dirs []string) {
+// Order is in which order one container runtime reads spec directories. Of two files in different
+// directories that define one name, that of the later directory counts.
+type Order struct {
+	Runtime string   // its name and its version; "" if no runtime is known to be installed
+	Library string   // the release of its CDI library, as [CDILibrary] names it; "": not known
+	Dirs    []string // below the root, the highest priority last
+}
+
+// Orders returns the order of each container runtime of the machine under root that knows CDI, also
+// if it has CDI off. It reads files only and asks no daemon. A runtime whose directories are not
+// known, and a machine without any, count as reading what the CDI library reads by default.
+func Orders(ctx context.Context, root string) (all []Order) {
 	for _, r := range Check(ctx, root, Options{filesOnly: true}) {
-		if len(r.SpecDirs) == 0 && r.CDI != Unsupported {
+		if r.CDI == Unsupported {
+			continue
+		}
+		if len(r.SpecDirs) == 0 && r.CDI != On {
 			r.SpecDirs = bothDirs()
 		}
-		dirs = append(dirs, r.SpecDirs...)
+		o := Order{Runtime: r.Name, Library: cmp.Or(CDILibrary(r.consumer(), r.Version), r.MaxCDIVersion), Dirs: r.SpecDirs}
+		if r.Version != "" {
+			o.Runtime += " " + r.Version
+		}
+		all = append(all, o)
 	}
-	if len(dirs) == 0 {
-		dirs = bothDirs()
+	if len(all) == 0 {
+		all = []Order{{Dirs: bothDirs()}}
+	}
+	return all
+}
+
+// consumer is the name by which [MaxCDI] knows the runtime: that of k3s is a containerd.
+func (r *Runtime) consumer() string {
+	if slices.ContainsFunc(distributions(), func(i installation) bool { return i.distribution == r.Name }) {
+		return "containerd"
+	}
+	return r.Name
+}
+
+// SpecDirs are the directories of all [Orders], sorted.
+func SpecDirs(ctx context.Context, root string) (dirs []string) {
+	for _, o := range Orders(ctx, root) {
+		dirs = append(dirs, o.Dirs...)
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)

@@ -1,90 +1,490 @@
 package runtimes
 
 import (
+	"cmp"
+	"fmt"
+	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// serviceArgs are the words of the command that systemd starts a service with (systemd.service(5), systemd.unit(5)), with
-// the variables that its files set filled in; nil if there is no such unit. A word with a $ in it is not known.
-func (m machine) serviceArgs(unit string) (args []string) {
-	env := map[string]string{}
-	for _, file := range m.unitFiles(unit) {
-		data, _ := m.Read(file, configMax)
-		for line := range strings.Lines(strings.ReplaceAll(string(data), "\\\n", " ")) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			switch strings.TrimSpace(key) {
-			case "ExecStart":
-				args = words(strings.TrimLeft(value, "@-:+!")) // an empty one takes back those before
-			case "Environment":
-				setVariables(env, words(value))
-			case "EnvironmentFile":
-				text, _ := m.Read(strings.TrimPrefix(strings.TrimSpace(value), "-"), configMax)
-				for line := range strings.Lines(string(text)) {
-					setVariables(env, []string{strings.Trim(strings.TrimSpace(line), `"'`)})
-				}
-			}
-		}
-	}
-	var filled []string
-	for _, word := range args {
-		name := strings.Trim(strings.TrimPrefix(word, "$"), "{}")
-		switch value, known := env[name]; {
-		case strings.HasPrefix(word, "$") && !strings.HasPrefix(word, "${") && known: // it may be several words
-			filled = append(filled, strings.Fields(value)...)
-		default:
-			for name, value := range env {
-				word = strings.ReplaceAll(word, "${"+name+"}", value)
-			}
-			filled = append(filled, word)
-		}
-	}
-	return filled
+// command is how a program of the machine is started: as its process was, or as systemd would start
+// it.
+type command struct {
+	args  []string          // the program and its arguments; nil: not known
+	env   map[string]string // what is set for it
+	by    string            // the file that says so, on the machine; "": there is none
+	runs  bool              // it is that of a process
+	fault *finding.Finding  // why the files do not tell, or why systemd does not start it
 }
 
-// unitFiles are the file of a unit and those that change it, in the order of reading.
-func (m machine) unitFiles(unit string) (files []string) {
-	var changes []string
-	for _, dir := range []string{"/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"} {
-		file := dir + "/systemd/system/" + unit
-		if len(files) == 0 && m.Exists(file) {
+// commandOf returns the command of the first process with one of some names (proc_pid_comm(5)) that
+// wanted takes, or else that of a unit.
+func (m machine) commandOf(unit string, wanted func(dir string) bool, names ...string) command {
+	for _, dir := range m.processes(names...) {
+		cmdline, err := m.Read(dir+"/cmdline", configMax)
+		if err != nil || len(cmdline) == 0 || !wanted(dir) { // a process that has ended has no arguments any more
+			continue
+		}
+		c := command{args: strings.Split(string(cmdline), "\x00"), by: dir + "/cmdline", runs: true}
+		if environ, err := m.Read(dir+"/environ", configMax); err == nil {
+			c.env = map[string]string{}
+			assign(c.env, strings.Split(string(environ), "\x00"))
+		} else {
+			c.env = m.service(unit).env
+		}
+		return c
+	}
+	return m.service(unit)
+}
+
+// processes are the directories below /proc of processes with one of some names.
+func (m machine) processes(names ...string) (dirs []string) {
+	all, _ := m.Glob("/proc/[0-9]*/comm")
+	for _, file := range all { // comm can be read even of a process that hangs
+		if comm, _ := m.Read(file, configMax); slices.Contains(names, strings.TrimSuffix(string(comm), "\n")) {
+			dirs = append(dirs, path.Dir(file))
+		}
+	}
+	return dirs
+}
+
+// ofRoot reports whether a process has the user id 0 (proc_pid_status(5)). A process that does not
+// tell counts as root's.
+func (m machine) ofRoot(dir string) bool {
+	status, _ := m.Read(dir+"/status", configMax)
+	_, ids, found := strings.Cut(string(status), "\nUid:")
+	return !found || strings.HasPrefix(strings.TrimSpace(ids), "0\t")
+}
+
+// service returns the command that systemd starts a service with (systemd.service(5),
+// systemd.exec(5), systemd.unit(5)). It is the zero value if there is no such unit, or systemd does
+// not start it because it is masked.
+func (m machine) service(unit string) command {
+	files, err := m.unitFiles(unit)
+	u := unitReader{machine: m, unit: unit, at: location{file: m.Shown("/etc/systemd/system/" + unit + ".d")}}
+	if len(files) == 0 {
+		return command{}
+	}
+	for _, file := range files {
+		data, readErr := m.Read(file, configMax)
+		if readErr != nil && err == nil {
+			u.at, err = location{file: m.Shown(file)}, readErr
+		}
+		u.read(string(data))
+	}
+	if err != nil {
+		u.fault = newFinding(finding.ConfigUnreadable, u.at, host.Reason(err).Error(), "")
+	}
+	u.at = location{file: m.Shown(files[0])}
+	c := command{by: files[0], env: u.environment()}
+	switch {
+	case u.fault != nil: // what was read is not all
+	case len(u.commands) != 1:
+		u.refuse(fmt.Sprintf("it has %d commands to start, and must have one", len(u.commands)), "correct ExecStart= in it and in its drop-ins")
+	default:
+		c.args = u.commands[0].expand(c.env)
+	}
+	c.fault = u.fault
+	return c
+}
+
+// unitFiles are the file of a unit and its drop-ins, in the order of reading; none if it is masked:
+// a unit that is a link to /dev/null or empty. A drop-in hides those of its name in directories
+// after it.
+func (m machine) unitFiles(unit string) (files []string, err error) {
+	dirs := []string{"/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"}
+	for _, dir := range dirs {
+		if file := dir + "/systemd/system/" + unit; m.Exists(file) || m.isNull(file) {
 			files = []string{file}
+			break
 		}
-		more, _ := m.Glob(file + ".d/*.conf")
-		for _, name := range more { // a file of the same name in a directory before this one hides it
-			if !slices.ContainsFunc(changes, func(c string) bool { return path.Base(c) == path.Base(name) }) {
-				changes = append(changes, name)
+	}
+	if len(files) == 0 || m.isNull(files[0]) {
+		return nil, nil
+	}
+	var patterns []string
+	for _, name := range []string{unit, "service"} { // those for each service give way to those for this one
+		for _, dir := range dirs {
+			patterns = append(patterns, dir+"/systemd/system/"+name+".d/*.conf")
+		}
+	}
+	changes, err := m.dropIns(patterns...)
+	return append(files, slices.DeleteFunc(changes, m.isNull)...), err
+}
+
+// dropIns are the files of some patterns, ordered by their names. A file hides those of its name of
+// patterns after its own.
+func (m machine) dropIns(patterns ...string) (files []string, err error) {
+	for _, pattern := range patterns {
+		more, listErr := m.Glob(pattern)
+		err = cmp.Or(err, listErr)
+		for _, file := range more {
+			if !slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == path.Base(file) }) {
+				files = append(files, file)
 			}
 		}
 	}
-	slices.SortFunc(changes, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
-	return append(files, changes...)
+	slices.SortFunc(files, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
+	return files, err
 }
 
-// words splits a line where there are blanks that are not in quotes.
-func words(line string) (all []string) {
-	quote, begun, word := rune(0), false, ""
-	for _, c := range line + " " {
+// isNull reports whether a file of a unit says only that those after it do not count.
+func (m machine) isNull(file string) bool {
+	real, err := m.Resolve(file)
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(real)
+	null, _ := m.Resolve("/dev/null")
+	return real == null || err == nil && info.Mode().IsRegular() && info.Size() == 0
+}
+
+// unitReader collects what the files of a service say, in the order of reading.
+type unitReader struct {
+	machine
+	unit     string
+	at       location // the file that is read
+	commands []execLine
+	set      []string // assignments of Environment=
+	files    []string // of EnvironmentFile=, with a - before those that may be missing
+	unset    []string // of UnsetEnvironment=
+	fault    *finding.Finding
+}
+
+// execLine is a command as it is written.
+type execLine struct {
+	words   []string
+	literal bool // no variables are filled in
+}
+
+func (u *unitReader) refuse(message, remedy string) {
+	if u.fault == nil {
+		u.fault = newFinding(finding.ConfigRefused, u.at, "systemd does not start "+u.unit+" with this: "+message,
+			remedy+", then systemctl daemon-reload")
+	}
+}
+
+// read reads a unit file or a drop-in. An empty value takes back those before it.
+func (u *unitReader) read(text string) {
+	for _, s := range serviceSettings(text) {
+		switch s.key {
+		case "ExecStart":
+			u.exec(s.value)
+		case "Environment":
+			u.set = u.more(u.set, s.value, words(s.value, true)...)
+		case "EnvironmentFile":
+			u.files = u.more(u.files, s.value, s.value)
+		case "UnsetEnvironment":
+			u.unset = u.more(u.unset, s.value, words(s.value, true)...)
+		}
+	}
+}
+
+// more adds the words of a value to a list. An empty value empties it.
+func (u *unitReader) more(list []string, value string, words ...string) []string {
+	if value == "" {
+		return nil
+	}
+	for _, word := range words {
+		list = append(list, u.specifiers(word))
+	}
+	return list
+}
+
+// exec adds the commands of a line, which a ; between them separates.
+func (u *unitReader) exec(value string) {
+	line := strings.TrimLeft(value, "@-:+!|")
+	flags := value[:len(value)-len(line)]
+	if line == "" {
+		u.commands = nil
+	}
+	var e *execLine
+	for _, word := range words(line, true) {
 		switch {
-		case quote == 0 && (c == '"' || c == '\''), c == quote && quote != 0:
-			quote, begun = c-quote, true // opened, or closed
-		case quote == 0 && (c == ' ' || c == '\t' || c == '\n'):
-			if begun {
-				all = append(all, word)
+		case word == ";":
+			e = nil
+			continue
+		case e == nil:
+			u.commands = append(u.commands, execLine{literal: strings.Contains(flags, ":")})
+			e = &u.commands[len(u.commands)-1]
+		case word == `\;`:
+			word = ";"
+		}
+		e.words = append(e.words, u.specifiers(word))
+	}
+	if strings.Contains(flags, "@") && e != nil && len(e.words) > 1 { // the word after the program is its name
+		e.words = slices.Delete(e.words, 1, 2)
+	}
+}
+
+// specifiers fills in what stands behind a % (systemd.unit(5), Specifiers). Those that only the
+// running machine knows stay.
+func (u *unitReader) specifiers(word string) string {
+	name := strings.TrimSuffix(u.unit, path.Ext(u.unit))
+	return strings.NewReplacer("%%", "%", "%n", u.unit, "%N", name, "%p", name, "%P", name, "%i", "", "%I", "", "%t", "/run", "%S", "/var/lib",
+		"%C", "/var/cache", "%L", "/var/log", "%E", "/etc", "%T", "/tmp", "%V", "/var/tmp",
+		"%h", "/root", "%u", "root", "%U", "0", "%g", "root", "%G", "0").Replace(word)
+}
+
+// environment returns the variables that the files set: those of Environment=, over them those of
+// the files, without the unset ones.
+func (u *unitReader) environment() map[string]string {
+	env := map[string]string{}
+	assign(env, u.set)
+	for _, name := range u.files {
+		pattern, optional := strings.CutPrefix(name, "-")
+		found, err := []string{pattern}, error(nil)
+		if strings.ContainsAny(pattern, "*?[") {
+			found, err = u.Glob(pattern)
+		}
+		for _, file := range found {
+			var data []byte
+			if data, err = u.Read(file, configMax); err != nil {
+				break
 			}
-			begun, word = false, ""
+			assign(env, environmentLines(string(data)))
+		}
+		switch {
+		case err == nil && len(found) > 0, optional && (err == nil || host.IsAbsent(err)):
+		case err == nil, host.IsAbsent(err):
+			u.refuse("there is no "+u.Shown(pattern)+", which EnvironmentFile= names", "make the file, or write EnvironmentFile=-"+pattern)
+		case u.fault == nil:
+			u.fault = newFinding(finding.ConfigUnreadable, location{file: u.Shown(pattern)}, host.Reason(err).Error(), "")
+		}
+	}
+	for _, name := range u.unset {
+		if key, value, exact := strings.Cut(name, "="); !exact || env[key] == value {
+			delete(env, key)
+		}
+	}
+	return env
+}
+
+// variableName is the name of a variable that systemd takes (systemd.exec(5), Environment=).
+var variableName = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// assign sets variables as NAME=VALUE says; the last one counts, and what has no such form none.
+func assign(env map[string]string, assignments []string) {
+	for _, a := range assignments {
+		if name, value, ok := strings.Cut(a, "="); ok && variableName().MatchString(name) {
+			env[name] = value
+		}
+	}
+}
+
+// expand fills in variables, in one pass: $NAME as a word of its own may become several words or
+// none, ${NAME} within a word is what it is, and $$ is $ (systemd.service(5), Command lines). What
+// is not set is empty.
+func (e execLine) expand(env map[string]string) (args []string) {
+	if e.literal {
+		return e.words
+	}
+	for i, word := range e.words {
+		name, whole := strings.CutPrefix(word, "$")
+		switch {
+		case i == 0:
+			args = append(args, word)
+		case whole && !strings.HasPrefix(name, "{") && !strings.HasPrefix(name, "$"):
+			args = append(args, words(env[name], false)...)
 		default:
-			begun, word = true, word+string(c)
+			args = append(args, fillIn(word, env))
+		}
+	}
+	return args
+}
+
+func fillIn(word string, env map[string]string) string {
+	var filled strings.Builder
+	for {
+		before, rest, found := strings.Cut(word, "$")
+		filled.WriteString(before)
+		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "{"), "}")
+		switch {
+		case !found:
+			return filled.String()
+		case strings.HasPrefix(rest, "$"):
+			filled.WriteString("$")
+			word = rest[1:]
+		case strings.HasPrefix(rest, "{") && closed:
+			filled.WriteString(env[name])
+			word = after
+		default:
+			filled.WriteString("$")
+			word = rest
+		}
+	}
+}
+
+// serviceSetting is a line NAME=VALUE of a unit file.
+type serviceSetting struct{ key, value string }
+
+// serviceSettings are those of the section Service (systemd.syntax(7)).
+func serviceSettings(text string) (all []serviceSetting) {
+	section, before := "", ""
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff") + "\n") {
+		line = strings.TrimRight(strings.TrimLeft(line, " \t\r\n"), "\r\n")
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue // also between a line and its continuation
+		}
+		line = before + line
+		if cut := strings.TrimRight(line, `\`); (len(line)-len(cut))%2 == 1 {
+			before = line[:len(line)-1] + " "
+			continue
+		}
+		before = ""
+		key, value, ok := strings.Cut(line, "=")
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "["):
+			section = line
+		case ok && section == "[Service]":
+			all = append(all, serviceSetting{strings.TrimSpace(key), strings.TrimSpace(value)})
 		}
 	}
 	return all
 }
 
-func setVariables(env map[string]string, assignments []string) {
-	for _, a := range assignments {
-		if name, value, ok := strings.Cut(a, "="); ok {
-			env[name] = strings.Trim(value, `"'`)
+// words splits a line at blanks that are not in quotes, and takes the quotes away, also those
+// within a word (systemd.syntax(7), Quoting). With escapes a \ is read as in C, and without it
+// stands for the character after it. A quote that is not closed ends with the line.
+func words(line string, escapes bool) (all []string) {
+	quote, begun, word := byte(0), false, []byte(nil)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case c == '\\' && i+1 < len(line):
+			text, length := line[i+1:i+2], 2
+			if escapes {
+				text, length = unescape(line[i:])
+			}
+			begun, word = true, append(word, text...)
+			i += length - 1
+		case quote == 0 && (c == '"' || c == '\''), quote != 0 && c == quote:
+			quote, begun = c-quote, true // opened, or closed
+		case quote == 0 && strings.IndexByte(" \t\r\n", c) >= 0:
+			if begun {
+				all = append(all, string(word))
+			}
+			begun, word = false, nil
+		default:
+			begun, word = true, append(word, c)
 		}
 	}
+	if begun {
+		all = append(all, string(word))
+	}
+	return all
 }
+
+// unescape reads the escape that a text begins with, and how long it is. One that is not known
+// stays.
+func unescape(text string) (string, int) {
+	switch text[1] {
+	case 's':
+		return " ", 2
+	case '"', '\'':
+		return text[1:2], 2
+	}
+	char, multibyte, rest, err := strconv.UnquoteChar(text, 0)
+	switch length := len(text) - len(rest); {
+	case err != nil:
+		return text[:2], 2
+	case multibyte:
+		return string(char), length
+	default:
+		return string([]byte{byte(char)}), length
+	}
+}
+
+// environmentLines are the assignments of a file of EnvironmentFile= (systemd.exec(5)): one on a
+// line; a value in quotes may go over several.
+func environmentLines(text string) (all []string) {
+	for text != "" {
+		line, rest, _ := strings.Cut(text, "\n")
+		name, _, ok := strings.Cut(strings.TrimLeft(line, " \t\r"), "=")
+		switch {
+		case strings.HasPrefix(name, "#"), strings.HasPrefix(name, ";"):
+			for strings.HasSuffix(line, `\`) && rest != "" { // a comment may be continued
+				line, rest, _ = strings.Cut(rest, "\n")
+			}
+			text = rest
+		case !ok:
+			text = rest
+		default:
+			_, text, _ = strings.Cut(text, "=")
+			var value string
+			value, text = environmentValue(text)
+			all = append(all, strings.TrimSpace(name)+"="+value)
+		}
+	}
+	return all
+}
+
+// environmentValue reads the value that a text begins with, up to the end of its line.
+func environmentValue(text string) (value, rest string) {
+	var all []byte
+	blank, kept := true, 0 // blank: between quotes, and before the value; what is behind kept are blanks at the end
+	for text != "" && text[0] != '\n' {
+		next := byteAt(text, 1)
+		switch c := text[0]; {
+		case blank && (c == '"' || c == '\''):
+			var part []byte
+			part, text = quotedValue(text[1:], c)
+			all = append(all, part...)
+			kept = len(all)
+			continue
+		case blank && isBlank(c):
+			text = text[1:]
+			continue
+		case c == '\\' && next == '\n':
+			text = text[2:]
+			continue
+		case c == '\\' && next != 0:
+			all, text = append(all, next), text[2:]
+		default:
+			all, text = append(all, c), text[1:]
+		}
+		blank = false
+		if !isBlank(all[len(all)-1]) {
+			kept = len(all)
+		}
+	}
+	return string(all[:kept]), strings.TrimPrefix(text, "\n")
+}
+
+// quotedValue reads up to the quote that ends a part of a value, or to the end of the text.
+func quotedValue(text string, quote byte) (value []byte, rest string) {
+	for i := 0; i < len(text); i++ {
+		c, next := text[i], byteAt(text, i+1)
+		switch {
+		case c == quote:
+			return value, text[i+1:]
+		case c != '\\' || quote == '\'':
+			value = append(value, c)
+		case next == '\n':
+			i++
+		case next != 0 && strings.IndexByte("\"\\`$", next) >= 0:
+			value = append(value, next)
+			i++
+		default:
+			value = append(value, c)
+		}
+	}
+	return value, ""
+}
+
+// byteAt returns a byte of a text; 0 behind its end.
+func byteAt(text string, i int) byte {
+	if i < len(text) {
+		return text[i]
+	}
+	return 0
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }

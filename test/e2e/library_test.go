@@ -73,6 +73,21 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+// TestStates runs the 2,000 states of spec directories of pkg/cdi with older releases of the
+// library too: what each of them injects is what validate judges.
+func TestStates(t *testing.T) {
+	programs, err := filepath.Abs(os.Getenv("LIBRARIES"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test := exec.CommandContext(t.Context(), "go", "test", "-C", "../..", "-count=1", "-v", "-run", "^TestStatesOfSpecs$", "./pkg/cdi")
+	test.Env = append(os.Environ(), "LIBRARIES="+programs, "LPUCTL_LONG=5")
+	out, err := test.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "all is well") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // found are the devices that a program of test/e2e/library finds in directories.
 func found(t *testing.T, program string, dirs []string) (devices map[string][]string) {
 	t.Helper()

@@ -63,7 +63,7 @@ func TestWhyPodmanCannotResolve(t *testing.T) {
 		})
 	}
 	r := machine.Run(t, machine.Binary(t), "--root", root, "--quiet", "cdi", "validate",
-		"--target", "podman="+version, "--device", "lpu0")
+		"--target", "podman="+version, "--device", "hyperaccel.ai/lpu=lpu0")
 	if r.Code != 0 || r.Stderr != "" {
 		t.Errorf("the good spec: exit code %d: %s", r.Code, r.Stderr)
 	}

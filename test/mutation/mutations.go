@@ -9,10 +9,10 @@ type mutation struct {
 }
 
 const (
-	world    = "TestAWorldThatChanges"
-	program  = "./cmd/lpuctl"
-	driftGo  = "pkg/cdi/drift.go"
-	nodeSpec = "pkg/node/spec.go"
+	world     = "TestAWorldThatChanges"
+	program   = "./cmd/lpuctl"
+	compareGo = "pkg/cdi/compare.go"
+	nodeSpec  = "pkg/node/spec.go"
 
 	judgeGo   = "pkg/health/judge.go"
 	signalsGo = "pkg/health/signals.go"
@@ -36,15 +36,15 @@ const (
 func mutations() []mutation {
 	return []mutation{
 		{
-			"the name of a card that is gone stays", driftGo,
+			"the name of a card that is gone stays", compareGo,
 			"	for i, h := range have.Devices {\n", "	for i, h := range have.Devices[:0] {\n", world, program,
 		},
 		{
-			"an edited path on the host stays", driftGo,
-			"hostPath(w.node) != hostPath(h.node)", "w.node.Path != h.node.Path", world, program,
+			"an edited path on the host stays", compareGo,
+			"hostPath(g.node) == hostPath(h.node)", "g.node.Path == h.node.Path", "TestDrift", "./pkg/cdi",
 		},
 		{
-			"a node for every container stays", "pkg/cdi/validate_effective.go",
+			"a node for every container stays", compareGo,
 			`givenBy("containerEdits", &spec.ContainerEdits),`, `givenBy("containerEdits", &specs.ContainerEdits{}),`, world, program,
 		},
 		{
@@ -142,6 +142,19 @@ func mutations() []mutation {
 			" && !there.After(now)", "", "TestAYoungerResultStays", "./pkg/runtimes",
 		},
 		{
+			"Environment= beats a file of variables", "pkg/runtimes/systemd.go",
+			"			assign(env, environmentLines(string(data)))\n", "			assign(env, append(environmentLines(string(data)), u.set...))\n",
+			"TestService", "./pkg/runtimes",
+		},
+		{
+			"a wrong type in containers.conf is no matter", "pkg/runtimes/others.go",
+			"err = k.checkTypes(d, r)", "err = nil", "TestOthers", "./pkg/runtimes",
+		},
+		{
+			"what is not known about a runtime is a yes", "pkg/runtimes/runtimes.go",
+			"r.CDI == On && r.AfterRestart == On && !r", "!r", "TestOnIsNotEnough", "./pkg/runtimes",
+		},
+		{
 			"a result of another boot counts", "pkg/runtimes/result.go",
 			"r.Boot != now.Boot", "false", "TestResultsThatDoNotCount", "./pkg/runtimes",
 		},
@@ -203,9 +216,26 @@ func mutations() []mutation {
 			"		_, err = held.Remove()\n", "", world, program,
 		},
 		{
-			"a strange name in our file stays", driftGo,
-			"case slices.ContainsFunc(strange, exists):\n			d.Wrong = append(d.Wrong, h.Name)\n		default:",
-			"default:", "TestDrift", "./pkg/cdi",
+			"a strange name in our file stays", compareGo,
+			"case slices.ContainsFunc(bad, func(g given) bool { return c.exists(hostPath(g.node)) }):\n		d.Wrong = append(d.Wrong, name)\n	case",
+			"case", "TestDrift", "./pkg/cdi",
+		},
+		{
+			"a name that a spec made now would not have leads anywhere", compareGo,
+			"slices.ContainsFunc(lpus, func(l discovery.LPU) bool { return l.Address == owner.Address })", "len(lpus) >= 0",
+			"TestStatesOfSpecs", "./pkg/cdi",
+		},
+		{
+			"directories are read in the default order", "pkg/cdi/served.go",
+			"next.resolve(read, in)", "read = dirs\n\t\t\tnext.resolve(read, in)", "TestStatesOfSpecs", "./pkg/cdi",
+		},
+		{
+			"serve hands out an LPU whose name leads to another by another file", "pkg/node/snapshot.go",
+			"why != nil {\n			d.Healthy, d.Reasons = false,", "why != nil {\n			d.Reasons =", "TestAFileOfYesterday", "./pkg/node",
+		},
+		{
+			"serve does not see another order of the directories", nodeSpec,
+			"spec.File.Path, fmt.Sprint(spec.Orders)}", "spec.File.Path}", "TestAFileOfYesterday", "./pkg/node",
 		},
 		{
 			"a lock that others can open is used", "internal/filelock/filelock.go",

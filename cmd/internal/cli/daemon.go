@@ -10,6 +10,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // SetUpDaemonLog is SetUpLog of a command that runs until it is stopped: it tells what it does, if nobody wants it otherwise.
@@ -30,7 +31,16 @@ func (a *App) Following() (scan discovery.Options, memory node.Memory, spec node
 	}
 	spec.Options = cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}
 	spec.File, err = a.LocateSpec()
+	spec.Orders = a.SpecOrders(context.Background())
 	return scan, memory, spec, err
+}
+
+// SpecOrders are the orders in which the container runtimes of this node read spec directories.
+func (a *App) SpecOrders(ctx context.Context) (orders []cdi.Order) {
+	for _, o := range runtimes.Orders(ctx, string(a.Root)) {
+		orders = append(orders, cdi.Order(o))
+	}
+	return orders
 }
 
 // WatchAndTell looks at the node until ctx ends, and tells systemd of each look that succeeds: that the daemon lives, and at the first one

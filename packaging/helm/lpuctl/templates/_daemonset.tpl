@@ -3,6 +3,7 @@
 {{- $hasConfigMap := include "lpuctl.hasConfigMap" . }}
 {{- $kubelet := .Values.kubeletDirectory | trimSuffix "/" }}
 {{- $hasHostConfig := ne .Values.hostConfig "none" }}
+{{- $hasEtc := hasPrefix "/etc/" .Values.hostConfig }}
 {{- $dra := eq .Values.mode "dra" }}
 {{- /* The port is the plugin's while both run. */}}
 {{- $hostPort := ternary nil .Values.metrics.hostPort (default false .draining) }}
@@ -191,6 +192,9 @@ spec:
             {{- if $hasHostConfig }}
             - {name: config, mountPath: /host/etc/lpuctl, readOnly: true}
             {{- end }}
+            {{- if $hasEtc }}
+            - {name: static-cdi, mountPath: /host/etc/cdi, readOnly: true}
+            {{- end }}
             - {name: cdi, mountPath: /host/var/run/cdi}
             {{- if $dra }}
             # At the paths of the host: the driver tells the kubelet where its socket is, and containers get files from there.
@@ -216,6 +220,10 @@ spec:
         - {name: dev, hostPath: {path: /dev, type: Directory}}
         # The ring table of HyperDex, and which of the libraries that containers get there are.
         - {name: opt, hostPath: {path: /opt, type: DirectoryOrCreate}}
+        {{- if $hasEtc }}
+        # Spec files of others, by which a container could get another LPU.
+        - {name: static-cdi, hostPath: {path: /etc/cdi, type: DirectoryOrCreate}}
+        {{- end }}
         {{- if $hasHostConfig }}
         # config.yaml and ring.yaml, if there are any.
         - {name: config, hostPath: {path: {{ .Values.hostConfig }}, type: DirectoryOrCreate}}
