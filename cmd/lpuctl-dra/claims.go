@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,13 +13,16 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
 // claimList is the document that claims prints.
 type claimList struct {
 	cli.Header
-	Claims []preparedClaim `json:"claims"`
+	Claims   []preparedClaim `json:"claims"`
+	Problems finding.List    `json:"problems"` // records that cannot be used
 }
 
 // preparedClaim is a claim that was made ready for a container on this node.
@@ -25,7 +30,7 @@ type preparedClaim struct {
 	Namespace string                `json:"namespace"`
 	Name      string                `json:"name"`
 	UID       string                `json:"uid"`
-	Since     time.Time             `json:"since"`
+	Since     time.Time             `json:"since,omitzero"` // absent: only the kubelet knows the claim
 	Requests  []claim.RecordRequest `json:"requests"`
 }
 
@@ -35,45 +40,66 @@ func newClaimsCommand(a *app) *cobra.Command {
 		Use:   "claims",
 		Short: "Show which claims have which LPUs of this node",
 		Long: `claims shows the claims that serve has prepared for containers of this node, with their devices and LPUs in ring order. It reads
-what serve has written down in /var/lib/lpuctl, which only root can, and asks no cluster. A claim that the scheduler has placed here is
-not among them before the kubelet starts its pod.`,
+what serve has written down in /var/lib/lpuctl and in the CDI files of the claims, and asks the kubelet of this node; only root can. It asks
+no cluster. A claim that the scheduler has placed here is not among them before the kubelet starts its pod.
+
+It is exit code 3 if a record cannot be used. The file is named, with what to do.`,
 		Example: `  sudo lpuctl-dra claims
   kubectl -n lpuctl-system exec ds/lpuctl -- lpuctl-dra --root /host claims -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
-			records, err := a.preparedClaims()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			records, problems, err := a.preparedClaims(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if f.IsDocument() {
-				return cli.WriteDocument(a.Out, f, claimDocument(records))
+				err = cli.WriteDocument(a.Out, f, claimDocument(records, problems))
+			} else {
+				err = a.writeClaims(records)
 			}
-			return a.writeClaims(records)
+			if err != nil {
+				return err
+			}
+			a.Report(problems)
+			return cli.FoundIn(problems)
 		},
 	}
 	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
-// preparedClaims are those of this boot, from the checkpoint.
-func (a *app) preparedClaims() ([]claim.Record, error) {
+// preparedClaims are those of this boot: from the checkpoint, the CDI files and, where there is one, the kubelet.
+func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List, error) {
 	spec, err := a.LocateSpec()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dir, err := a.Root.Resolve(node.StateDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	records, err := (&claim.Store{Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}).Claims()
+	socket, err := a.Root.Resolve(plugin.DefaultPodResources)
 	if err != nil {
-		return nil, fmt.Errorf("prepared claims: %w", err)
+		return nil, nil, err
 	}
-	return records, nil
+	s := &claim.Store{Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}
+	if host.State(socket) != "" {
+		said, err := (&plugin.Pods{Socket: socket}).Ask(ctx)
+		if err != nil {
+			a.Say("claims whose files are lost are not shown: %v", err)
+		} else {
+			s.Hear(said.Claims())
+		}
+	}
+	records, problems, err := s.Inspect()
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepared claims: %w", err)
+	}
+	return records, problems, nil
 }
 
-func claimDocument(records []claim.Record) claimList {
-	list := claimList{Header: cli.NewHeader("ClaimList"), Claims: []preparedClaim{}}
+func claimDocument(records []claim.Record, problems finding.List) claimList {
+	list := claimList{Header: cli.NewHeader("ClaimList"), Claims: []preparedClaim{}, Problems: slices.Concat(finding.List{}, problems)}
 	for i := range records {
 		r := &records[i]
 		list.Claims = append(list.Claims, preparedClaim{r.Namespace, r.Name, r.UID, r.Since, r.Requests})
@@ -85,6 +111,10 @@ func (a *app) writeClaims(records []claim.Record) error {
 	var rows [][]string
 	for i := range records {
 		r := &records[i]
+		since := "-"
+		if !r.Since.IsZero() {
+			since = r.Since.UTC().Format(time.RFC3339)
+		}
 		for _, q := range r.Requests {
 			for _, d := range q.Devices {
 				var addresses []string
@@ -92,7 +122,7 @@ func (a *app) writeClaims(records []claim.Record) error {
 					addresses = append(addresses, m.String())
 				}
 				rows = append(rows, []string{
-					r.Namespace + "/" + r.Name, q.Name, d.Name, strings.Join(addresses, ","), r.Since.UTC().Format(time.RFC3339),
+					r.Namespace + "/" + r.Name, q.Name, d.Name, strings.Join(addresses, ","), since,
 				})
 			}
 		}

@@ -149,10 +149,11 @@ func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error
 		return err
 	}
 	in.AddSlices(options.Node, dra.Slices(inv, options))
-	claims, err := a.preparedClaims()
+	claims, problems, err := a.preparedClaims(cmd.Context())
 	if err != nil {
 		return err
 	}
+	a.Report(problems)
 	for i := range claims {
 		for _, r := range claims[i].Requests {
 			for _, d := range r.Devices {

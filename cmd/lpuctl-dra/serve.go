@@ -156,20 +156,30 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	pods := &plugin.Pods{Socket: socket}
 	n := node.New(a.Log)
 	n.Memory = memory
+	claims := &claim.Store{
+		Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: host.Now().Boot,
+	}
+	ask := func(ctx context.Context) (*plugin.Said, error) {
+		said, err := pods.Ask(ctx)
+		if err == nil {
+			claims.Hear(said.Claims())
+		}
+		return said, err
+	}
 	gate := &owner.Gate{
-		File: owner.File{Dir: memory.Dir}, Me: owner.DRA, Others: pods.Holders, Settle: owner.KubeletSettle,
+		File: owner.File{Dir: memory.Dir}, Me: owner.DRA, Settle: owner.KubeletSettle,
 		Patience: owner.KubeletPatience, Insist: f.owner != "", By: program + " serve --owner", Log: a.Log,
+		Others: plugin.From(ask, (*plugin.Said).Holders), Twice: plugin.From(ask, (*plugin.Said).Twice),
 	}
 	n.Gate = gate
-	boot := host.Now().Boot
 	return &server{
 		app: a, scan: scan, presence: cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(memory)}, Log: a.Log},
 		driver: driver.New(driver.Options{
 			Node: n, Spec: spec,
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
-			Claims:    &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: boot},
+			Claims:    claims,
 			Gate:      gate,
-			InUse:     pods.ClaimDevices, Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
+			InUse:     plugin.From(pods.Ask, (*plugin.Said).Claims), Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),
 	}, nil
 }

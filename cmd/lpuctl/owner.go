@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -146,8 +147,22 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 			o.Unknown = append(o.Unknown, fmt.Sprintf("whether %s runs: %v", who.Program(), err))
 		}
 	}
-	o.add(inv, owner.Plugin, func() (map[discovery.Address]string, error) { return a.podsWithLPUs(ctx) })
-	o.add(inv, owner.DRA, func() (map[discovery.Address]string, error) { return claimHolders(memory) })
+	claims, err := a.claims(memory)
+	if err != nil {
+		return err
+	}
+	said, err := a.askKubelet(ctx, plugin.DefaultPodResources)
+	switch {
+	case err == nil:
+		claims.Hear(said.Claims())
+	case errors.Is(err, errNoKubelet):
+		said, err = &plugin.Said{}, nil
+	default:
+		said = &plugin.Said{}
+	}
+	o.add(inv, owner.Plugin, func() (map[discovery.Address]string, error) { return said.InPods(), err })
+	o.add(inv, owner.DRA, claims.Holders)
+	o.addTwice(inv, said.Twice())
 	if err := a.writeOwner(&o, f); err != nil {
 		return err
 	}
@@ -170,18 +185,37 @@ func (o *ownership) add(inv *discovery.Inventory, from owner.Owner, ask func() (
 	}
 }
 
-// podsWithLPUs asks the kubelet which pods have LPUs from a device plugin. Where there is no kubelet there are none.
-func (a *app) podsWithLPUs(ctx context.Context) (map[discovery.Address]string, error) {
-	socket, err := a.Root.Resolve(plugin.DefaultPodResources)
-	if err != nil || host.State(socket) == "" {
-		return nil, err
+// addTwice adds the LPUs that two pods have as problems.
+func (o *ownership) addTwice(inv *discovery.Inventory, twice map[discovery.Address]finding.Finding) {
+	for i := range inv.LPUs {
+		if f, ok := twice[inv.LPUs[i].Address]; ok {
+			f.Subject = inv.LPUs[i].Name
+			o.Problems = append(o.Problems, f)
+		}
 	}
-	return (&plugin.Pods{Socket: socket}).InPods(ctx)
 }
 
-// claimHolders are the prepared claims that have LPUs.
-func claimHolders(memory node.Memory) (map[discovery.Address]string, error) {
-	return claim.Holders(memory.Dir, host.Now().Boot)
+var errNoKubelet = errors.New("there is no kubelet")
+
+// askKubelet asks the kubelet behind a socket which pods have LPUs. The error may be errNoKubelet.
+func (a *app) askKubelet(ctx context.Context, socket string) (*plugin.Said, error) {
+	socket, err := a.Root.Resolve(socket)
+	if err != nil {
+		return nil, err
+	}
+	if host.State(socket) == "" {
+		return nil, errNoKubelet
+	}
+	return (&plugin.Pods{Socket: socket}).Ask(ctx)
+}
+
+// claims are the prepared claims of this node.
+func (a *app) claims(memory node.Memory) (*claim.Store, error) {
+	spec, err := a.LocateSpec()
+	if err != nil {
+		return nil, err
+	}
+	return &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}, nil
 }
 
 func (a *app) writeOwner(o *ownership, f cli.Format) error {
@@ -218,15 +252,31 @@ func (a *app) writeOwner(o *ownership, f cli.Format) error {
 	return nil
 }
 
-// newGate is what serve asks before it hands out LPUs. With --owner it is the owner when this returns.
-func (a *app) newGate(cmd *cobra.Command, memory node.Memory) (*owner.Gate, error) {
+// newGate is what serve asks before it hands out LPUs. With --owner it is the owner when this returns. While the kubelet behind the socket
+// does not answer, what it said of claims last counts, and their files do.
+func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*owner.Gate, error) {
 	word, _ := cmd.Flags().GetString("owner") // it has the flag
 	if word != "" && word != string(owner.Plugin) {
 		return nil, cli.Usage("--owner %s: serve can be the owner %s only; for the DRA driver: lpuctl-dra serve --owner dra", word, owner.Plugin)
 	}
+	claims, err := a.claims(memory)
+	if err != nil {
+		return nil, err
+	}
+	ask := func(ctx context.Context) (*plugin.Said, error) {
+		said, err := a.askKubelet(ctx, cmp.Or(socket, plugin.DefaultPodResources))
+		if err == nil {
+			claims.Hear(said.Claims())
+		}
+		return said, err
+	}
 	g := &owner.Gate{
 		File: owner.File{Dir: memory.Dir}, Me: owner.Plugin, Insist: word != "", By: "lpuctl serve --owner", Log: a.Log,
-		Others: func(context.Context) (map[discovery.Address]string, error) { return claimHolders(memory) },
+		Others: func(ctx context.Context) (map[discovery.Address]string, error) {
+			_, _ = ask(ctx)
+			return claims.Holders()
+		},
+		Twice:  plugin.From(ask, (*plugin.Said).Twice),
 		Follow: filepath.Join(memory.Dir, claim.DirName),
 	}
 	if !g.Insist {

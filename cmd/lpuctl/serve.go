@@ -91,7 +91,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if d.plugin.Node.Memory, err = node.RememberIn(a.Root); err != nil {
 		return err
 	}
-	gate, err := a.newGate(cmd, d.plugin.Node.Memory)
+	gate, err := a.newGate(cmd, d.plugin.Node.Memory, c.PodResources)
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,19 @@ func ValidUID(uid string) bool {
 // ClaimDeviceName is the device in a claim's file for a request. It begins with a letter: a digit would need cdiVersion 0.5.0.
 func ClaimDeviceName(uid, request string) string { return "claim-" + uid + "-" + request }
 
+// uuidLength is that of the uids of Kubernetes.
+const uuidLength = 36
+
+// ParseClaimDevice returns the uid and the request of a qualified name that [ClaimDeviceName] has made, and whether it is one.
+func ParseClaimDevice(name string) (uid, request string, ok bool) {
+	rest, ok := strings.CutPrefix(name, ClaimKind+"=claim-")
+	if !ok || len(rest) <= uuidLength || rest[uuidLength] != '-' {
+		return "", "", false
+	}
+	uid, request = rest[:uuidLength], rest[uuidLength+1:]
+	return uid, request, request != "" && ValidUID(uid)
+}
+
 // inVariable is a name of Kubernetes as part of a variable's: "big-one" becomes BIG_ONE.
 func inVariable(name string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))

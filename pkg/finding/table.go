@@ -39,6 +39,7 @@ const (
 	Cordoned            ID = "cordoned"
 	ECCUncorrectable    ID = "ecc-uncorrectable"
 	Firewall            ID = "firewall"
+	GivenTwice          ID = "given-twice"
 	Gone                ID = "gone"
 	HeldByOther         ID = "held-by-other"
 	Hot                 ID = "hot"
@@ -249,6 +250,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while.",
 			"start the card's jobs again; if it comes back, replace the card"},
 		{Firewall, Error, "The card's firewall has tripped: it stopped the logic on the card.", "xbutil reset --device ADDRESS"},
+		{GivenTwice, Error, "Two pods have the LPU. A program gave it that does not follow lpuctl owner, or what was known of a claim was lost.",
+			"delete one of the pods that are named"},
 		{Gone, Error, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
 		{HeldByOther, Error, "A pod has the LPU from the other of device plugin and DRA driver. No second pod gets it until that one has ended.",
 			"wait until that pod has ended, or delete it"},

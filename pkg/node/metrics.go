@@ -130,7 +130,9 @@ func (n *Node) ownerMetrics() []*Metric {
 		m.SetBool(v.Err == nil && v.Record.Owner == o, "owner", string(o))
 	}
 	m.SetBool(v.Err != nil, "owner", "unknown")
-	return []*Metric{m}
+	twice := NewMetric("gauge", "lpuctl_lpus_given_twice", "LPUs that two pods have, by what the kubelet says.")
+	twice.Set(float64(len(v.Twice())))
+	return []*Metric{m, twice}
 }
 
 // healthMetrics are about the devices as they are offered.

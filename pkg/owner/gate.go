@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +23,8 @@ const (
 	KubeletPatience = 30 * time.Second
 )
 
-// askInterval is how often the other side is asked.
-const askInterval = 10 * time.Second
+// askInterval is how often the other side is asked. What two pods have is seen by it, and is said within five seconds.
+const askInterval = 4 * time.Second
 
 // Gate is what a program asks before it offers LPUs ([Gate.Look]) and while it hands them out ([Gate.Enter]). Set the fields before
 // anything is called. All methods may be called at the same time.
@@ -34,7 +34,10 @@ type Gate struct {
 	// Others returns which LPUs pods have from the other side, and by whom: "pod default/a, container main". The error is that it cannot
 	// be known.
 	Others func(context.Context) (map[discovery.Address]string, error)
-	// Follow is a file that changes when what Others says does; "": it is asked every ten seconds only.
+	// Twice returns the LPUs that two pods have, and says of each which. It is asked whoever the owner is: what another program hands
+	// out cannot always be prevented. nil: it cannot be seen.
+	Twice func(context.Context) (map[discovery.Address]finding.Finding, error)
+	// Follow is a file that changes when what Others says does; "": it is asked every four seconds only.
 	Follow string
 	// Settle is how far behind Others may be: after the owner has changed, its answers do not count for so long.
 	Settle time.Duration
@@ -52,7 +55,6 @@ type Gate struct {
 	looking  sync.Mutex // held while the following are read or written
 	seen     sighting
 	asked    answer
-	cleared  clearance
 	presence filelock.Presence
 }
 
@@ -67,12 +69,6 @@ type answer struct {
 	under string // state of the file
 	held  map[discovery.Address]string
 	at    time.Duration // since boot; 0: never
-}
-
-// clearance is which LPUs the other side has been seen not to have, under one state of the file. It cannot get them before that changes.
-type clearance struct {
-	under string
-	lpus  map[discovery.Address]bool
 }
 
 // Look returns what was known last. It is the same pointer as long as nothing has changed, and never nil: before the first Renew no LPU
@@ -98,6 +94,7 @@ func (g *Gate) renew(ctx context.Context) (now *View, changed bool) {
 	defer g.looking.Unlock()
 	before := g.view.Load()
 	now = g.look(ctx, g.Patience)
+	now.twice = g.givenTwice(ctx, before)
 	if now.same(before) {
 		return before, false
 	}
@@ -131,6 +128,24 @@ func (g *Gate) look(ctx context.Context, patience time.Duration) *View {
 	return v
 }
 
+// givenTwice are the LPUs that two pods have. The kubelet does not name all pods at one moment, so they are those of two answers. What was
+// so before stays so while there is none.
+func (g *Gate) givenTwice(ctx context.Context, before *View) map[discovery.Address]finding.Finding {
+	if g.Twice == nil {
+		return nil
+	}
+	twice, err := g.Twice(ctx)
+	if err == nil && len(twice) > 0 {
+		var again map[discovery.Address]finding.Finding
+		again, err = g.Twice(ctx)
+		maps.DeleteFunc(twice, func(a discovery.Address, _ finding.Finding) bool { return again[a].ID == "" })
+	}
+	if err != nil && before != nil {
+		return before.twice
+	}
+	return twice
+}
+
 // read is what the file says.
 func (g *Gate) read() *View {
 	v := &View{me: g.Me}
@@ -157,11 +172,28 @@ func (g *Gate) unsettled(r Record, now time.Duration) time.Duration {
 
 // log says what has changed.
 func (g *Gate) log(before, now *View) {
+	g.logTwice(before, now)
 	switch why := now.All(); {
 	case why != nil && (before == nil || before.All() == nil || before.All().Message != why.Message):
 		g.Log.Warn("no LPU is offered", "id", why.ID, "reason", why.Message, "remedy", why.Remedy)
 	case why == nil && before != nil && before.All() != nil:
 		g.Log.Info("LPUs are offered", "owner", string(now.Record.Owner), "heldByOther", len(now.held))
+	}
+}
+
+func (g *Gate) logTwice(before, now *View) {
+	if before == nil {
+		before = &View{}
+	}
+	for a, f := range now.twice {
+		if before.twice[a] != f {
+			g.Log.Error("an LPU is given twice", "id", f.ID, "lpu", a.String(), "reason", f.Message, "remedy", f.Remedy)
+		}
+	}
+	for a := range before.twice {
+		if now.twice[a].ID == "" {
+			g.Log.Info("an LPU is not given twice any more", "lpu", a.String())
+		}
 	}
 }
 
@@ -275,29 +307,28 @@ func (g *Gate) hold(ctx context.Context) (*os.File, error) {
 	return lock, err
 }
 
-// refuse says why LPUs are not to be handed out, by what is so now; nil: they may be. The kubelet is not asked again about LPUs that its
-// pods did not have under this owner.
+// Ask returns an error as Enter does. It is for who has entered, immediately before the LPUs are handed out: what a program gives away that
+// does not know the lock is seen up to this moment.
+func (g *Gate) Ask(ctx context.Context, lpus []discovery.Address) error {
+	if why := g.refuse(ctx, lpus); why != nil {
+		return &Refusal{*why}
+	}
+	return nil
+}
+
+// refuse says why LPUs are not to be handed out, by what is so now; nil: they may be.
 func (g *Gate) refuse(ctx context.Context, lpus []discovery.Address) *finding.Finding {
 	g.looking.Lock()
 	defer g.looking.Unlock()
-	state := host.State(g.File.Path())
-	if g.cleared.lpus == nil || g.cleared.under != state {
-		g.cleared = clearance{state, map[discovery.Address]bool{}}
-	}
-	unknown := slices.DeleteFunc(slices.Clone(lpus), func(a discovery.Address) bool { return g.cleared.lpus[a] })
-	v := g.read()
-	if v.Mine && len(unknown) > 0 {
-		v = g.look(ctx, -1)
-	}
+	v := g.look(ctx, -1)
 	if why := v.All(); why != nil {
 		return why
 	}
-	for _, a := range unknown {
+	for _, a := range lpus {
 		if why := v.Finding(a); why != nil {
 			why.Subject = a.String()
 			return why
 		}
-		g.cleared.lpus[a] = g.Settle > 0 // what is asked at no cost is asked each time
 	}
 	return nil
 }

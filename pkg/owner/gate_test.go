@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
@@ -140,18 +142,104 @@ func TestEnterLooksAgain(t *testing.T) {
 	}
 }
 
-// TestAskedOnce: the kubelet is not asked for an LPU again that its pods did not have, until the owner has changed.
-func TestAskedOnce(t *testing.T) {
+// TestAskedEachTime: the kubelet is asked each time that LPUs are handed out, and once more by who has entered. A plugin of a release that
+// knows no owner may have started in between.
+func TestAskedEachTime(t *testing.T) {
 	f := file(t)
 	driver, pods := gate(t, f, DRA)
 	set(t, f, DRA)
 	enters(t, driver, one, "")
-	pods.say(nil, errors.New("restarts"))
 	enters(t, driver, one, "")
-	enters(t, driver, two, "restarts")
-	set(t, f, Plugin)
-	set(t, f, DRA)
-	enters(t, driver, one, "restarts")
+	pods.say(holders{one: "pod default/a"}, nil)
+	enters(t, driver, one, "pod default/a has it")
+	leave, err := driver.Enter(t.Context(), []address{two})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	if err := driver.Ask(t.Context(), []address{two}); err != nil {
+		t.Error(err)
+	}
+	pods.say(holders{two: "pod default/b"}, nil)
+	if err := driver.Ask(t.Context(), []address{two}); err == nil || !strings.Contains(err.Error(), "pod default/b has it") {
+		t.Errorf("a pod has got it since: %v", err)
+	}
+	pods.say(nil, errors.New("away"))
+	if err := driver.Ask(t.Context(), []address{two}); err == nil {
+		t.Error("it cannot be known, and is handed out")
+	}
+}
+
+// remedied is an error that knows what to do.
+type remedied struct{ error }
+
+func (remedied) Remedy() string { return "rm it" }
+
+// TestRemedyOfWhatIsNotKnown: it is that of the error, where there is one.
+func TestRemedyOfWhatIsNotKnown(t *testing.T) {
+	plugin, claims := gate(t, file(t), Plugin)
+	claims.say(nil, errors.Join(errors.New("a"), remedied{errors.New("b")}))
+	if why := plugin.Renew(t.Context()).All(); why == nil || why.ID != finding.OwnerUnsettled || why.Remedy != "rm it" {
+		t.Errorf("%v", why)
+	}
+}
+
+// TestGivenTwice: what two pods have is said within five seconds, whoever the owner is, and not offered. It is not said of one pod that has
+// given it to the other between two answers of the kubelet.
+func TestGivenTwice(t *testing.T) {
+	for _, me := range []Owner{Plugin, DRA} {
+		f := file(t)
+		synctest.Test(t, func(t *testing.T) {
+			g, _ := gate(t, f, me)
+			var log strings.Builder
+			g.Log = slog.New(slog.NewTextHandler(&log, nil))
+			double := map[address]finding.Finding{one: finding.New(finding.GivenTwice, "", "pods a and b have it", "delete one")}
+			var said []map[address]finding.Finding
+			var err error
+			g.Twice = func(context.Context) (now map[address]finding.Finding, _ error) {
+				if len(said) > 0 {
+					now, said = maps.Clone(said[0]), said[1:]
+				}
+				return now, err
+			}
+			for range 2 { // with me as the owner, and not
+				said = []map[address]finding.Finding{double, nil}
+				if v := g.Renew(t.Context()); len(v.Twice()) != 0 {
+					t.Errorf("given away between two answers: %v", v.Twice())
+				}
+				said = slices.Repeat([]map[address]finding.Finding{double}, 100)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() {
+					for ctx.Err() == nil { // Run is this, with inotify
+						g.Renew(ctx)
+						time.Sleep(askInterval)
+					}
+				})
+				time.Sleep(5 * time.Second)
+				v := g.Look()
+				if got := v.Finding(one); got == nil || *got != double[one] || !slices.Equal(v.Twice(), []address{one}) {
+					t.Errorf("%s: %v, %v", me, got, v.Twice())
+				}
+				if v.Finding(two) != nil && v.Finding(two).ID == finding.GivenTwice || !strings.Contains(log.String(), "remedy=\"delete one\"") {
+					t.Errorf("%v, %s", v.Finding(two), log.String())
+				}
+				err = errors.New("away")
+				time.Sleep(5 * time.Second)
+				if len(g.Look().Twice()) != 1 {
+					t.Error("it is forgotten while the kubelet is away")
+				}
+				err, said = nil, nil
+				cancel()
+				running.Wait()
+				if g.Renew(t.Context()); len(g.Look().Twice()) != 0 || !strings.Contains(log.String(), "not given twice any more") {
+					t.Error("it is over, and not said")
+				}
+				log.Reset()
+				set(t, f, me.Other())
+			}
+		})
+	}
 }
 
 // TestKubeletAway: what the kubelet said counts for a while, and never what it said before the change.

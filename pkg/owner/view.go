@@ -1,8 +1,10 @@
 package owner
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -19,6 +21,12 @@ type View struct {
 	untold    error                        // why it is not known what the other side has; nil if it is
 	unsettled time.Duration                // how long the other side's answers do not count yet
 	held      map[discovery.Address]string // by whom on the other side
+	twice     map[discovery.Address]finding.Finding
+}
+
+// Twice are the LPUs that two pods have, by their addresses.
+func (v *View) Twice() []discovery.Address {
+	return slices.SortedFunc(maps.Keys(v.twice), discovery.Address.Compare)
 }
 
 // Why says why an LPU is not to be offered; "" if it may be.
@@ -31,6 +39,9 @@ func (v *View) Why(a discovery.Address) string {
 
 // Finding is [View.Why] as a finding; nil if the LPU may be offered.
 func (v *View) Finding(a discovery.Address) *finding.Finding {
+	if f, twice := v.twice[a]; twice {
+		return &f
+	}
 	if f := v.All(); f != nil {
 		return f
 	}
@@ -49,12 +60,22 @@ func (v *View) All() *finding.Finding {
 		id := map[Owner]finding.ID{Plugin: finding.OwnerPlugin, DRA: finding.OwnerDRA}[v.Record.Owner]
 		return because(id, "the LPUs of this node are handed out by "+v.Record.Owner.Program())
 	case v.untold != nil:
-		return because(finding.OwnerUnsettled, fmt.Sprintf("it is not known which LPUs pods have from %s: %v", v.me.Other().Program(), v.untold))
+		f := because(finding.OwnerUnsettled, fmt.Sprintf("it is not known which LPUs pods have from %s: %v", v.me.Other().Program(), v.untold))
+		if known, ok := errors.AsType[remediable](v.untold); ok {
+			f.Remedy = known.Remedy()
+		}
+		return f
 	case v.unsettled > 0:
 		return because(finding.OwnerUnsettled, "the node changed over a moment ago, and it may not be known yet what "+
 			v.me.Other().Program()+" handed out last")
 	}
 	return nil
+}
+
+// remediable is an error that knows what to do about it.
+type remediable interface {
+	error
+	Remedy() string
 }
 
 func because(id finding.ID, message string) *finding.Finding {
@@ -65,7 +86,7 @@ func because(id finding.ID, message string) *finding.Finding {
 // same tells whether two views say the same.
 func (v *View) same(w *View) bool {
 	return w != nil && v.Record == w.Record && v.Mine == w.Mine && text(v.Err) == text(w.Err) && text(v.untold) == text(w.untold) &&
-		(v.unsettled > 0) == (w.unsettled > 0) && maps.Equal(v.held, w.held)
+		(v.unsettled > 0) == (w.unsettled > 0) && maps.Equal(v.held, w.held) && maps.Equal(v.twice, w.twice)
 }
 
 func text(err error) string {

@@ -37,6 +37,7 @@ type pods struct {
 	readAt      time.Time
 	allocatable map[string]bool      // ids of devices that the kubelet would hand out, whether or not a container has them
 	holders     map[string]container // by device id
+	claims      map[string]*claimed  // of the DRA driver, by uid
 }
 
 // container names a container of a pod.
@@ -102,8 +103,8 @@ func (s *Server) readPods(ctx context.Context, client podresources.PodResourcesL
 	s.pods.logged = text
 }
 
-// askForPods asks the kubelet once for the containers that have devices of a resource; "" is any resource. If it names several for one
-// device, which it does for restartable init containers, the first by name counts.
+// askForPods asks the kubelet once for the containers that have devices of a resource, "" is any resource, or claims of the DRA driver.
+// If it names several for one device, which it does for restartable init containers, the first by name counts.
 func askForPods(ctx context.Context, client podresources.PodResourcesListerClient, resource string) (*pods, error) {
 	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
@@ -116,7 +117,7 @@ func askForPods(ctx context.Context, client podresources.PodResourcesListerClien
 		return nil, err
 	}
 	of := func(d *podresources.ContainerDevices) bool { return resource == "" || d.GetResourceName() == resource }
-	p := &pods{allocatable: map[string]bool{}, holders: map[string]container{}}
+	p := &pods{allocatable: map[string]bool{}, holders: map[string]container{}, claims: map[string]*claimed{}}
 	for _, d := range allocatable.GetDevices() {
 		if !of(d) {
 			continue
@@ -127,66 +128,67 @@ func askForPods(ctx context.Context, client podresources.PodResourcesListerClien
 	}
 	for _, pod := range list.GetPodResources() {
 		for _, c := range pod.GetContainers() {
+			by := container{pod.GetNamespace(), pod.GetName(), c.GetName()}
 			for _, d := range c.GetDevices() {
 				if of(d) {
-					p.hold(container{pod.GetNamespace(), pod.GetName(), c.GetName()}, d.GetDeviceIds())
+					p.hold(by, d.GetDeviceIds())
 				}
+			}
+			for _, r := range c.GetDynamicResources() {
+				p.holdClaim(by, r)
 			}
 		}
 	}
 	return p, nil
 }
 
-// Pods asks the kubelet which containers have LPUs from a device plugin, whatever the resource is called there. It is what a DRA driver
-// has to know of the pods from before it came ([owner.Gate]).
+// Pods asks the kubelet which containers have LPUs: from a device plugin, whatever the resource is called there, or by claims. It is what
+// plugin and DRA driver have to know of each other's pods ([owner.Gate]).
 type Pods struct {
 	Socket string // of the kubelet, such as [DefaultPodResources] below the root
 }
 
-// InPods returns who has which LPU: "pod default/a, container main".
-func (p *Pods) InPods(ctx context.Context) (map[discovery.Address]string, error) {
-	said, err := p.ask(ctx)
+// Said is what the kubelet said at one moment. It does not change. The zero value says that no pod has an LPU.
+type Said struct{ pods pods }
+
+// Ask asks the kubelet.
+func (p *Pods) Ask(ctx context.Context) (*Said, error) {
+	conn, err := dialPods(p.Socket)
 	if err != nil {
 		return nil, err
 	}
-	return said.byAddress(), nil
+	defer func() { _ = conn.Close() }()
+	said, err := askForPods(ctx, podresources.NewPodResourcesListerClient(conn), "")
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet does not say which pods have LPUs: %s", status.Convert(err).Message())
+	}
+	return &Said{*said}, nil
 }
+
+// From returns a function that asks, and returns a part of the answer.
+func From[T any](ask func(context.Context) (*Said, error), part func(*Said) T) func(context.Context) (T, error) {
+	return func(ctx context.Context) (answer T, err error) {
+		said, err := ask(ctx)
+		if err != nil {
+			return answer, err
+		}
+		return part(said), nil
+	}
+}
+
+// InPods returns who has which LPU from a device plugin: "pod default/a, container main".
+func (s *Said) InPods() map[discovery.Address]string { return s.pods.byAddress() }
 
 // Holders is InPods, and the LPUs that the kubelet would still give to a pod: while the DRA driver is the owner, these are of a device
 // plugin that does not follow it, or has not yet.
-func (p *Pods) Holders(ctx context.Context) (map[discovery.Address]string, error) {
-	said, err := p.ask(ctx)
-	if err != nil {
-		return nil, err
-	}
-	holders := said.byAddress()
-	for id := range said.allocatable {
+func (s *Said) Holders() map[discovery.Address]string {
+	holders := s.pods.byAddress()
+	for id := range s.pods.allocatable {
 		if a, err := cdi.ParseAddressName(id); err == nil && holders[a] == "" {
 			holders[a] = "the kubelet, which still offers it to pods,"
 		}
 	}
-	return holders, nil
-}
-
-func (p *Pods) ask(ctx context.Context) (said *pods, err error) {
-	err = p.connected(func(kubelet podresources.PodResourcesListerClient) error {
-		said, err = askForPods(ctx, kubelet, "")
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the kubelet does not say which pods have LPUs: %s", status.Convert(err).Message())
-	}
-	return said, nil
-}
-
-// connected calls ask with a connection of its own.
-func (p *Pods) connected(ask func(podresources.PodResourcesListerClient) error) error {
-	conn, err := dialPods(p.Socket)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	return ask(podresources.NewPodResourcesListerClient(conn))
+	return holders
 }
 
 // byAddress are the holders by the LPUs' addresses. What has another id is none of our LPUs.

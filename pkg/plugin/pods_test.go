@@ -293,15 +293,15 @@ func TestPodsHolders(t *testing.T) {
 		}}},
 	}}}
 	p := &Pods{Socket: filepath.Join(dir, "pods")}
-	if got, err := p.Holders(t.Context()); err == nil {
+	if got, err := p.Ask(t.Context()); err == nil {
 		t.Errorf("without a kubelet: %v", got)
 	}
 	lister.serve(t, dir)
-	text := func(held map[discovery.Address]string, err error) (all []string) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+	said, err := p.Ask(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(held map[discovery.Address]string) (all []string) {
 		for a, holder := range held {
 			all = append(all, a.String()+": "+holder)
 		}
@@ -309,11 +309,11 @@ func TestPodsHolders(t *testing.T) {
 		return all
 	}
 	pods := []string{"0000:44:00.1: pod ml/a, container main", "0000:45:00.1: pod ml/a, container main"}
-	if got := text(p.InPods(t.Context())); !slices.Equal(got, pods) {
+	if got := text(said.InPods()); !slices.Equal(got, pods) {
 		t.Errorf("in pods: %q", got)
 	}
 	want := append([]string{"0000:43:00.1: the kubelet, which still offers it to pods,"}, pods...)
-	if got := text(p.Holders(t.Context())); !slices.Equal(got, want) {
+	if got := text(said.Holders()); !slices.Equal(got, want) {
 		t.Errorf("holders: %q", got)
 	}
 }

@@ -22,12 +22,20 @@ import (
 // quarantined is the ending of a record that was put aside.
 const quarantined = ".bad"
 
-// found is what the checkpoint says. Of a claim whose record cannot be used, it is what its CDI file says.
+// found is what the checkpoint says. Of a claim whose record is lost or cannot be used, it is what its CDI file says, the store remembers,
+// or the kubelet says.
 type found struct {
 	records map[string]*Record // by uid
 	bad     []bad
 	adopted map[string]*Record // by uid: claims without a record that can be used
 	strange map[string]error   // by uid: CDI files of claims of which nothing else is known, and why they do not tell either
+
+	unconfirmed map[string]bool // by uid, of adopted: there is no file of the claim, and another process may just have given it back
+}
+
+// isBad reports whether a claim has a record that cannot be used.
+func (f *found) isBad(uid string) bool {
+	return slices.ContainsFunc(f.bad, func(b bad) bool { return b.uid == uid })
 }
 
 // bad is a file of the checkpoint that cannot be used.
@@ -50,13 +58,13 @@ func (f *found) all() (all []*Record) {
 	return all
 }
 
-// read reads the checkpoint, and the CDI files of claims without a record that can be used.
+// read reads the checkpoint, and of claims without a record that can be used, what is known otherwise.
 func (s *Store) read() (*found, error) {
 	f, err := readRecords(filepath.Join(s.Dir, DirName))
 	if err != nil {
 		return nil, err
 	}
-	f.adopted, f.strange = map[string]*Record{}, map[string]error{}
+	f.adopted, f.strange, f.unconfirmed = map[string]*Record{}, map[string]error{}, map[string]bool{}
 	files, err := os.ReadDir(s.SpecDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -78,6 +86,7 @@ func (s *Store) read() (*found, error) {
 			delete(f.strange, b.uid)
 		}
 	}
+	s.memory.recall(f)
 	return f, nil
 }
 
@@ -131,20 +140,8 @@ func (s *Store) adopt(uid string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{
-		APIVersion: discovery.APIVersion, Kind: recordKind, Version: recordVersion, Boot: s.BootID, State: completed,
-		Since: time.Now().UTC().Truncate(time.Second), Namespace: c.Namespace, Name: c.Name, UID: uid,
-	}
-	for _, q := range c.Requests {
-		request := RecordRequest{Name: q.Name, Variables: None}
-		if q.List {
-			request.Variables = List
-		}
-		for _, d := range q.Devices {
-			request.Devices = append(request.Devices, RecordDevice{d.Name, d.LPUs})
-		}
-		r.Requests = append(r.Requests, request)
-	}
+	r := s.recordOf(c)
+	r.Since = time.Now().UTC().Truncate(time.Second)
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -175,11 +172,15 @@ func (s *Store) Restore(ctx context.Context) (findings finding.List, err error) 
 	for _, b := range f.bad {
 		s.putAside(b, f.adopted[b.uid], &findings)
 	}
+	maps.DeleteFunc(f.adopted, func(uid string, _ *Record) bool { return f.unconfirmed[uid] })
 	for uid, r := range f.adopted {
 		s.recordAnew(uid, r, &findings)
 	}
 	s.reportFiles(f, &findings)
 	for _, r := range f.all() {
+		if s.holds(r) {
+			s.memory.learn(r)
+		}
 		if err := s.restore(r, snapshot.Inventory); err != nil {
 			findings.Add(finding.ClaimFile, r.String(), "it cannot be written: "+host.Reason(err).Error(), "").At(cdi.ClaimFile(s.SpecDir, r.UID), 0)
 		}
@@ -210,6 +211,9 @@ func (s *Store) putAside(b bad, known *Record, findings *finding.List) {
 // recordAnew records a claim whose record was lost.
 func (s *Store) recordAnew(uid string, r *Record, findings *finding.List) {
 	r.Version = recordVersion
+	if r.Since.IsZero() {
+		r.Since = time.Now().UTC().Truncate(time.Second)
+	}
 	message := "its record was lost, and is made anew of what is known otherwise"
 	if err := s.write(r); err != nil {
 		message = "its record was lost, and cannot be made anew: " + host.Reason(err).Error()
@@ -250,32 +254,84 @@ func (s *Store) sweep(dir string) {
 	}
 }
 
-// Missing tells whether a CDI file of a prepared claim is not there, or a record has to be put aside: then it is time for [Store.Restore].
+// Missing reports whether a record or a CDI file of a prepared claim is not there, or a record has to be put aside: then it is time for
+// [Store.Restore].
 func (s *Store) Missing() bool {
-	f, err := readRecords(filepath.Join(s.Dir, DirName))
+	f, err := s.read()
 	if err != nil {
 		return false // Restore could do nothing either
 	}
 	for _, r := range f.records {
-		if _, err := os.Lstat(cdi.ClaimFile(s.SpecDir, r.UID)); s.holds(r) && errors.Is(err, fs.ErrNotExist) {
+		if !s.holds(r) {
+			continue
+		}
+		s.memory.learn(r)
+		if _, err := os.Lstat(cdi.ClaimFile(s.SpecDir, r.UID)); errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(f.bad, func(b bad) bool { return b.faulty })
+	return len(f.adopted) > 0 || slices.ContainsFunc(f.bad, func(b bad) bool { return b.faulty })
 }
 
 // Claims are the prepared claims, in the order of their uids. The error is that the checkpoint cannot be read.
 func (s *Store) Claims() (claims []Record, err error) {
+	claims, _, err = s.Inspect()
+	return claims, err
+}
+
+// Inspect is Claims, and what is wrong with their records: which cannot be used, and whether it is known otherwise what their claims have.
+func (s *Store) Inspect() (claims []Record, problems finding.List, err error) {
 	f, err := s.read()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, r := range f.all() {
 		if s.holds(r) {
 			claims = append(claims, *r)
 		}
 	}
-	return claims, nil
+	for _, b := range f.bad {
+		message := host.Reason(b.err).Error()
+		if r := f.adopted[b.uid]; r != nil {
+			problems.Add(finding.ClaimRecord, r.String(), message+"; what the claim has is known otherwise",
+				"nothing, while the DRA driver runs: it makes the record anew").At(b.path, 0)
+		}
+	}
+	for _, u := range s.unknown(f) {
+		problems.Add(finding.ClaimRecord, u.uid, host.Reason(u.err).Error()+"; which LPUs the claim has is not known", u.Remedy()).At(u.path, 0)
+	}
+	return claims, problems, nil
+}
+
+// UnknownError says of a file that it is a claim's, and that nothing else says which LPUs the claim has.
+type UnknownError struct {
+	path, uid string
+	err       error
+}
+
+func (e *UnknownError) Error() string { return e.path + ": " + host.Reason(e.err).Error() }
+
+func (e *UnknownError) Unwrap() error { return e.err }
+
+// Remedy is what to do if no pod has the claim.
+func (e *UnknownError) Remedy() string {
+	if cdi.ValidUID(e.uid) {
+		return fmt.Sprintf("if no pod has the claim %s: lpuctl cdi remove --claim %s", e.uid, e.uid)
+	}
+	return "no claim is called that: rm " + e.path
+}
+
+// unknown are the files of claims that cannot be used where nothing else says which LPUs the claims have.
+func (s *Store) unknown(f *found) (all []*UnknownError) {
+	for _, b := range f.bad {
+		if f.adopted[b.uid] == nil {
+			all = append(all, &UnknownError{b.path, b.uid, b.err})
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(f.strange)) {
+		all = append(all, &UnknownError{cdi.ClaimFile(s.SpecDir, uid), uid, f.strange[uid]})
+	}
+	return all
 }
 
 // Known are all claims of which there is anything, prepared or not. Of those that nothing can be read of it has the uid only.
@@ -308,9 +364,8 @@ func Records(dir, bootID string) (prepared []*Record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := Store{BootID: bootID}
 	for _, r := range f.all() {
-		if s.holds(r) {
+		if r.holds(bootID) {
 			prepared = append(prepared, r)
 		}
 	}
@@ -320,15 +375,24 @@ func Records(dir, bootID string) (prepared []*Record, err error) {
 	return prepared, err
 }
 
-// Holders tells which claim has which LPU by [Records]. A caller who decides by it holds a lock that keeps claims from
-// being prepared.
-func Holders(dir, bootID string) (map[discovery.Address]string, error) {
-	records, err := Records(dir, bootID)
+// Holders returns which claim has which LPU. A caller who decides by it holds a lock that keeps claims from being prepared. The error says
+// that not all is known: of a claim of which there is a broken file and nothing else, it is an [UnknownError].
+func (s *Store) Holders() (map[discovery.Address]string, error) {
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
 	holders := map[discovery.Address]string{}
-	for _, r := range records {
+	for _, r := range f.all() {
+		if !s.holds(r) {
+			continue
+		}
 		for _, a := range r.Members() {
 			holders[a] = "claim " + r.String()
 		}
+	}
+	for _, u := range s.unknown(f) {
+		err = errors.Join(err, u)
 	}
 	return holders, err
 }

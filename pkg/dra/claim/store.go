@@ -4,7 +4,8 @@
 // The checkpoint is a directory with a file for each claim, so that one that cannot be used is in no other's way, and so that a claim can
 // be given back on a full disk. A claim is recorded as started, then its CDI file is written, then it is recorded as completed, and only
 // then the kubelet is told: whenever the process dies, [Store.Restore] knows what to make of the rest. The CDI file of a claim says
-// all that the record does, so each can be made anew of the other.
+// all that the record does, so each can be made anew of the other. If both are lost the store knows what it has prepared, and the kubelet
+// says what its pods have ([Store.Hear]). Any one of these is enough for a claim to keep its LPUs.
 package claim
 
 import (
@@ -71,6 +72,11 @@ type Store struct {
 	// Inventory is the latest snapshot of the node.
 	Inventory func() *node.Snapshot
 	BootID    string // host.Moment; "": records of any boot count
+	// Confirm is called with the LPUs of a claim that was not prepared before, when all is written but that it is. With an error it is
+	// not prepared. It may be nil.
+	Confirm func(context.Context, []discovery.Address) error
+
+	memory memory
 }
 
 // Prepare gives a claim its LPUs: it records who has them, and writes the CDI file of the claim. It may be called again for a claim that is
@@ -112,14 +118,15 @@ func (s *Store) prepare(ctx context.Context, c Claim) ([]Prepared, error) {
 	if err := s.clear(f, r); err != nil {
 		return nil, err
 	}
-	if err := s.keep(f, r, spec); err != nil {
+	if err := s.keep(ctx, f, r, spec); err != nil {
 		return nil, err
 	}
+	s.memory.learn(r)
 	return s.prepared(r), nil
 }
 
 // keep records a claim and writes its CDI file, as far as that has not been done.
-func (s *Store) keep(f *found, r *Record, spec []byte) error {
+func (s *Store) keep(ctx context.Context, f *found, r *Record, spec []byte) error {
 	have, recorded := f.records[r.UID]
 	if !recorded {
 		have = f.adopted[r.UID]
@@ -134,7 +141,7 @@ func (s *Store) keep(f *found, r *Record, spec []byte) error {
 		r.State = completed
 		return errors.Join(s.write(r), s.render(r.UID, spec))
 	}
-	err := s.put(r, spec)
+	err := s.put(ctx, r, spec)
 	if err != nil {
 		err = errors.Join(err, s.remove(r.UID))
 	}
@@ -227,18 +234,25 @@ func (s *Store) clear(f *found, r *Record) error {
 }
 
 // holds tells whether a container can have the LPUs of a record.
-func (s *Store) holds(r *Record) bool { return r.State == completed && sameBoot(r.Boot, s.BootID) }
+func (s *Store) holds(r *Record) bool { return r.holds(s.BootID) }
+
+func (r *Record) holds(boot string) bool { return r.State == completed && sameBoot(r.Boot, boot) }
 
 // sameBoot tells whether two boots are one, or cannot be told apart.
 func sameBoot(a, b string) bool { return a == b || a == "" || b == "" }
 
 // put records a claim and writes its CDI file. If it fails, or the process dies, the claim is not completed.
-func (s *Store) put(r *Record, spec []byte) error {
+func (s *Store) put(ctx context.Context, r *Record, spec []byte) error {
 	if err := s.write(r); err != nil {
 		return err
 	}
 	if err := s.render(r.UID, spec); err != nil {
 		return err
+	}
+	if s.Confirm != nil {
+		if err := s.Confirm(ctx, r.Members()); err != nil {
+			return err
+		}
 	}
 	r.State = completed
 	return s.write(r)
@@ -327,7 +341,11 @@ func (s *Store) Unprepare(ctx context.Context, uid string) error {
 		return err
 	}
 	defer lock.Close()
-	return s.remove(uid)
+	if err := s.remove(uid); err != nil {
+		return err
+	}
+	s.memory.forget(uid)
+	return nil
 }
 
 // remove forgets a claim. The record goes last: a CDI file without one would be taken for a claim whose record was lost.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -136,7 +137,7 @@ func (w *world) restore(s *claim.Store, want ...finding.ID) finding.List {
 // holds wants the checkpoint to say that a claim has these LPUs, and no others to be had.
 func (w *world) holds(s *claim.Store, want map[int]int) {
 	w.Helper()
-	holders, err := claim.Holders(s.Dir, s.BootID)
+	holders, err := s.Holders()
 	if err != nil {
 		w.Error(err)
 	}
@@ -150,6 +151,21 @@ func (w *world) holds(s *claim.Store, want map[int]int) {
 	}
 	if diff := cmp.Diff(wanted, got); diff != "" {
 		w.Errorf("holders (-want +got):\n%s", diff)
+	}
+}
+
+// unknown wants it to be said that it is not known what the claim of a file has, and what to do about that.
+func (w *world) unknown(s *claim.Store, path string) {
+	w.Helper()
+	_, err := s.Holders()
+	said, ok := errors.AsType[*claim.UnknownError](err)
+	if !ok || !strings.Contains(err.Error(), path) || said.Remedy() != fmt.Sprintf("if no pod has the claim %[1]s: lpuctl cdi remove --claim %[1]s", uid(1)) {
+		w.Errorf("%v; want it to name %s, and what to do", err, path)
+	}
+	_, problems, err := s.Inspect()
+	w.must(err)
+	if len(problems) != 1 || problems[0].File != path || problems[0].Remedy != said.Remedy() {
+		w.Errorf("%v", problems)
 	}
 }
 
@@ -460,6 +476,7 @@ func TestBadRecords(t *testing.T) {
 		"junk":           {write("\x00\x01"), true, false},
 		"huge":           {write(strings.Repeat(" ", 1<<20+1)), true, false},
 		"a link":         {func(w *world, path string) { w.must(errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path))) }, true, false},
+		"a FIFO":         {func(w *world, path string) { w.must(errors.Join(os.Remove(path), unix.Mkfifo(path, 0o644))) }, true, false},
 		"of all":         {func(w *world, path string) { w.must(os.Chmod(path, 0o666)) }, true, false},
 		"another":        {replace(uid(1), uid(9)), true, false},
 		"newer":          {replace(`"version": 1`, `"version": 2, "later": true`), true, true},
@@ -472,9 +489,11 @@ func TestBadRecords(t *testing.T) {
 			w.prepare(s, wish(1, "arc0-1"))
 			w.prepare(s, wish(2, "arc2-3"))
 			c.spoil(w, record(s))
-			if got := s.Missing(); got != c.bad {
+			if got := w.store().Missing(); got != c.bad {
 				t.Errorf("missing: %t", got)
 			}
+			w.refused(w.store(), wish(3, "arc1"), "has it: team/job-1")
+			w.holds(w.store(), map[int]int{0: 1, 1: 1, 2: 2, 3: 2})
 			w.refused(s, wish(3, "arc1"), "has it: team/job-1")
 			w.refused(s, wish(3, "arc2"), "has it: team/job-2")
 			if c.bad {
@@ -487,12 +506,16 @@ func TestBadRecords(t *testing.T) {
 			if later := strings.Contains(string(w.read(record(s))), "later"); later != (name == "unknown fields") {
 				t.Errorf("the record:\n%s", w.read(record(s)))
 			}
-			// The CDI file is lost too.
+			// The CDI file is lost too. Who has prepared the claim knows it.
 			c.spoil(w, record(s))
 			w.must(os.Remove(cdi.ClaimFile(s.SpecDir, uid(1))))
+			w.refused(s, wish(3, "arc1"), "has it: team/job-1")
+			s = w.store()
 			want := map[int]int{2: 2, 3: 2}
 			if c.known {
 				want[0], want[1] = 1, 1
+			} else {
+				w.unknown(s, record(s))
 			}
 			w.must(func() error { _, err := s.Restore(t.Context()); return err }())
 			w.holds(s, want)

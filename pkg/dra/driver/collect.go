@@ -2,13 +2,14 @@ package driver
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 )
 
@@ -68,7 +69,7 @@ func (d *Driver) isGone(ctx context.Context, c *claim.Record, version string) bo
 	return string(have.UID) != c.UID
 }
 
-// usedByPod tells whether the kubelet knows a pod that has the claim's devices.
+// usedByPod tells whether the kubelet knows a pod that has the claim.
 func (d *Driver) usedByPod(ctx context.Context, c *claim.Record) (bool, error) {
 	if d.InUse == nil {
 		return false, nil
@@ -76,10 +77,5 @@ func (d *Driver) usedByPod(ctx context.Context, c *claim.Record) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	used, err := d.InUse(ctx)
-	for name := range used {
-		if strings.Contains(name, c.UID) {
-			return true, err
-		}
-	}
-	return false, err
+	return slices.ContainsFunc(used, func(u cdi.Claim) bool { return u.UID == c.UID }), err
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
@@ -31,8 +33,8 @@ type Options struct {
 	Publisher *dra.Publisher
 	Claims    *claim.Store
 	Gate      *owner.Gate
-	// InUse returns the CDI devices that pods have by their claims, as the kubelet knows it. nil: nobody knows.
-	InUse  func(context.Context) (map[string]bool, error)
+	// InUse returns the claims that pods have, as the kubelet knows it. nil: nobody knows.
+	InUse  func(context.Context) ([]cdi.Claim, error)
 	Client kubernetes.Interface
 	Name   string // of the node
 	PodUID string // not "": another instance may run at the same time, with another one
@@ -87,6 +89,7 @@ func New(o Options) *Driver {
 	d.Claims.Devices = d.Publisher
 	d.Claims.Inventory = d.Node.Latest
 	d.Claims.Refuse = d.refuse
+	d.Claims.Confirm = d.Gate.Ask
 	d.Node.Early = d.health.see
 	return d
 }
@@ -207,20 +210,21 @@ func (d *Driver) Ready() (phase string, err error) {
 // keepFiles looks after the files of prepared claims: the kubelet asks for a claim only once for each pod, and a container that starts
 // again needs them.
 func (d *Driver) keepFiles(ctx context.Context) {
-	logged := ""
-	seen, full := "", time.Duration(0)
+	logged, seen := "", ""
+	var full time.Time
 	for began := time.Now(); d.Node.Latest().Inventory == nil && ctx.Err() == nil && time.Since(began) < firstPatience; {
 		host.WaitBeat(ctx, firstLook) // it takes the machine to render a file, and none to take claims back
 	}
 	for first := true; ctx.Err() == nil; host.WaitBeat(ctx, time.Second) {
 		d.pulses.files.Beat(time.Now())
-		state := host.State(d.Claims.SpecDir)
-		if now := host.SinceBoot(); !first && state == seen && now-full < filesInterval {
+		state := host.State(d.Claims.SpecDir) + host.State(filepath.Join(d.Claims.Dir, claim.DirName))
+		if !first && state == seen && time.Since(full) < filesInterval {
 			continue
-		} else if full = now; !first && !d.Claims.Missing() && !d.missingMetadata() {
+		} else if full = time.Now(); !first && !d.Claims.Missing() && !d.missingMetadata() {
 			seen = state
 			continue
 		}
+		d.hear(ctx)
 		logged = d.restore(ctx, logged)
 		seen = "" // to look whether that has helped
 		if first {
@@ -233,10 +237,23 @@ func (d *Driver) keepFiles(ctx context.Context) {
 
 // How often files are looked at though none has come or gone, and whether the machine has been read for the first time.
 const (
-	filesInterval = 30 * time.Second
+	filesInterval = 4 * time.Second // what is lost is there again within five
 	firstLook     = 50 * time.Millisecond
 	firstPatience = 10 * time.Second
 )
+
+// hear has the kubelet say which claims pods have: of one that has lost its record and its CDI file, nothing else tells. While the kubelet
+// does not answer, what it said last counts.
+func (d *Driver) hear(ctx context.Context) {
+	if d.InUse == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if claims, err := d.InUse(ctx); err == nil {
+		d.Claims.Hear(claims)
+	}
+}
 
 // restore makes the files of prepared claims anew. What it has to say is logged unless it was logged already.
 func (d *Driver) restore(ctx context.Context, logged string) (said string) {

@@ -52,7 +52,7 @@ type cluster struct {
 	machine       *simulate.Machine
 	client        *fake.Clientset
 	drops         atomic.Value // func(*resourceapi.ResourceSlice, bool): takes out fields that the API server does not store
-	pods          atomic.Value // map[string]bool: CDI devices that pods have by claims
+	pods          atomic.Value // []cdi.Claim: those that pods have
 	held          sync.Map     // discovery.Address: what the device plugin's pods have
 }
 
@@ -66,7 +66,7 @@ func newCluster(t *testing.T) *cluster {
 	c.do(os.MkdirAll(filepath.Join(c.root, "var/run/cdi"), 0o755))
 	c.do(os.MkdirAll(driver.RegistryDir(c.kubelet), 0o755))
 	c.drops.Store(func(*resourceapi.ResourceSlice, bool) {})
-	c.pods.Store(map[string]bool{})
+	c.pods.Store([]cdi.Claim{})
 	c.client = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-1"}})
 	c.client.PrependReactor("*", "resourceslices", c.store)
 	c.own(owner.DRA)
@@ -175,7 +175,7 @@ func (c *cluster) start(uid string) *running {
 		Publisher: &dra.Publisher{Options: dra.Options{Node: nodeName}, Path: filepath.Join(c.stateDir(), "dra-slices.json")},
 		Claims:    &claim.Store{Dir: c.stateDir(), SpecDir: c.specDir(), BootID: boot},
 		Gate:      gate,
-		InUse:     func(context.Context) (map[string]bool, error) { return c.pods.Load().(map[string]bool), nil },
+		InUse:     func(context.Context) ([]cdi.Claim, error) { return c.pods.Load().([]cdi.Claim), nil },
 		Client:    c.client, Name: nodeName, PodUID: uid, KubeletDir: c.kubelet, Log: log,
 	})
 	ctx, cancel := context.WithCancel(c.Context())
@@ -611,7 +611,7 @@ func TestCollect(t *testing.T) {
 	kept := c.allocate("kept", "", device(1, 7))
 	c.prepare(endpoint, four, used, kept)
 	r.stop()
-	c.pods.Store(map[string]bool{"hyperaccel.ai/lpu-claim=claim-" + used.Uid + "-r0": true})
+	c.pods.Store([]cdi.Claim{{Namespace: "default", Name: "used", UID: used.Uid}})
 	claims := c.client.ResourceV1().ResourceClaims("default")
 	c.do(claims.Delete(t.Context(), "used", metav1.DeleteOptions{}))
 	c.do(claims.Delete(t.Context(), "four", metav1.DeleteOptions{}))
