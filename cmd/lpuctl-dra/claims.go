@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +98,7 @@ func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List,
 }
 
 func claimDocument(records []claim.Record, problems finding.List) claimList {
-	list := claimList{Header: cli.NewHeader("ClaimList"), Claims: []preparedClaim{}, Problems: slices.Concat(finding.List{}, problems)}
+	list := claimList{Header: cli.NewHeader("ClaimList"), Claims: []preparedClaim{}, Problems: append(finding.List{}, problems...)}
 	for i := range records {
 		r := &records[i]
 		list.Claims = append(list.Claims, preparedClaim{r.Namespace, r.Name, r.UID, r.Since, r.Requests})

@@ -1,14 +1,25 @@
 package main
 
 import (
+	"context"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
 // owner runs lpuctl owner on the node, and returns what it prints.
@@ -70,7 +81,105 @@ func TestServeFollowsTheOwner(t *testing.T) {
 		"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "DRAClaim", "version": 1, "boot": "", "state": "completed",
 		"since": "2026-11-23T05:00:00Z", "namespace": "team", "name": "job", "uid": "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01",
 		"requests": [{"name": "lpus", "devices": [{"name": "lpu1-0000-44-00-1-681c5c16", "members": ["0000:44:00.1"]}]}]}`)
+	const lpu0 = `lpuctl_lpu_healthy{lpu="lpu0",device="pci-0000-43-00.1"} 1`
 	s.eventually(limit, "/metrics", 200, withheld)
-	s.eventually(limit, "/metrics", 200, `lpuctl_lpu_healthy{lpu="lpu0",device="pci-0000-43-00.1"} 1`)
+	s.eventually(limit, "/metrics", 200, lpu0)
 	s.eventually(limit, "/readyz", 200, "registered\n")
+
+	// One record is cut, and only the LPUs of its claim are withheld: the CDI file tells. So it does without the record.
+	const uid = "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01"
+	n.plant("var/run/cdi/hyperaccel.ai-lpu-claim-"+uid+".json", `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu-claim",
+		"devices": [{"name": "claim-`+uid+`-lpus", "containerEdits": {"env": ["LPU_VISIBLE_DEVICES=1",
+		"LPU_CLAIM_0D8EF4A5_ADDRESSES=0000:44:00.1", "LPU_CLAIM_0D8EF4A5_DEVICES=lpu1-0000-44-00-1-681c5c16", "LPU_CLAIM_0D8EF4A5_NAME=team/job"]}}]}`)
+	record := filepath.Join(n.root, node.StateDir, claim.DirName, uid+".json")
+	n.plant(strings.TrimPrefix(record, n.root), "{")
+	holds := func(want bool) {
+		t.Helper()
+		v := n.gate().Renew(t.Context())
+		if got := v.Why(discovery.Address{Bus: 0x44, Function: 1}); v.All() != nil || want != strings.HasPrefix(got, "claim team/job") {
+			t.Errorf("lpu1 is offered unless %q; %v", got, v.All())
+		}
+		if why := v.Why(discovery.Address{Bus: 0x43, Function: 1}); why != "" {
+			t.Errorf("lpu0 is not offered: %s", why)
+		}
+	}
+	holds(true)
+	if err := os.Remove(record); err != nil {
+		t.Fatal(err)
+	}
+	holds(true)
+	s.eventually(limit, "/metrics", 200, lpu0)
+	s.eventually(limit, "/metrics", 200, withheld)
+
+	// Both are lost, and the kubelet names the claim.
+	n.podResources(uid)
+	if err := os.Remove(filepath.Join(n.root, "var/run/cdi/hyperaccel.ai-lpu-claim-"+uid+".json")); err != nil {
+		t.Fatal(err)
+	}
+	holds(true)
+	if got := n.owner("show"); !strings.Contains(got, "lpu1  0000:44:00.1  dra   claim team/job") {
+		t.Errorf("show: %s", got)
+	}
+	if err := os.Remove(filepath.Join(n.root, plugin.DefaultPodResources)); err != nil {
+		t.Fatal(err)
+	}
+	holds(false)
+	s.eventually(limit, "/readyz", 200, "registered\n")
+}
+
+// gate is what serve asks.
+func (n *observedNode) gate() *owner.Gate {
+	n.Helper()
+	a := &app{App: cli.App{Program: "lpuctl", Root: host.Root(n.root), Log: slog.New(slog.DiscardHandler), Env: func(string) (string, bool) { return "", false }}}
+	memory, err := node.RememberIn(a.Root)
+	if err != nil {
+		n.Fatal(err)
+	}
+	g, err := a.newGate(newServeCommand(a), memory, "")
+	if err != nil {
+		n.Fatal(err)
+	}
+	return g
+}
+
+// podsWithClaim is a kubelet that names a claim for lpu1.
+type podsWithClaim struct {
+	podresources.UnimplementedPodResourcesListerServer
+	uid string
+}
+
+func (podsWithClaim) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
+	return &podresources.AllocatableResourcesResponse{}, nil
+}
+
+func (p podsWithClaim) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{
+		Name: "pod", Namespace: "team", Containers: []*podresources.ContainerResources{{
+			Name: "main", DynamicResources: []*podresources.DynamicResource{{
+				ClaimName: "job", ClaimNamespace: "team", ClaimResources: []*podresources.ClaimResource{{
+					DriverName: "lpu.hyperaccel.ai", DeviceName: "lpu1-0000-44-00-1-681c5c16", CdiDevices: []*podresources.CDIDevice{
+						{Name: "hyperaccel.ai/lpu=pci-0000-44-00.1"}, {Name: "hyperaccel.ai/lpu-claim=claim-" + p.uid + "-lpus"},
+					},
+				}},
+			}},
+		}},
+	}}}, nil
+}
+
+func (n *observedNode) podResources(uid string) {
+	n.Helper()
+	socket := filepath.Join(n.root, plugin.DefaultPodResources)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		n.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		n.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, podsWithClaim{uid: uid})
+	go func() { _ = server.Serve(listener) }()
+	n.Cleanup(server.Stop)
 }

@@ -523,6 +523,12 @@ func TestBadRecords(t *testing.T) {
 			w.env(s, uid(1))
 			w.unprepare(s, uid(1))
 			w.holds(s, map[int]int{2: 2, 3: 2})
+			// It is given back by command, as is said to be the way out.
+			w.prepare(s, wish(1, "arc0-1"))
+			c.spoil(w, record(s))
+			w.must(os.Remove(cdi.ClaimFile(s.SpecDir, uid(1))))
+			w.unprepare(w.store(), uid(1))
+			w.holds(w.store(), map[int]int{2: 2, 3: 2})
 		})
 	}
 }

@@ -25,7 +25,9 @@ import (
 // members knows a device that is one LPU.
 type members discovery.Address
 
-func (m members) Members(string) ([]discovery.Address, error) { return []discovery.Address{discovery.Address(m)}, nil }
+func (m members) Members(string) ([]discovery.Address, error) {
+	return []discovery.Address{discovery.Address(m)}, nil
+}
 
 // TestLostFilesAreWritten within five seconds, with the kubelet's word if both are lost, by a driver that does not own the node any more.
 func TestLostFilesAreWritten(t *testing.T) {
