@@ -194,20 +194,27 @@ func TestGivenTwice(t *testing.T) {
 			var log strings.Builder
 			g.Log = slog.New(slog.NewTextHandler(&log, nil))
 			double := map[address]finding.Finding{one: finding.New(finding.GivenTwice, "", "pods a and b have it", "delete one")}
+			var mu sync.Mutex
 			var said []map[address]finding.Finding
-			var err error
+			var failure error
+			say := func(err error, all ...map[address]finding.Finding) {
+				mu.Lock()
+				defer mu.Unlock()
+				said, failure = all, err
+			}
 			g.Twice = func(context.Context) (now map[address]finding.Finding, _ error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if len(said) > 0 {
 					now, said = maps.Clone(said[0]), said[1:]
 				}
-				return now, err
+				return now, failure
 			}
 			for range 2 { // with me as the owner, and not
-				said = []map[address]finding.Finding{double, nil}
+				say(nil, double, nil)
 				if v := g.Renew(t.Context()); len(v.Twice()) != 0 {
 					t.Errorf("given away between two answers: %v", v.Twice())
 				}
-				said = slices.Repeat([]map[address]finding.Finding{double}, 100)
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() {
@@ -216,6 +223,8 @@ func TestGivenTwice(t *testing.T) {
 						time.Sleep(askInterval)
 					}
 				})
+				time.Sleep(time.Second)
+				say(nil, slices.Repeat([]map[address]finding.Finding{double}, 100)...)
 				time.Sleep(5 * time.Second)
 				v := g.Look()
 				if got := v.Finding(one); got == nil || *got != double[one] || !slices.Equal(v.Twice(), []address{one}) {
@@ -224,12 +233,12 @@ func TestGivenTwice(t *testing.T) {
 				if v.Finding(two) != nil && v.Finding(two).ID == finding.GivenTwice || !strings.Contains(log.String(), "remedy=\"delete one\"") {
 					t.Errorf("%v, %s", v.Finding(two), log.String())
 				}
-				err = errors.New("away")
+				say(errors.New("away"))
 				time.Sleep(5 * time.Second)
 				if len(g.Look().Twice()) != 1 {
 					t.Error("it is forgotten while the kubelet is away")
 				}
-				err, said = nil, nil
+				say(nil)
 				cancel()
 				running.Wait()
 				if g.Renew(t.Context()); len(g.Look().Twice()) != 0 || !strings.Contains(log.String(), "not given twice any more") {

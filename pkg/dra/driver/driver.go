@@ -220,11 +220,14 @@ func (d *Driver) keepFiles(ctx context.Context) {
 		state := host.State(d.Claims.SpecDir) + host.State(filepath.Join(d.Claims.Dir, claim.DirName))
 		if !first && state == seen && time.Since(full) < filesInterval {
 			continue
-		} else if full = time.Now(); !first && !d.Claims.Missing() && !d.missingMetadata() {
+		}
+		if state != seen { // files have come or gone, or are to be written
+			d.hear(ctx)
+		}
+		if full = time.Now(); !first && !d.Claims.Missing() && !d.missingMetadata() {
 			seen = state
 			continue
 		}
-		d.hear(ctx)
 		logged = d.restore(ctx, logged)
 		seen = "" // to look whether that has helped
 		if first {
