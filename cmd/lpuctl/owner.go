@@ -44,7 +44,8 @@ func newOwnerShowCommand(a *app) *cobra.Command {
 		Short: "Show which program hands out the LPUs to pods, and what pods have",
 		Long: `show prints which program hands out the LPUs of this node to pods, whether each of the two runs, and which LPUs pods have from
 either. What pods have from the device plugin is asked of the kubelet, which only root can; prepared claims are those that the DRA
-driver has written down. It is exit code 3 if the file cannot be used: then nobody hands out LPUs.`,
+driver has written down, and those that the kubelet names. It is exit code 3 if the file cannot be used, because then nobody hands out
+LPUs, and if two pods have one LPU.`,
 		Example: `  sudo lpuctl owner show
   lpuctl owner show -o json | jq -r .owner`,
 		Args: cobra.NoArgs,

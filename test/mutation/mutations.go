@@ -516,8 +516,48 @@ func mutations() []mutation {
 			"return max(0, g.Settle-age)", "return max(0, -age)", "TestSettle", ownerPkg,
 		},
 		{
-			"an LPU is given twice because it was free before the owner changed", gateGo,
-			"g.cleared.lpus == nil || g.cleared.under != state", "g.cleared.lpus == nil", "TestAskedOnce", ownerPkg,
+			"a claim gets an LPU that a plugin which knows no owner gave away meanwhile", driverDir + "driver.go",
+			"	d.Claims.Confirm = d.Gate.Ask\n", "", "TestOwner", driverPkg,
+		},
+		{
+			"a claim is prepared though its LPUs turn out to be another's", claimGo,
+			"if err := s.Confirm(ctx, r.Members()); err != nil {", "if err := error(nil); err != nil {", "TestConfirm", claimPkg,
+		},
+		{
+			"an LPU is given twice when all files of a claim are lost", "pkg/dra/claim/memory.go",
+			"		if f.records[uid] != nil || f.adopted[uid] != nil {\n", "		if true {\n", "TestAnyOneIsEnough", claimPkg,
+		},
+		{
+			"a claim that another instance gave back is there again", "pkg/dra/claim/memory.go",
+			"f.unconfirmed[uid] = m.at.Sub(missed[uid]) < confirmAfter", "f.unconfirmed[uid] = false", "TestLostFiles", claimPkg,
+		},
+		{
+			"what a driver knows of a claim is lost with its files", "pkg/dra/claim/memory.go",
+			"			f.adopted[uid] = l.record.clone()\n", "", "TestLostFiles", claimPkg,
+		},
+		{
+			"a record that is lost stays so until the driver starts again", restoreGo,
+			"return len(f.adopted) > 0 ||", "return", "TestLostFiles", claimPkg,
+		},
+		{
+			"a claim that has lost all files is forgotten", driverDir + "driver.go",
+			"		if state != seen { // files", "		if false { // files", "TestLostFilesAreWritten", driverPkg,
+		},
+		{
+			"serve gives away what a claim has that lost its files", "cmd/lpuctl/owner.go",
+			"		if err == nil {\n			claims.Hear(said.Claims())", "		if err == nil {\n			_ = said.Claims()", "TestServeFollowsTheOwner", program,
+		},
+		{
+			"what two pods have is said late", gateGo,
+			"const askInterval = 4 * time.Second", "const askInterval = 10 * time.Second", "TestGivenTwice", ownerPkg,
+		},
+		{
+			"an LPU that one pod has after another is said to be given twice", gateGo,
+			"return again[a].ID == \"\"", "return again == nil", "TestGivenTwice", ownerPkg,
+		},
+		{
+			"what is to be done about a broken record is not said", "pkg/owner/view.go",
+			"			f.Remedy = known.Remedy()\n", "			_ = known\n", "TestRemedyOfWhatIsNotKnown", ownerPkg,
 		},
 		{
 			"what the kubelet said before the owner changed counts", gateGo,

@@ -54,6 +54,7 @@ type cluster struct {
 	drops         atomic.Value // func(*resourceapi.ResourceSlice, bool): takes out fields that the API server does not store
 	pods          atomic.Value // []cdi.Claim: those that pods have
 	held          sync.Map     // discovery.Address: what the device plugin's pods have
+	asked         atomic.Value // func(): called when that has been said
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -67,6 +68,7 @@ func newCluster(t *testing.T) *cluster {
 	c.do(os.MkdirAll(driver.RegistryDir(c.kubelet), 0o755))
 	c.drops.Store(func(*resourceapi.ResourceSlice, bool) {})
 	c.pods.Store([]cdi.Claim{})
+	c.asked.Store(func() {})
 	c.client = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-1"}})
 	c.client.PrependReactor("*", "resourceslices", c.store)
 	c.own(owner.DRA)
@@ -166,6 +168,7 @@ func (c *cluster) start(uid string) *running {
 		Others: func(context.Context) (map[discovery.Address]string, error) {
 			held := map[discovery.Address]string{}
 			c.held.Range(func(a, by any) bool { held[a.(discovery.Address)] = by.(string); return true })
+			c.asked.Load().(func())()
 			return held, nil
 		},
 	}
@@ -512,6 +515,17 @@ func TestOwner(t *testing.T) {
 	pair := c.allocate("pair", "", device(2, 0))
 	if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; !strings.Contains(said, "pod default/old") {
 		t.Error("an LPU that a pod has:", said)
+	}
+	late := c.allocate("late", "", device(2, 4))
+	lpu := r.Node.Latest().Inventory.LPUs[4].Address
+	c.asked.Store(func() { c.held.Store(lpu, "pod default/quick") }) // by a plugin that knows no owner, after the first answer
+	if said := c.prepare(endpoint, late).Claims[late.Uid].Error; !strings.Contains(said, "pod default/quick") {
+		t.Error("an LPU that a pod got meanwhile:", said)
+	}
+	c.asked.Store(func() {})
+	c.held.Delete(lpu)
+	if left := c.files(late.Uid); len(left) > 0 {
+		t.Error("left of a claim that was refused:", left)
 	}
 	c.own(owner.Plugin)
 	other := c.allocate("other", "", device(2, 4))

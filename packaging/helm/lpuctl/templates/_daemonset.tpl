@@ -211,9 +211,7 @@ spec:
             {{- if and .Values.nfd.enabled (not $dra) }}
             - {name: nfd, mountPath: /host{{ .Values.nfd.directory | trimSuffix "/" }}}
             {{- end }}
-            {{- if or $dra .Values.podResources.enabled }}
             - {name: pod-resources, mountPath: /host/var/lib/kubelet/pod-resources, readOnly: true}
-            {{- end }}
       volumes:
         # What the LPUs are, and their nodes, which are looked at and not opened.
         - {name: sys, hostPath: {path: /sys, type: Directory}}
@@ -251,12 +249,7 @@ spec:
         # Made if it is missing: pods must get LPUs also where NFD's worker has not run yet.
         - {name: nfd, hostPath: {path: {{ .Values.nfd.directory | trimSuffix "/" }}, type: DirectoryOrCreate}}
         {{- end }}
-        {{- if or $dra .Values.podResources.enabled }}
-        {{- if $dra }}
-        # By this it sees which LPUs pods of the device plugin still have.
-        {{- end }}
-        # The directory and not the socket: a kubelet that is restarted makes a new socket. Read-only, which does not keep
-        # {{ if $dra }}it{{ else }}serve{{ end }} from connecting.
+        # By this it sees which LPUs pods have by {{ ternary "the device plugin" "claims" $dra }}. The directory and not the socket: a kubelet that is
+        # restarted makes a new socket. Read-only, which does not keep it from connecting.
         - {name: pod-resources, hostPath: {path: {{ $kubelet }}/pod-resources, type: Directory}}
-        {{- end }}
 {{- end }}
