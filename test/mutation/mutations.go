@@ -553,7 +553,7 @@ func mutations() []mutation {
 		},
 		{
 			"an LPU that one pod has after another is said to be given twice", gateGo,
-			"return again[a].ID == \"\"", "return again == nil", "TestGivenTwice", ownerPkg,
+			"return again[a].ID == \"\"", "return again == nil && twice == nil", "TestGivenTwice", ownerPkg,
 		},
 		{
 			"what is to be done about a broken record is not said", "pkg/owner/view.go",
