@@ -157,6 +157,7 @@ func remediesElsewhere() map[finding.ID]string {
 		finding.LeaseRecords:     "pkg/lease/record_test.go TestJunkIsPutAside",
 		finding.ClaimFile:        "pkg/dra/claim/disk_test.go TestDirectoriesThatCannotBeWritten",
 		finding.ClaimRecord:      "pkg/dra/claim/store_test.go TestBadRecords",
+		finding.GivenTwice:       "test/e2e/kubelet/dra_twice_test.go TestDRABesidePrevious",
 		finding.LeaseBusy:        arbiter + "TestTooManyLeases",
 		finding.LeaseNoContainer: arbiter + "TestNothingIsLeasedThatIsInUse",
 		finding.NoDriver:         machine + "mended no-driver",
