@@ -264,11 +264,15 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 	if err != nil {
 		return nil, err
 	}
-	ask := func(ctx context.Context) (*plugin.Said, error) {
+	logged := false
+	ask := func(ctx context.Context) (*plugin.Said, error) { // by the gate, which asks one after the other
 		said, err := a.askKubelet(ctx, cmp.Or(socket, plugin.DefaultPodResources))
 		if err == nil {
 			claims.Hear(said.Claims())
+		} else if !logged && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {
+			a.Log.Warn("the kubelet cannot be asked which pods have claims; their files tell", "error", err)
 		}
+		logged = err != nil
 		return said, err
 	}
 	g := &owner.Gate{
