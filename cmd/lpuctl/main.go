@@ -19,11 +19,12 @@ func main() {
 		}
 		os.Exit(codeOfRun(err))
 	}
+	base := cli.HeedHangUp(context.Background())
 	heeded := []os.Signal{syscall.SIGTERM}
 	if !signal.Ignored(os.Interrupt) { // as that of a script's background job, and of what such a job starts
 		heeded = append(heeded, os.Interrupt)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), heeded...)
+	ctx, stop := signal.NotifyContext(base, heeded...)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv)
 	stop()
 	os.Exit(code)

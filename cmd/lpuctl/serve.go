@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,6 +59,7 @@ asking which are connected, so it is off by default; auto does it only where the
   lpuctl serve --root /host                           # in a container that has the host's directories there`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd) },
 	}
+	cli.Reloads(cmd)
 	serveFlags(cmd)
 	cmd.Flags().String("owner", "", "be the `OWNER` of the LPUs from now on: plugin; empty: as lpuctl owner says")
 	cli.FromEnvironment(cmd.Flags().Lookup("owner"))
@@ -83,8 +82,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	hangUp := make(chan os.Signal, 1)
-	signal.Notify(hangUp, syscall.SIGHUP)
+	hangUp := cli.HangUps(cmd)
 	defer signal.Stop(hangUp)
 	ctx, fail := context.WithCancelCause(cmd.Context())
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.Log), fail: fail}

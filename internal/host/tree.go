@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +27,8 @@ type Tree struct {
 	// NoOpenat2 uses the fallback at once. Tests set it: kernels before 5.6 and some sandboxes have no openat2.
 	NoOpenat2 bool
 
-	dir *os.File
+	dir      *os.File
+	shortage atomic.Pointer[error] // the first that a read had
 }
 
 // Open opens the root. The error is that of open(2).
@@ -38,6 +40,22 @@ func (r Root) Open() (*Tree, error) {
 	return &Tree{Root: r, dir: dir}, nil
 }
 
+// Note remembers an error if it [IsShortage], and returns it. The tree notes the errors of its own reads and of those of its directories.
+func (t *Tree) Note(err error) error {
+	if IsShortage(err) {
+		t.shortage.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// Shortage returns the first error of a read that [IsShortage]; nil if there was none. With one, what was read is not what is there.
+func (t *Tree) Shortage() error {
+	if err := t.shortage.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Close releases the root. A read that still hangs in the kernel keeps it until that read returns.
 func (t *Tree) Close() { _ = t.dir.Close() }
 
@@ -46,7 +64,8 @@ func (t *Tree) Close() { _ = t.dir.Close() }
 type Dir struct {
 	Path string // with the root, for messages
 
-	fd int
+	fd   int
+	tree *Tree
 }
 
 // Dir opens a directory. The error is an *fs.PathError.
@@ -54,9 +73,9 @@ func (t *Tree) Dir(p string) (*Dir, error) {
 	shown := t.Shown(p)
 	fd, err := t.openInRoot(p)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: shown, Err: err}
+		return nil, t.Note(&fs.PathError{Op: "open", Path: shown, Err: err})
 	}
-	return &Dir{shown, fd}, nil
+	return &Dir{shown, fd, t}, nil
 }
 
 func (t *Tree) openInRoot(p string) (int, error) {
@@ -113,7 +132,7 @@ func (d *Dir) Close() { _ = unix.Close(d.fd) }
 
 // Fault returns an error about a file of the directory, an *fs.PathError.
 func (d *Dir) Fault(name string, err error) error {
-	return &fs.PathError{Op: "read", Path: path.Join(d.Path, name), Err: err}
+	return d.tree.Note(&fs.PathError{Op: "read", Path: path.Join(d.Path, name), Err: err})
 }
 
 // Head reads at most limit bytes from the start of a regular file in the directory. It is a plain
@@ -147,6 +166,11 @@ func (d *Dir) open(name string) (fd int, err error) {
 	if kind := wholefile.Kind(st.Mode); kind != "" {
 		return -1, fmt.Errorf("%s, not a regular file", kind)
 	}
+	return d.openHere(name)
+}
+
+// openHere opens a file of the directory, whatever it is.
+func (d *Dir) openHere(name string) (fd int, err error) {
 	return retry(func() (int, error) {
 		return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
@@ -298,7 +322,7 @@ func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 // Lstat returns the status of a file of the directory without opening it.
 func (d *Dir) Lstat(name string) (st unix.Stat_t, err error) {
 	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return st, err
+	return st, d.tree.Note(err)
 }
 
 // IsPlainName tells whether a name can be one element of a path in sysfs or /dev: printable ASCII without space and slash.

@@ -240,7 +240,7 @@ func (c *Claim) parse(d specs.Device, several bool) (r ClaimRequest, err error) 
 }
 
 // ClaimsIn are the files of claims in a directory, which is a path of this machine, sorted, and the claims that they are of. A file that
-// cannot be used is left out. The error is that the directory cannot be read.
+// cannot be used is left out. The error is that the directory cannot be read, or that there is a shortage.
 func ClaimsIn(dir string) (files []string, claims []*Claim, err error) {
 	all, err := specFiles(dir, ".json")
 	if host.IsAbsent(err) {
@@ -252,6 +252,9 @@ func ClaimsIn(dir string) (files []string, claims []*Claim, err error) {
 			continue
 		}
 		data, err := wholefile.Read(path, specMax)
+		if host.IsShortage(err) {
+			return nil, nil, err
+		}
 		if err != nil {
 			continue
 		}

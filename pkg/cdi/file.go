@@ -80,11 +80,15 @@ func parse(data []byte) (*specs.Spec, error) {
 	return spec, err
 }
 
-// others are the specs in other files of the directory, as far as they can be read.
+// others are the specs in other files of the directory, as far as they can be read. The error is that the directory cannot be read, or that
+// there is a shortage.
 func (f File) others() (others []*document, err error) {
 	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
 	for _, path := range files {
 		data, err := wholefile.Read(path, specMax)
+		if host.IsShortage(err) {
+			return nil, err
+		}
 		if err != nil || path == f.Path {
 			continue
 		}
@@ -114,8 +118,11 @@ func (f File) Writable(spec *specs.Spec) (*specs.Spec, error) {
 	if conflict == nil || err != nil {
 		return spec, err
 	}
-	data, _ := f.Read() // a file that cannot be read cannot be written either
-	has := Devices(data)
+	data, err := f.Read()
+	if host.IsShortage(err) {
+		return nil, err
+	}
+	has := Devices(data) // a file that cannot be read for another reason cannot be written either
 	rest := *spec
 	rest.Devices = slices.DeleteFunc(slices.Clone(spec.Devices), func(d specs.Device) bool {
 		return slices.Contains(conflict.Devices, d.Name) && !slices.ContainsFunc(has, sameName(d.Name))

@@ -201,6 +201,9 @@ func (v *Validator) readContents(r *reading, dirs []specDir) (map[string][]*docu
 				continue
 			}
 			d := v.read(path)
+			if d.shortage != nil {
+				return nil, d.shortage
+			}
 			if d.kind() == v.Kind {
 				d.renewal = v.renewalOf(path)
 			}

@@ -60,6 +60,7 @@ type document struct {
 	old      *specs.Spec // as libraries before newLibrary read it; nil: they refuse it
 	lines    *strictyaml.Document
 	renewal  string // the remedy where the file is out of date
+	shortage error  // why it could not be read that is no fault of the file; nil if there is none
 	findings finding.List
 }
 
@@ -130,6 +131,9 @@ func (v *Validator) read(path string) *document {
 		return d
 	}
 	data, err := wholefile.Read(path, specMax)
+	if host.IsShortage(err) {
+		d.shortage = err
+	}
 	if err != nil {
 		d.add(finding.SpecUnreadable, "", host.Reason(err).Error(), "make it a readable file, or remove it")
 		return d

@@ -36,8 +36,8 @@ func (f File) Faults(inv *discovery.Inventory, orders []Order) ([]Fault, error) 
 // has to be held against, which takes long.
 func (f File) IsAlone(orders []Order) bool {
 	for _, dir := range f.Dirs(orders) {
-		files, _ := specFiles(dir, ".json", ".yaml")
-		if slices.ContainsFunc(files, func(path string) bool { return path != f.Path }) {
+		files, err := specFiles(dir, ".json", ".yaml")
+		if host.IsShortage(err) || slices.ContainsFunc(files, func(path string) bool { return path != f.Path }) {
 			return false
 		}
 	}

@@ -34,8 +34,9 @@ type (
 		left   atomic.Bool // no scan waits for it any more, so that a watcher has to hear of its end
 	}
 	answer struct {
-		lpu  LPU
-		took time.Duration
+		lpu      LPU
+		took     time.Duration
+		shortage error // that a read of the card had, or of another one at the same time; nil if there was none
 	}
 )
 
@@ -49,9 +50,14 @@ func (c *card) leave() {
 	}
 }
 
-// take takes what was read.
+// take takes what was read. After a shortage the card stays as it was, and is read again.
 func (c *card) take(a answer) {
-	c.latest, c.late = &a.lpu, nil
+	c.late = nil
+	if a.shortage != nil {
+		c.due = true
+		return
+	}
+	c.latest = &a.lpu
 	if !a.lpu.Reasons.Has(finding.ReadStalled) {
 		c.took = a.took
 	}
@@ -127,8 +133,9 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 	}
 	if c.latest == nil || c.latest.Index != index || c.latest.Model != f.model.Name {
 		c.due = false
-		c.take(s.answer(ctx, index, f))
-		return *c.latest
+		a := s.answer(ctx, index, f)
+		c.take(a)
+		return a.lpu
 	}
 	var tooLate <-chan time.Time
 	if patience = max(patience, slower*c.took); patience < s.CardDeadline {
@@ -141,6 +148,7 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 		select {
 		case a := <-c.late.answer:
 			c.take(a)
+			answers = s.tree.Shortage() == nil
 		case <-tooLate:
 			c.leave()
 			answers = false
@@ -175,5 +183,6 @@ func (s *scan) startReading(ctx context.Context, index int, f function) *read {
 // answer reads a card, and measures how long that takes.
 func (s *scan) answer(ctx context.Context, index int, f function) answer {
 	began := time.Now()
-	return answer{s.readCard(ctx, index, f), time.Since(began)}
+	lpu := s.readCard(ctx, index, f)
+	return answer{lpu, time.Since(began), s.tree.Shortage()}
 }

@@ -108,7 +108,7 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 				writeFile(t, filepath.Join(root, "etc/lpuctl/ring.yaml"), c.table)
 			}
 			must(t, m.Hide(1, c.hide...))
-			inv := scan(t, root, discovery.Options{Models: bertha, Known: func() []discovery.Address { return c.known }})
+			inv := scan(t, root, discovery.Options{Models: bertha, Known: func() ([]discovery.Address, error) { return c.known, nil }})
 			if c.want == "" {
 				if err := inv.Undecided(); len(inv.LPUs) != 2 || err == nil || !strings.HasPrefix(err.Error(), "0000:44:00.0: ") {
 					t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), err)

@@ -16,24 +16,25 @@ import (
 
 // glance reads the little that tells whether the machine has changed since it was scanned last: which PCI functions and which ring
 // tables there are, and of each LPU its driver, its node, its link, its power, and what its driver says first. An LPU that has changed is
-// due from then on. The result is the rest, to be compared with that of another glance; it is "" if it cannot be read.
+// due from then on. The result is the rest, to be compared with that of another glance; it is "" if it cannot be read. The error is that of
+// a shortage.
 // BenchmarkRest and BenchmarkScan show how much less this costs than a scan.
-func (w *Watcher) glance(ctx context.Context) string {
+func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 	t, err := host.Root(w.root).Open()
 	if err != nil {
-		return ""
+		return "", nil // the scan will say why
 	}
 	defer t.Close()
 	w.glanceAtCards(t)
 	names, err := t.Names(pciDevices)
-	if err != nil {
-		return ""
+	if short := t.Shortage(); err != nil || short != nil {
+		return "", shortOf(short)
 	}
 	slices.Sort(names)
 	tables, err := within(ctx, w.options.readers, "glance ring tables", w.options.CardDeadline, func() (string, error) {
 		return fmt.Sprint(host.State(w.options.RingTable), t.State(InstalledRingTable), t.State(hyperdexRingTable)), nil
 	})
-	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n")
+	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n"), nil
 }
 
 // glanceAtCards looks at each LPU, all in one goroutine, which is cheapest. If one does not answer, another goroutine goes on with the
@@ -126,15 +127,8 @@ func (r *round) lookAt(l *LPU, e *eye) string {
 	for _, n := range l.Nodes {
 		texts = append(texts, r.node(n))
 	}
-	if !e.isOf(l) {
-		e.close()
-	}
-	attributes, ok := e.read()
-	if !ok {
-		e.open(r.tree, l)
-		attributes, _ = e.read()
-	}
-	return strings.Join(append(texts, attributes), " ")
+	e.open(r.tree, l)
+	return strings.Join(append(texts, e.read(r.tree, l)), " ")
 }
 
 // node tells which file a node is, and to which function its number leads. Where /dev cannot be seen this shows new numbers.
@@ -160,33 +154,24 @@ func (r *round) dir(p string) *host.Dir {
 	return dir
 }
 
-// eye is what stays open of an LPU, so that a glance at it costs few calls of the kernel.
+// eye is what stays open of an LPU, one descriptor, so that a glance at it costs few calls of the kernel.
 type eye struct {
 	kept   *host.Kept
 	device uint64 // inode of the function's directory
-	driver string // with which the LPU was read before it was opened
-	nodes  []Node
 }
-
-// isOf tells whether it was opened for an LPU with this driver and these nodes. Attributes come and go with them.
-func (e *eye) isOf(l *LPU) bool { return e.driver == l.Driver && slices.Equal(e.nodes, l.Nodes) }
 
 // runtimeStatus is the first attribute at which an eye looks: of a card that is asleep nothing else is read, because that would wake it.
 const runtimeStatus = "power/runtime_status"
 
-// open opens what an LPU has.
+// open opens the directory of an LPU, unless it is open already.
 func (e *eye) open(t *host.Tree, l *LPU) {
-	e.close()
-	e.driver, e.nodes = l.Driver, l.Nodes
-	dir, err := t.Dir(path.Join(pciDevices, l.Address.String()))
-	if err != nil {
+	if e.kept != nil && e.device == l.Reading.Device {
 		return
 	}
-	attributes := []string{runtimeStatus, "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
-	for _, n := range l.Nodes {
-		attributes = append(attributes, "ha/"+path.Base(n.Path)+"/state") // of a Bertha (docs/health.md)
+	e.close()
+	if dir, err := t.Dir(path.Join(pciDevices, l.Address.String())); err == nil {
+		e.device, e.kept = dir.Inode(), dir.Keep()
 	}
-	e.device, e.kept = dir.Inode(), dir.Keep(attributes...)
 }
 
 func (e *eye) close() {
@@ -196,23 +181,26 @@ func (e *eye) close() {
 	}
 }
 
-// read reads what is open. It is not ok if nothing is, or something has gone since.
-func (e *eye) read() (text string, ok bool) {
+// read reads what tells whether an LPU has changed.
+func (e *eye) read(t *host.Tree, l *LPU) string {
 	if e.kept == nil {
-		return "gone", false
+		return "gone"
+	}
+	attributes := []string{runtimeStatus, "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
+	for _, n := range l.Nodes {
+		attributes = append(attributes, "ha/"+path.Base(n.Path)+"/state") // of a Bertha (docs/health.md)
 	}
 	driver, _ := e.kept.LinkName("driver")
 	texts := []string{fmt.Sprint(e.device), driver}
-	for i := range e.kept.Len() {
-		text, ok := e.kept.Read(i)
-		if !ok {
-			e.close()
-			return "gone", false
+	for i, name := range attributes {
+		text, err := e.kept.Read(name)
+		if err != nil && !host.IsAbsent(err) {
+			text = t.Note(err).Error()
 		}
 		texts = append(texts, text)
 		if i == 0 && strings.TrimSpace(text) == "suspended" {
 			break
 		}
 	}
-	return strings.Join(texts, " "), true
+	return strings.Join(texts, " ")
 }

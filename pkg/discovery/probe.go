@@ -71,7 +71,7 @@ func (p *prober) read(root string, a Address) {
 	p.fresh = p.fresh || !same
 }
 
-// readProbe reads one function. It is not ok if the function is not there, or is in a reset.
+// readProbe reads one function. It is not ok if the function is not there or is in a reset, or if there is a shortage.
 func readProbe(root string, a Address) (found probe, ok bool) {
 	t, err := host.Root(root).Open()
 	if err != nil {
@@ -88,7 +88,7 @@ func readProbe(root string, a Address) (found probe, ok bool) {
 	}
 	found.device = dir.Inode()
 	found.dead, found.command = readConfig(dir)
-	return found, true
+	return found, t.Shortage() == nil
 }
 
 // readConfig reads the ids and the command register.

@@ -36,7 +36,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 		paths = []string{s.real(InstalledRingTable), s.real(hyperdexRingTable)}
 	}
 	for _, p := range paths {
-		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return readTable(followLink(p)) })
+		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
 		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}
@@ -74,8 +74,9 @@ func (s *scan) real(p string) string {
 }
 
 // readTable reads a ring table that can be trusted. Of one that is too large it reads so much that [ring.Parse] says so.
-func readTable(path string) ([]byte, error) {
+func (s *scan) readTable(path string) ([]byte, error) {
 	data, err := wholefile.ReadTrusted(path, ring.MaxSize)
+	_ = s.tree.Note(err)
 	if errors.Is(err, wholefile.ErrTooLarge) {
 		return data, nil
 	}
@@ -135,7 +136,9 @@ func (s *scan) addAbsent(lpus []function, table *ring.Table) []function {
 func (s *scan) addKnown(lpus []function) []function {
 	var known []Address
 	if len(s.unread) > 0 && s.Known != nil {
-		known = slices.DeleteFunc(s.Known(), func(a Address) bool { return s.unread[a] == nil })
+		all, err := s.Known()
+		_ = s.tree.Note(err)
+		known = slices.DeleteFunc(all, func(a Address) bool { return s.unread[a] == nil })
 	}
 	for _, a := range slices.AppendSeq(known, maps.Keys(s.known)) {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
@@ -174,7 +177,7 @@ func (s *scan) lastRing(ctx context.Context, lpus []function) *ring.Table {
 	table := s.LastRing
 	if table == nil {
 		path := s.real(LastRingTable)
-		data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return readTable(path) })
+		data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(path) })
 		if err != nil {
 			return nil
 		}

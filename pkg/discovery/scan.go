@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -33,6 +34,27 @@ const (
 // ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing is known about LPUs.
 var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 
+// shortOf is the error of a scan in which a read failed for a shortage ([host.IsShortage]). It is no fault of a card, so nothing is known.
+func shortOf(shortage error) error {
+	if shortage == nil {
+		return nil
+	}
+	return fmt.Errorf("the machine cannot be read for a shortage: %w", shortage)
+}
+
+// Remedy says what to do about the error of a scan; "" if it says it all.
+func Remedy(err error) string {
+	switch {
+	case host.IsShortage(err):
+		return host.ShortageRemedy(err)
+	case errors.Is(err, ErrNoSysfs) && errors.Is(err, fs.ErrPermission):
+		return "run as a user who may read sysfs there"
+	case errors.Is(err, ErrNoSysfs):
+		return "check --root, and that sysfs is mounted there (mount -t sysfs sysfs /sys)"
+	}
+	return ""
+}
+
 // defaultDeadline is the longest time for all reads of one card.
 const defaultDeadline = time.Second
 
@@ -60,8 +82,8 @@ type Options struct {
 	Seen []Address
 	// Known returns addresses of LPUs from elsewhere, such as the names in the spec that is in place. It is asked if the ids of a
 	// function cannot be read: if that is one of them it is still taken for an LPU, without a model and a node, so that no other
-	// LPU gets its index. It may be nil.
-	Known func() []Address
+	// LPU gets its index. The error counts if it is that of a shortage. It may be nil.
+	Known func() ([]Address, error)
 
 	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
 	Policy *health.Policy
@@ -85,7 +107,8 @@ type Options struct {
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or does not answer is in the
-// inventory with the reasons. Scan fails only if the root cannot be read (ErrNoSysfs) or if ctx ends.
+// inventory with the reasons. Scan fails only if the root cannot be read (ErrNoSysfs), if there is a shortage ([host.IsShortage]) or if ctx
+// ends.
 func Scan(ctx context.Context, root string, options Options) (*Inventory, error) {
 	if options.Models == nil {
 		options.Models = BuiltinModels()
@@ -162,7 +185,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	s.readModels(ctx, lpus)
 	s.reportUnmatched(ctx, lpus)
 	inv := s.assemble(ctx, lpus)
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), shortOf(s.tree.Shortage())); err != nil {
 		return nil, err
 	}
 	return inv, nil

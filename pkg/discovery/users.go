@@ -55,6 +55,9 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		}
 	}
 	t, err := host.Root(root).Open()
+	if host.IsShortage(err) {
+		inv.hideUsers("cannot see any process: " + err.Error())
+	}
 	if err != nil || len(nodes) == 0 {
 		return
 	}
@@ -77,6 +80,9 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		for _, i := range held {
 			inv.LPUs[i].Users = append(inv.LPUs[i].Users, user(t, pid))
 		}
+	}
+	if err := t.Shortage(); err != nil {
+		hidden = append(hidden, "all processes: "+err.Error())
 	}
 	if closed > 0 {
 		hidden = append(hidden, fmt.Sprintf("the open files of %d of %d processes", closed, len(all)))

@@ -62,7 +62,11 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	defer w.mu.Unlock()
 	now, seen, cards := w.sinceBoot(), "", w.options.cards
 	if w.latest != nil {
-		seen = w.glance(ctx)
+		var err error
+		if seen, err = w.glance(ctx); err != nil {
+			cards.want()
+			return nil, err
+		}
 	}
 	changed := seen == "" || seen != w.seen || cards.wanted()
 	if _, unsettled := w.judge.Next(now); unsettled || now-w.complete >= fullPeriod || w.prober.news() {
@@ -73,6 +77,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	w.options.now, w.options.probes = now, w.prober.known(w.options.CardDeadline)
 	inv, err := Scan(ctx, w.root, w.options)
 	if err != nil {
+		cards.want() // what was read of them is in no inventory
 		return nil, err
 	}
 	w.judgeAll(inv, now)

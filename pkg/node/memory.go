@@ -81,10 +81,10 @@ func (m Memory) read() (r healthRecord, err error) {
 }
 
 // Records are what the latest serve of this boot remembered of the LPUs' health, by PCI address. A file that cannot be used is put
-// aside, and the error says so: then all is judged anew.
+// aside, and the error says so: then all is judged anew. After a shortage ([host.IsShortage]) it stays, and may be read later.
 func (m Memory) Records() (map[string]health.Record, error) {
 	r, err := m.read()
-	if err != nil {
+	if err != nil && !host.IsShortage(err) {
 		aside := filepath.Join(m.Dir, healthFile+".bad")
 		err = fmt.Errorf("%w; it is put aside as %s, and the health of LPUs is judged anew", err, aside)
 		if moved := os.Rename(filepath.Join(m.Dir, healthFile), aside); moved != nil {
@@ -94,15 +94,19 @@ func (m Memory) Records() (map[string]health.Record, error) {
 	return r.LPUs, err
 }
 
-// Seen are the LPUs that were here in this boot, as far as serve has seen them.
-func (m Memory) Seen() (seen []discovery.Address) {
-	r, _ := m.read()
+// Seen are the LPUs that were here in this boot, as far as serve has seen them: none by a file that cannot be used. The error is that of a
+// shortage.
+func (m Memory) Seen() (seen []discovery.Address, err error) {
+	r, err := m.read()
+	if host.IsShortage(err) {
+		return nil, err
+	}
 	for id := range r.Healthy {
 		if a, err := cdi.ParseAddressName(id); err == nil {
 			seen = append(seen, a)
 		}
 	}
-	return seen
+	return seen, nil
 }
 
 // judgedFor is how long what serve has judged is worth showing. A serve that runs renews it every ten seconds.

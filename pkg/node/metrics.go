@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/owner"
 )
@@ -93,21 +92,6 @@ func escape(value string) string {
 		return value
 	}
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value)
-}
-
-// scanned counts a scan of the machine, which took some time; err is why it failed, and is logged when it changes.
-func (n *Node) scanned(took time.Duration, err error) {
-	n.scans.add(1, "_count")
-	n.scans.add(took.Seconds(), "_sum")
-	if err == nil {
-		n.scanError = ""
-		return
-	}
-	n.scanFailures.Add(1)
-	if err.Error() != n.scanError {
-		n.log.Error("the machine cannot be read", "error", err)
-	}
-	n.scanError = err.Error()
 }
 
 // Metrics are those of the node and of the program; build are labels that identify the build.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -47,6 +48,8 @@ type Node struct {
 
 	log    *slog.Logger
 	latest atomic.Pointer[Snapshot]
+	unread atomic.Pointer[unread] // nil after an Update that could read the machine
+	pulse  Pulse                  // of Update
 	upkeep upkeep
 
 	started     time.Time          // of the first snapshot
@@ -59,7 +62,6 @@ type Node struct {
 	memoryError string             // the error that was logged last
 
 	scans, scanFailures, specWrites *Metric
-	scanError                       string // the one that was logged last; "" after a scan that succeeded
 }
 
 // Snapshot is what is known of a node at one moment. It does not change.
@@ -111,23 +113,41 @@ func New(log *slog.Logger) *Node {
 }
 
 // Update scans the machine and makes the next snapshot of it. It writes the CDI spec if that is needed, and so may wait for a lock;
-// then it scans again under the lock. It returns nil, and keeps the latest snapshot, if the machine cannot be read or ctx ends
+// then it scans again under the lock. It returns nil, keeps the latest snapshot and writes nothing, if the machine cannot be read or ctx ends
 // before it is done.
 //
 // An LPU that was in an earlier snapshot stays as an unhealthy device when it is gone. One whose health is unknown stays
 // as healthy as it was, and is unhealthy if it is new.
 func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
+	n.pulse.Beat(n.Now())
+	s, err := n.update(ctx, spec, scan)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		n.fail(err)
+		return nil
+	}
+	n.unread.Store(nil)
+	return s
+}
+
+// update is Update. The error is that the machine cannot be read.
+func (n *Node) update(ctx context.Context, spec Spec, scan Scan) (*Snapshot, error) {
 	inv, err := n.scan(ctx, scan)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	before := n.latest.Load()
 	check := n.checkSpec(spec, inv, before.spec)
+	if host.IsShortage(check.err) {
+		return nil, check.err
+	}
 	if n.rests(inv, &check, before) {
 		s := *before
 		s.ReadAt = n.Now()
 		n.latest.Store(&s)
-		return &s
+		return &s, nil
 	}
 	if !spec.ReadOnly && n.due(check) {
 		n.tellWorse(inv, before)
@@ -145,12 +165,15 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 		if err != nil {
 			check.err = err
 		}
+		if host.IsShortage(check.err) {
+			return nil, check.err
+		}
 	}
 	if before.Inventory == nil {
 		n.upkeep.writes = nil // what is written at the start does not keep a change after it waiting
 	}
 	if ctx.Err() != nil { // the spec may be half-way, which says nothing about it
-		return nil
+		return nil, ctx.Err()
 	}
 	n.upkeep.renew = n.upkeep.renew && (check.err != nil || check.drift.Any())
 	n.logSpec(check, before.spec)
@@ -166,7 +189,44 @@ func (n *Node) Update(ctx context.Context, spec Spec, scan Scan) *Snapshot {
 	n.logCordons(s.Devices, before.Devices)
 	n.remember(s)
 	n.latest.Store(s)
-	return s
+	return s, nil
+}
+
+// unread is why the machine cannot be read, and in how many Updates in a row.
+type unread struct {
+	err   error
+	times int
+}
+
+// fail notes that the machine cannot be read, and logs that when the error changes.
+func (n *Node) fail(err error) {
+	next := &unread{err, 1}
+	before := n.unread.Load()
+	if before != nil {
+		next.times += before.times
+	}
+	if before == nil || err.Error() != before.err.Error() {
+		n.log.Error("the machine cannot be read; what was known before holds", "error", err, "remedy", discovery.Remedy(err))
+	}
+	n.unread.Store(next)
+	n.scanFailures.Add(1)
+}
+
+// unreadLimit is in how many Updates in a row the machine may be unreadable before that counts: once may be by chance.
+const unreadLimit = 3
+
+// Unread returns an error, with a remedy, if the machine could not be read in the latest three Updates. What was known before holds
+// meanwhile.
+func (n *Node) Unread() error {
+	u := n.unread.Load()
+	if u == nil || u.times < unreadLimit {
+		return nil
+	}
+	text := "what was known before holds"
+	if remedy := discovery.Remedy(u.err); remedy != "" {
+		text += "; remedy: " + remedy
+	}
+	return fmt.Errorf("%w; %s", u.err, text)
 }
 
 // tellWorse hands on what an inventory says of the LPUs' health, before the CDI spec is written, which may take a while: who offers the
@@ -208,7 +268,11 @@ func (n *Node) scan(ctx context.Context, scan Scan) (*discovery.Inventory, error
 	if n.Gate != nil {
 		n.view = n.Gate.Look() // before the machine is read: what changes after it makes another Update
 	}
-	inv, err := scan(ctx)
+	err := host.Spare()
+	var inv *discovery.Inventory
+	if err == nil {
+		inv, err = scan(ctx)
+	}
 	if err == nil {
 		err = inv.Undecided() // what it says of the LPUs that it has may be wrong: their indices
 	}
@@ -216,7 +280,8 @@ func (n *Node) scan(ctx context.Context, scan Scan) (*discovery.Inventory, error
 		inv = n.withCordons(inv)
 	}
 	if ctx.Err() == nil {
-		n.scanned(time.Since(started), err)
+		n.scans.add(1, "_count")
+		n.scans.add(time.Since(started).Seconds(), "_sum")
 	}
 	return inv, err
 }
@@ -387,6 +452,9 @@ func (n *Node) Latest() *Snapshot { return n.latest.Load() }
 
 // Ready returns nil if LPUs can be handed out by the latest snapshot, or else why not.
 func (n *Node) Ready() error {
+	if err := n.Unread(); err != nil {
+		return err
+	}
 	s := n.latest.Load()
 	if s.Inventory == nil {
 		return errors.New("the machine has not been read yet")
@@ -397,11 +465,11 @@ func (n *Node) Ready() error {
 	return s.spec.err
 }
 
-// Alive returns an error if the machine was read once and is not read any more. The first time may take any time.
+// Alive returns an error if the machine was looked at once and is not any more. The first time may take any time. A machine that cannot be
+// read is none: a new start would not mend it, and would forget what holds meanwhile.
 func (n *Node) Alive() error {
-	s := n.latest.Load()
-	if s.Inventory == nil {
+	if n.latest.Load().Inventory == nil {
 		return nil
 	}
-	return s.Fresh(n.Now(), 2*MaxAge)
+	return n.pulse.Alive("reads the machine", n.Now(), 2*MaxAge)
 }

@@ -93,9 +93,12 @@ func (g *Gate) renew(ctx context.Context) (now *View, changed bool) {
 	g.looking.Lock()
 	defer g.looking.Unlock()
 	before := g.view.Load()
+	if before != nil && host.Spare() != nil { // what could be read now says nothing
+		return before, false
+	}
 	now = g.look(ctx, g.Patience)
 	now.twice = g.givenTwice(ctx, before)
-	if now.same(before) {
+	if before != nil && host.IsShortage(now.Err) || now.same(before) {
 		return before, false
 	}
 	g.view.Store(now)

@@ -133,8 +133,8 @@ func TestCDIOffIsNotTheLPUs(t *testing.T) {
 			}
 		}
 	}
-	if got := len(r.plugin.Node.Memory.Seen()); got != 8 {
-		t.Errorf("%d LPUs are remembered", got)
+	if seen, err := r.plugin.Node.Memory.Seen(); err != nil || len(seen) != 8 {
+		t.Errorf("%d LPUs are remembered: %v", len(seen), err)
 	}
 	if strings.Contains(r.log.String(), `"health":"Unhealthy"`) {
 		t.Errorf("the log calls LPUs unhealthy: %s", r.log)

@@ -514,12 +514,14 @@ func TestInvariant16Allocate(t *testing.T) {
 	}
 	old := *inv
 	r.plugin.state.Load().node.ReadAt = time.Now().Add(-time.Hour)
+	r.plugin.Node.Now = func() time.Time { return time.Now().Add(time.Hour) }
 	if _, err := r.allocate(ids(0)...); err == nil {
 		t.Error("handed out an LPU that nobody has looked at for an hour")
 	}
 	if r.plugin.Node.Alive() == nil || r.plugin.Node.Ready() == nil {
 		t.Error("nobody has looked at the machine for an hour, and the plugin is alive and ready")
 	}
+	r.plugin.Node.Now = time.Now
 	r.plugin.Update(t.Context(), found(&old))
 	if _, err := r.allocate(ids(0)...); err != nil || r.plugin.Node.Alive() != nil {
 		t.Error(err, r.plugin.Node.Alive())

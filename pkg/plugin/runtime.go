@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 )
@@ -65,6 +66,9 @@ func (o *Options) strategy(r Runtime) Strategy {
 func (p *Plugin) askRuntime(options *Options) {
 	if options.Strategy != CDI || p.Runtime == nil {
 		p.runtime, p.runtimeSaid = Runtime{}, ""
+		return
+	}
+	if host.Spare() != nil { // what could be read now says nothing
 		return
 	}
 	p.runtime = p.Runtime()

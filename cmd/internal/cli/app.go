@@ -106,8 +106,9 @@ func CompleteFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// Prepare takes flags from the environment where they were not given, and sets up logging.
+// Prepare takes flags from the environment where they were not given, sets up logging, and lets SIGHUP end a command that does not take it.
 func (a *App) Prepare(cmd *cobra.Command) error {
+	heedHangUp(cmd)
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names := f.Annotations[envAnnotation]
@@ -181,15 +182,17 @@ func (a *App) Remembering(options discovery.Options) (discovery.Options, node.Me
 	}
 	memory, err := node.RememberIn(a.Root)
 	memory.SetApart = a.Config.Leases.Cordons()
-	options.Seen = memory.Seen()
-	options.Known = func() (addresses []discovery.Address) {
-		data, _ := file.Read() // of a spec that cannot be read nothing is known
+	if err == nil {
+		options.Seen, err = memory.Seen()
+	}
+	options.Known = func() (addresses []discovery.Address, err error) {
+		data, err := file.Read()
 		for _, d := range cdi.Devices(data) {
 			if address, err := cdi.ParseAddressName(d.Name); err == nil {
 				addresses = append(addresses, address)
 			}
 		}
-		return addresses
+		return addresses, err
 	}
 	return options, memory, err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -59,6 +60,9 @@ type CDIConfig struct {
 func (a *App) LoadConfig() error {
 	if a.Config != nil {
 		return nil
+	}
+	if err := host.Spare(); err != nil {
+		return err
 	}
 	info, err := os.Stat(string(a.Root))
 	if err == nil && !info.IsDir() {

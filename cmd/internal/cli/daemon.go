@@ -43,18 +43,15 @@ func (a *App) SpecOrders(ctx context.Context) (orders []cdi.Order) {
 	return orders
 }
 
-// WatchAndTell looks at the node until ctx ends, and tells systemd of each look that succeeds: that the daemon lives, and at the first one
-// that it has started.
+// WatchAndTell looks at the node until ctx ends. It tells systemd with each look that the daemon lives, and with the first one that succeeds
+// that it has started. A machine that cannot be read is no reason to start it again, which would forget what holds meanwhile.
 func WatchAndTell(ctx context.Context, watcher *discovery.Watcher, interval time.Duration, look func() bool) {
 	ready := false
 	watcher.Run(ctx, interval, func() {
-		if !look() {
-			return
-		}
-		if !ready {
+		if look() && !ready {
+			ready = true
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		}
-		ready = true
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 	})
 }

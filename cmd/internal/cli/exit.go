@@ -107,13 +107,12 @@ func RemedyFor(err error) string {
 
 // remedyByKind says what to do about errors of files.
 func remedyByKind(err error) string {
+	if remedy := discovery.Remedy(err); remedy != "" {
+		return remedy
+	}
 	switch {
 	case errors.As(err, new(discovery.NameError)):
 		return "lpuctl list shows every LPU"
-	case errors.Is(err, discovery.ErrNoSysfs) && errors.Is(err, fs.ErrPermission):
-		return "run as a user who may read sysfs there"
-	case errors.Is(err, discovery.ErrNoSysfs):
-		return "check --root, and that sysfs is mounted there (mount -t sysfs sysfs /sys)"
 	case errors.Is(err, unix.EROFS):
 		return "the file system is mounted read-only: choose another directory (--spec-dir), or remount it"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

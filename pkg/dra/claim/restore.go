@@ -74,7 +74,11 @@ func (s *Store) read() (*found, error) {
 		if !ok || f.records[uid] != nil {
 			continue
 		}
-		if r, err := s.adopt(uid); err == nil {
+		r, err := s.adopt(uid)
+		if host.IsShortage(err) {
+			return nil, err
+		}
+		if err == nil {
 			f.adopted[uid] = r
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			f.strange[uid] = err
@@ -90,7 +94,7 @@ func (s *Store) read() (*found, error) {
 	return f, nil
 }
 
-// readRecords reads the records in a directory. The error is that it cannot be listed.
+// readRecords reads the records in a directory. The error is that it cannot be listed, or that there is a shortage.
 func readRecords(dir string) (*found, error) {
 	f := &found{records: map[string]*Record{}}
 	files, err := os.ReadDir(dir)
@@ -106,6 +110,9 @@ func readRecords(dir string) (*found, error) {
 		r, err := readRecord(path, uid)
 		if errors.Is(err, fs.ErrNotExist) { // given back in the meantime
 			continue
+		}
+		if host.IsShortage(err) { // the record may be as it should
+			return nil, err
 		}
 		if err == nil {
 			f.records[uid] = r

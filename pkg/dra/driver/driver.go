@@ -188,6 +188,9 @@ func (d *Driver) Alive() error {
 
 // Ready returns no error if pods can get LPUs, or else why not. A driver that is not the owner of the LPUs is ready for when it is.
 func (d *Driver) Ready() (phase string, err error) {
+	if err := d.Node.Unread(); err != nil {
+		return "", err
+	}
 	latest := d.Node.Latest()
 	if latest.Inventory == nil {
 		return "", errors.New("the machine has not been read yet")

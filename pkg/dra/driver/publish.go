@@ -284,7 +284,7 @@ func (p *publication) withdraw(now time.Duration) {
 func (p *publication) look(ctx context.Context, now time.Duration) {
 	is := looked{p.Node.Latest(), p.Gate.Look(), p.mode, p.claimChanges.Load()}
 	rests := p.want != nil && is.same(p.looked) && (p.again == 0 || now < p.again)
-	if is.snapshot.Inventory == nil || rests {
+	if is.snapshot.Inventory == nil || rests || host.Spare() != nil { // in a shortage prepared claims could not be read
 		return
 	}
 	specs, again, err := p.Publisher.Look(is.snapshot)

@@ -1,0 +1,146 @@
+package discovery_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/plant"
+)
+
+// enough is how many descriptors are more than any scan of these nodes needs.
+const enough = 200
+
+// spent is a simulated node, looked at by a process that has few descriptors left.
+func spent(t *testing.T, lpus int) (root string) {
+	t.Helper()
+	root = filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion", LPUs: lpus}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func textOf(t *testing.T, inv *discovery.Inventory) string {
+	t.Helper()
+	data, err := json.Marshal(inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestAScanIsRightOrFails: whatever number of descriptors is left, no card is called broken or absent because a file could not be opened.
+func TestAScanIsRightOrFails(t *testing.T) {
+	root := spent(t, 16)
+	options := discovery.Options{Sensors: true, Management: true}
+	whole, err := discovery.Scan(t.Context(), root, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, failures := textOf(t, whole), 0
+	for n := 0; n < 24; n++ {
+		restore := plant.LeaveDescriptors(t, n)
+		inv, err := discovery.Scan(t.Context(), root, options)
+		restore()
+		switch {
+		case err != nil && !host.IsShortage(err):
+			t.Errorf("with %d descriptors: %v", n, err)
+		case err != nil:
+			failures++
+			if remedy := discovery.Remedy(err); !strings.Contains(remedy, "ulimit -n") {
+				t.Errorf("the remedy is %q", remedy)
+			}
+		case textOf(t, inv) != right:
+			t.Errorf("with %d descriptors the inventory is another one", n)
+		}
+	}
+	if failures == 0 {
+		t.Error("no scan has failed")
+	}
+	plant.LeaveDescriptors(t, enough)
+	if inv, err := discovery.Scan(t.Context(), root, options); err != nil || textOf(t, inv) != right {
+		t.Errorf("with enough descriptors: %v", err)
+	}
+}
+
+// TestAWatcherIsRightOrFails: what changes while there are too few descriptors is seen as soon as there are enough.
+func TestAWatcherIsRightOrFails(t *testing.T) {
+	root := spent(t, 4)
+	now := time.Hour
+	w := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return now })
+	look := func() (*discovery.Inventory, error) {
+		now += time.Second
+		return w.Scan(t.Context())
+	}
+	inv, err := look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	width := filepath.Join(root, "sys/bus/pci/devices", inv.LPUs[1].Address.String(), "current_link_width")
+	failures := 0
+	for n := range 12 {
+		want := 1 + n
+		if err := os.WriteFile(width, []byte(fmt.Sprintln(want)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		restore := plant.LeaveDescriptors(t, n)
+		for range 2 {
+			inv, err := look()
+			switch {
+			case err != nil && !host.IsShortage(err):
+				t.Errorf("with %d descriptors: %v", n, err)
+			case err != nil:
+				failures++
+			case inv.LPUs[1].Link.Width != want:
+				t.Errorf("with %d descriptors: width %d, not %d", n, inv.LPUs[1].Link.Width, want)
+			}
+		}
+		restore()
+		if inv, err := look(); err != nil || inv.LPUs[1].Link.Width != want || !inv.LPUs[0].Usable {
+			t.Fatalf("after %d descriptors: %v, %+v, %v", n, err, inv.LPUs[1].Link, inv.LPUs[0].Reasons)
+		}
+	}
+	if failures == 0 {
+		t.Error("no look has failed")
+	}
+}
+
+// TestAWatcherHoldsFewDescriptors: at rest at most three for each LPU.
+func TestAWatcherHoldsFewDescriptors(t *testing.T) {
+	const lpus = 16
+	root := spent(t, lpus)
+	before := descriptors(t)
+	now := time.Hour
+	w := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return now })
+	for range 3 {
+		now += time.Second
+		if _, err := w.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := func() int { return descriptors(t) - before }
+	for wait := time.Now(); held() > 3*lpus && time.Since(wait) < 10*time.Second; { // reads of configuration spaces are about to end
+		time.Sleep(time.Millisecond)
+	}
+	if n := held(); n > 3*lpus {
+		t.Errorf("it holds %d descriptors for %d LPUs", n, lpus)
+	}
+	_, _ = w.Scan(t.Context()) // it is in use until here
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
