@@ -99,13 +99,17 @@ func TestAWatcherIsRightOrFails(t *testing.T) {
 				t.Errorf("with %d descriptors: %v", n, err)
 			case err != nil:
 				failures++
-			case inv.LPUs[1].Link.Width != want:
-				t.Errorf("with %d descriptors: width %d, not %d", n, inv.LPUs[1].Link.Width, want)
+			case inv.LPUs[1].Link == nil || inv.LPUs[1].Link.Width != want:
+				t.Errorf("with %d descriptors: %+v, not width %d", n, inv.LPUs[1].Link, want)
 			}
 		}
 		restore()
-		if inv, err := look(); err != nil || inv.LPUs[1].Link.Width != want || !inv.LPUs[0].Usable {
-			t.Fatalf("after %d descriptors: %v, %+v, %v", n, err, inv.LPUs[1].Link, inv.LPUs[0].Reasons)
+		inv, err := look()
+		if err != nil {
+			t.Fatalf("after %d descriptors: %v", n, err)
+		}
+		if one, other := inv.LPUs[1], inv.LPUs[0]; one.Link == nil || one.Link.Width != want || !other.Usable {
+			t.Fatalf("after %d descriptors: %+v, %v", n, one.Link, other.Reasons)
 		}
 	}
 	if failures == 0 {

@@ -139,3 +139,31 @@ func TestThreeScansThatFail(t *testing.T) {
 		t.Errorf("after the first failure since: %v", err)
 	}
 }
+
+// TestAShortageLiftsNoCordon: without a descriptor the cordons cannot be read, and no LPU is offered as if there were none.
+func TestAShortageLiftsNoCordon(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "node")
+	if _, err := (simulate.Node{Profile: "orion", LPUs: 2}).Write(root); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node.New(slog.New(slog.DiscardHandler))
+	if n.Memory, err = node.RememberIn(host.Root(root)); err != nil {
+		t.Fatal(err)
+	}
+	plant.File(t, n.Memory.Cordons().Path, `{"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "Cordons",
+		"cordons": {"`+inv.LPUs[0].Address.String()+`": {"reason": "cable", "since": "2026-11-25T10:00:00Z"}}}`)
+	scan := func(context.Context) (*discovery.Inventory, error) { return inv, nil }
+	restore := plant.LeaveDescriptors(t, 0)
+	s := n.Update(t.Context(), node.Spec{}, scan)
+	restore()
+	if s != nil {
+		t.Errorf("it has a snapshot without a look at the cordons: %+v", s.Devices)
+	}
+	if s = n.Update(t.Context(), node.Spec{}, scan); s == nil || s.Devices[0].Offered() || !s.Devices[1].Offered() {
+		t.Errorf("after the shortage: %+v", s)
+	}
+}

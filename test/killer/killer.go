@@ -2,6 +2,7 @@
 package killer
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,6 +30,8 @@ var steps = map[uint64]string{
 type Killer struct {
 	Dir  string // the first call that names a path below it starts the count
 	Left int    // steps until the kill
+	// Signal is sent in place of SIGKILL, and the command goes on if it heeds that. 0: SIGKILL.
+	Signal unix.Signal
 
 	begun bool
 }
@@ -48,7 +51,7 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 		case err != nil:
 			return "", fmt.Errorf("waiting for %v: %w", command, err)
 		case thread == pid && status.Exited() && status.ExitStatus() != 0:
-			return "", fmt.Errorf("%v: exit code %d", command, status.ExitStatus())
+			return killed, fmt.Errorf("%v: exit code %d", command, status.ExitStatus())
 		case thread == pid && !status.Stopped():
 			return killed, nil
 		case !status.Stopped():
@@ -60,7 +63,10 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 		}
 		if step := k.goOn(thread, status.StopSignal(), killed == ""); step != "" {
 			killed = step
-			_ = unix.Kill(pid, unix.SIGKILL)
+			_ = unix.Kill(pid, cmp.Or(k.Signal, unix.SIGKILL))
+			if k.Signal != 0 {
+				_ = unix.PtraceSyscall(thread, 0)
+			}
 		}
 	}
 }
