@@ -2,6 +2,7 @@ package discovery_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -147,4 +148,52 @@ func descriptors(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(open)
+}
+
+// TestAGlanceAtACardMadeAnew: the directory that was kept of the card before does not count any more.
+func TestAGlanceAtACardMadeAnew(t *testing.T) {
+	root := spent(t, 2)
+	now := time.Hour
+	w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return now })
+	var latest *discovery.Inventory
+	look := func() discovery.LPU {
+		now += time.Second
+		inv, err := w.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		latest = inv
+		return inv.LPUs[0]
+	}
+	rest := func() { // a card that has just come back is read with each look
+		for before := latest; ; before = latest {
+			if look(); latest == before {
+				return
+			}
+		}
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(root, "sys/bus/pci/devices", look().Address.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest()
+	before := t.TempDir()
+	if err := errors.Join(os.CopyFS(before, os.DirFS(dir)), os.RemoveAll(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if l := look(); l.Usable {
+		t.Error("a card that is gone is usable")
+	}
+	if err := os.CopyFS(dir, os.DirFS(before)); err != nil {
+		t.Fatal(err)
+	}
+	rest()
+	for _, width := range []int{8, 4, 2} {
+		if err := os.WriteFile(filepath.Join(dir, "current_link_width"), fmt.Appendln(nil, width), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if l := look(); l.Link == nil || l.Link.Width != width {
+			t.Errorf("width %d: %+v, %v", width, l.Link, l.Reasons)
+		}
+	}
 }

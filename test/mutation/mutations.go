@@ -405,8 +405,8 @@ func mutations() []mutation {
 			"	if l.Reading.Asleep() {\n", "	if false {\n", "TestBrokenCard", "./pkg/discovery",
 		},
 		{
-			"a glance goes on reading a file that was removed", "internal/host/kept.go",
-			" || st.Nlink == 0 {", " {", "TestAnAttributeThatWasReplaced", "./pkg/discovery",
+			"a glance goes on looking at a device that was removed", "pkg/discovery/glance.go",
+			"e.kept != nil && e.device == l.Reading.Device", "e.kept != nil", "TestAGlanceAtACardMadeAnew", "./pkg/discovery",
 		},
 		{
 			"a card that is late holds up the others", cardsGo,
@@ -418,7 +418,31 @@ func mutations() []mutation {
 		},
 		{
 			"a glance does not look at what the driver brings", "pkg/discovery/glance.go",
-			"if !e.isOf(l) {", "if false && !e.isOf(l) {", "TestAGlanceAfterABind", "./pkg/discovery",
+			"range l.Nodes {\n\t\tattributes", "range l.Nodes[:0] {\n\t\tattributes", "TestAGlanceAfterABind", "./pkg/discovery",
+		},
+		{
+			"a card is called broken when descriptors run out", "internal/host/tree.go",
+			"t.shortage.CompareAndSwap(nil, &err)", "_ = err", "TestAScanIsRightOrFails", "./pkg/discovery",
+		},
+		{
+			"a watcher holds descriptors of attributes", "internal/host/kept.go",
+			"	defer func() { _ = unix.Close(fd) }()\n", "", "TestAWatcherHoldsFewDescriptors", "./pkg/discovery",
+		},
+		{
+			"a shortage of descriptors lifts cordons", "pkg/node/snapshot.go",
+			"	err := host.Spare()\n", "	var err error\n", "TestAShortageLiftsNoCordon", "./pkg/node",
+		},
+		{
+			"serve is ready though the machine cannot be read", "pkg/node/snapshot.go",
+			"u == nil || u.times < unreadLimit", "true", "TestThreeScansThatFail", "./pkg/node",
+		},
+		{
+			"a machine that cannot be read has serve started again", "pkg/node/snapshot.go",
+			"return n.pulse.Alive(", "return n.Latest().Fresh(n.Now(), 2*MaxAge)\n\treturn n.pulse.Alive(", "TestThreeScansThatFail", "./pkg/node",
+		},
+		{
+			"SIGHUP ends a serve that has just begun", "cmd/lpuctl/main.go",
+			"cli.HeedHangUp(context.Background())", "context.Background()\n\t_ = cli.HeedHangUp", "TestHangUpAtTheStart", program,
 		},
 		{
 			"who holds the former node of an LPU is forgotten", "pkg/discovery/events.go",
