@@ -18,6 +18,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 type (
@@ -499,5 +500,23 @@ func (g *Gate) reclaimNow(t *testing.T) {
 	t.Helper()
 	if err := g.reclaim(t.Context(), g.Renew(t.Context())); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAShortageChangesNoOwner: where neither the file nor the other side can be asked for want of descriptors, the LPUs stay offered.
+func TestAShortageChangesNoOwner(t *testing.T) {
+	g, others := gate(t, File{Dir: t.TempDir()}, Plugin)
+	why(t, g, one, "")
+	others.say(nil, errors.New("dial: too many open files"))
+	for _, left := range []int{0, 3} {
+		restore := plant.LeaveDescriptors(t, left)
+		v := g.Renew(t.Context())
+		restore()
+		if said := v.Why(one); said != "" {
+			t.Errorf("with %d descriptors: %s", left, said)
+		}
+	}
+	if g.Renew(t.Context()).Why(one) == "" {
+		t.Error("the other side does not answer, and the LPUs are offered")
 	}
 }

@@ -441,6 +441,14 @@ func mutations() []mutation {
 			"return n.pulse.Alive(", "return n.Latest().Fresh(n.Now(), 2*MaxAge)\n\treturn n.pulse.Alive(", "TestThreeScansThatFail", "./pkg/node",
 		},
 		{
+			"the DRA driver is ready though the machine cannot be read", driverDir + "driver.go",
+			"if err := d.Node.Unread(); err != nil {", "if err := error(nil); err != nil {", "TestUnreadMachine", driverPkg,
+		},
+		{
+			"a shortage of descriptors takes all LPUs from their owner", gateGo,
+			"before != nil && host.Spare() != nil {", "false {", "TestAShortageChangesNoOwner", ownerPkg,
+		},
+		{
 			"SIGHUP ends a serve that has just begun", "cmd/lpuctl/main.go",
 			"cli.HeedHangUp(context.Background())", "context.Background()\n\t_ = cli.HeedHangUp", "TestHangUpAtTheStart", program,
 		},

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -727,4 +728,27 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("there is no %s", name)
 		}
 	}
+}
+
+// TestUnreadMachine holds that slices stay as they are while the machine cannot be read, and that the driver says so and is ready after it.
+func TestUnreadMachine(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	c.published(r)
+	c.register()
+	ready := func() error { _, err := r.Ready(); return err }
+	c.eventually("ready", 20*time.Second, ready)
+	before, list := c.devices(), filepath.Join(c.root, "sys/bus/pci/devices")
+	c.do(os.Rename(list, list+".away"))
+	c.eventually("said", 20*time.Second, func() error {
+		if err := ready(); err == nil || !strings.Contains(err.Error(), "remedy: check --root, and that sysfs is mounted there") {
+			return fmt.Errorf("it says %w", err)
+		}
+		return r.Alive()
+	})
+	if !equality.Semantic.DeepEqual(c.devices(), before) {
+		t.Error("what is published has changed")
+	}
+	c.do(os.Rename(list+".away", list))
+	c.eventually("ready again", 20*time.Second, ready)
 }
