@@ -213,6 +213,10 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 	d, a := s.driver, s.app
 	var err error
 	if s.scan.Records, err = d.Node.Memory.Records(); err != nil {
+		if host.IsShortage(err) { // a new start may still read it
+			end(err)
+			return
+		}
 		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)

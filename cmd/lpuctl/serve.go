@@ -243,6 +243,10 @@ func (o observedServe) Metrics(build ...string) []*node.Metric {
 func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
 	var err error
 	if options.Records, err = d.plugin.Node.Memory.Records(); err != nil {
+		if host.IsShortage(err) { // a new start may still read it
+			d.fail(err)
+			return
+		}
 		d.app.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(d.app.Root), options, host.SinceBoot)

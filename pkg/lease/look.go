@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -8,8 +9,12 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Look is a look at the machine under root. The inventory is a new one, with the cordons of the LPUs, and gets their users.
+// Look is a look at the machine under root. The inventory is a new one, with the cordons of the LPUs, and gets their users. In a shortage
+// ([host.IsShortage]) it fails: a container that cannot be seen is not taken for ended.
 func Look(ctx context.Context, root host.Root, inv *discovery.Inventory, containers []string) (View, error) {
+	if err := host.Spare(); err != nil {
+		return View{}, err
+	}
 	discovery.FindUsers(ctx, string(root), inv)
 	v := View{Inventory: inv, Sockets: discovery.Sockets(string(root), inv), Containers: map[string]bool{}}
 	t, err := root.Open()
@@ -20,7 +25,7 @@ func Look(ctx context.Context, root host.Root, inv *discovery.Inventory, contain
 	if len(containers) > 0 {
 		v.Containers = running(t, containers)
 	}
-	return v, ctx.Err()
+	return v, cmp.Or(ctx.Err(), t.Shortage())
 }
 
 // running tells of which of these containers a process runs: its control group has the id in its path (/proc/PID/cgroup, cgroups(7)).
