@@ -18,17 +18,17 @@ func TestEveryFault(t *testing.T) {
 	const fine = "healthy usable"
 	want := map[string]struct{ list, describe string }{ // describe "": the same
 		"orion/all-ones":             {list: "unknown no-answer"},
-		"orion/link-x4":              {list: fine}, // only serve knows that it was wider
+		"orion/link-x4":              {list: fine + " link-degraded"},
 		"orion/power-lost":           {list: "unhealthy power-lost"},
 		"orion/asleep":               {list: fine + " asleep"},
-		"orion/aer-correctable":      {list: fine}, // only serve knows that it grew
-		"orion/aer-nonfatal":         {list: fine},
-		"orion/aer-fatal":            {list: fine},
+		"orion/aer-correctable":      {list: fine}, // only serve knows how fast it grew
+		"orion/aer-nonfatal":         {list: fine + " aer-nonfatal"},
+		"orion/aer-fatal":            {list: fine + " aer-fatal"},
 		"orion/reset-behind-driver":  {list: fine}, // only serve reads config of a card that answers
 		"orion/bad-state":            {list: "unhealthy bad-state"},
 		"orion/firewall":             {fine, "unhealthy firewall"},
 		"orion/not-calibrated":       {fine, "unhealthy not-calibrated"},
-		"orion/ecc":                  {list: fine}, // only serve knows that it grew
+		"orion/ecc":                  {fine, fine + " ecc-uncorrectable"},
 		"orion/hot":                  {fine, fine + " hot"},
 		"orion/no-host-memory":       {list: fine + " no-host-memory"},
 		"orion/no-modalias":          {list: fine},
@@ -47,7 +47,7 @@ func TestEveryFault(t *testing.T) {
 		"bertha/power-lost":          {list: "unhealthy power-lost"},
 		"bertha/asleep":              {list: fine + " asleep"},
 		"bertha/bad-state":           {list: "unhealthy bad-state"},
-		"bertha/ecc":                 {list: fine},
+		"bertha/ecc":                 {fine, fine + " ecc-uncorrectable"},
 		"bertha/hot":                 {fine, fine + " hot"},
 		"bertha/reset-behind-driver": {list: fine},
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ SERVE and SINCE are "-" if serve does not run on this node. Only serve knows his
 better, a driver that was bound again. With --watch this command has a history of its own, and shows that as HEALTH.
 A state is healthy, unhealthy, or unknown while what is wrong may pass by itself, such as a reset.
 ` + lpuForms + `
-The exit code is 3 if an LPU is unhealthy, by what serve says if it runs, and 4 if there is no LPU.
+The exit code is 3 if an LPU is unhealthy or in doubt, by what serve says if it runs, and 4 if there is no LPU. Warnings leave it 0.
 
 -o npd is for node-problem-detector (docs: node-conditions.md): one line of at most 80 characters that names the worst LPU, and exit code
 0 if no LPU is unhealthy, 1 if one is, 2 for anything else, no LPU included. LPUs that are cordoned are no fault then.`,
@@ -86,12 +85,12 @@ func (a *app) health(inv *discovery.Inventory, words []string, f cli.Format) err
 	if err := a.writeHealth(inv, f); err != nil {
 		return err
 	}
-	a.Report(inv.Problems)
+	a.Report(outOfOrder(inv))
 	switch {
 	case len(inv.LPUs) == 0:
 		return cli.NoLPU(a.Root)
-	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { state, _ := judgedOr(&l); return state == health.Unhealthy }):
-		return cli.Found()
+	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { state, _ := judgedOr(&l); return state != health.Healthy }):
+		return cli.Found() // for one in doubt too: what is not known to be healthy is not reported as healthy
 	}
 	return nil
 }
@@ -116,7 +115,7 @@ func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
 			serve, since = string(j.Health), judgedFor(j).String()
 		}
 		rows = append(rows, []string{
-			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), whyText(&l),
+			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(reasonsOf(&l)),
 		})
 	}
 	return a.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
@@ -130,15 +129,22 @@ func judgedOr(l *discovery.LPU) (health.State, finding.List) {
 	return l.Health, l.Reasons
 }
 
-// whyText is the first thing that is wrong, and how many more there are. It may be one that serve has not seen yet.
-func whyText(l *discovery.LPU) string {
+// reasonsOf returns the errors and warnings about an LPU: those of serve or, if serve has seen none yet, those of the reading.
+func reasonsOf(l *discovery.LPU) finding.List {
 	_, reasons := judgedOr(l)
-	return cmp.Or(mainReason(reasons), mainReason(l.Reasons))
+	if !reasons.MoreThanNotes() {
+		reasons = l.Reasons
+	}
+	return withoutNotes(reasons)
+}
+
+func withoutNotes(reasons finding.List) finding.List {
+	return slices.DeleteFunc(slices.Clone(reasons), func(r finding.Finding) bool { return r.Severity == finding.Note })
 }
 
 // mainReason is the first error or, without one, the first warning, and how many more there are; "" if there are only notes.
 func mainReason(reasons finding.List) string {
-	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r finding.Finding) bool { return r.Severity == finding.Note })
+	reasons = withoutNotes(reasons)
 	if len(reasons) == 0 {
 		return ""
 	}

@@ -26,7 +26,7 @@ func newListCommand(a *app) *cobra.Command {
 		Aliases: []string{"ls", "get", "ps"},
 		Short:   "List the LPUs of this node",
 		Long: `list shows every LPU of this node, usable or not: a sick card keeps its place and its index.
-Why one is not usable, or is cordoned, goes to stderr. With LPUs named it shows these.
+Why one is not usable, what else to look at, and which are cordoned goes to stderr. With LPUs named it shows these.
 --watch looks once a second, and as soon as a device node comes or goes, and keeps one odd reading from changing the health. On a
 terminal the list stays in place; elsewhere each one follows the one before, below a line with the time. With -o json or yaml it
 prints a document for each change. It ends with ^C, and that is exit code 0.
@@ -68,7 +68,7 @@ func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string
 	if err := a.writeInventory(inv, f); err != nil {
 		return err
 	}
-	a.Report(whyUnusable(inv))
+	a.Report(outOfOrder(inv))
 	if len(inv.LPUs) == 0 {
 		return cli.NoLPU(a.Root)
 	}
@@ -99,13 +99,15 @@ func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 	discovery.FindUsers(ctx, string(a.Root), inv)
 }
 
-// whyUnusable is what is wrong with the machine, and for each LPU that is not usable or cordoned why that is so.
-func whyUnusable(inv *discovery.Inventory) finding.List {
+// outOfOrder returns what is wrong with the machine, why each LPU is not usable or else its warnings, and which LPUs are cordoned.
+func outOfOrder(inv *discovery.Inventory) finding.List {
 	findings := slices.Clone(inv.Problems)
-	for _, l := range inv.LPUs {
-		if reason := l.Reasons.FirstError(); reason != nil {
-			findings = append(findings, *reason)
+	for i := range inv.LPUs {
+		reasons := reasonsOf(&inv.LPUs[i])
+		if first := reasons.FirstError(); first != nil {
+			reasons = finding.List{*first}
 		}
+		findings = append(findings, reasons...)
 	}
 	return append(findings, cordonsOf(inv)...)
 }

@@ -52,7 +52,7 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 		lpu.Model, lpu.Mounts, lpu.Env, lpu.MemoryGiB = f.model.Name, f.model.Mounts, f.model.Env, f.model.MemoryGiB
 	}
 	if !f.readable() {
-		lpu.missing(f)
+		s.missing(ctx, &lpu, f)
 		return lpu
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
@@ -106,16 +106,25 @@ func (s *scan) probe(lpu LPU, _ function) LPU {
 }
 
 // missing adds the reason why an LPU that should be there was not found.
-func (l *LPU) missing(f function) {
+func (s *scan) missing(ctx context.Context, l *LPU, f function) {
 	l.Absent = f.err == nil
-	switch {
-	case f.err != nil:
+	if f.err != nil {
 		l.stalled(f.err)
-	case f.known:
-		l.reason(finding.Gone, fmt.Sprintf("there was a card at %s, and there is none now", f.address), "")
-	default:
-		l.reason(finding.Absent, fmt.Sprintf("the ring table names a card at %s, and there is none", f.address), "")
+		return
 	}
+	id, says, remedy := finding.Absent, "which the ring table names", ""
+	if f.known {
+		id, says = finding.Gone, "where one was before"
+	}
+	what := "card"
+	for management := range s.managements {
+		if management.sameCard(f.address) {
+			var golden string
+			golden, remedy = s.lostFunction(ctx, management)
+			what, says = "LPU function", says+"; the card's management function "+management.String()+" is there"+golden
+		}
+	}
+	l.reason(id, fmt.Sprintf("there is no %s at %s, %s", what, f.address, says), remedy)
 }
 
 // readKernel reads what the PCI core and the device model of the kernel know, and the device nodes.
@@ -139,6 +148,11 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 	if group, err := dir.LinkName("iommu_group"); err == nil {
 		if n, err := strconv.Atoi(group); err == nil {
 			lpu.IOMMUGroup = &n
+		}
+	}
+	if name, err := dir.LinkName("physfn"); err == nil {
+		if a, err := ParseAddress(name); err == nil {
+			lpu.physical = &a
 		}
 	}
 	var ports []Address
@@ -232,11 +246,17 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 }
 
 // driverOverride is the only driver that the kernel binds, if one is set (Documentation/ABI/testing/sysfs-bus-pci); without a value it
-// reads "(null)". It is read only where no driver is bound and none is being unbound, which the power state shows: the kernel locks the
-// device for it, and holds this lock while it resets the device or a driver takes long to let it go. Who waits for it cannot be killed.
+// reads "(null)". The kernel locks the device for it, and holds this lock while it resets the device or a driver takes long to let it go.
+// Who waits for it cannot be killed. So it is read only where no driver is bound and neither is under way: then the power state is
+// unknown, or else the function answers and nothing has it enabled, as a driver that lets it go has until then.
 func (l *LPU) driverOverride(dir *host.Dir) string {
-	if l.Driver != "" || l.PowerState != "" && l.PowerState != "unknown" {
+	if l.Driver != "" {
 		return ""
+	}
+	if l.PowerState != "" && l.PowerState != "unknown" {
+		if enabled, known := l.number(dir, "enable"); !known || enabled > 0 || l.Reading.AllOnes {
+			return ""
+		}
 	}
 	return l.optional(dir.Line("driver_override"))
 }
@@ -274,10 +294,19 @@ func (l *LPU) judgeDriver(dir *host.Dir, f function) {
 
 func (s *scan) readNodes(lpu *LPU, m *Model) {
 	nodes, err := s.nodes(m.Nodes, lpu)
+	unlisted := slices.IndexFunc(m.Nodes, func(rule string) bool {
+		subsystem, _ := classOf(rule)
+		return s.unlisted[subsystem] != nil
+	})
 	switch {
 	case err != nil:
 		lpu.reason(finding.BadNode, err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
 	case len(nodes) == 0 && !lpu.Usable: // without a driver there is no node either; one reason with one remedy is enough
+	case len(nodes) == 0 && unlisted >= 0:
+		subsystem, _ := classOf(m.Nodes[unlisted])
+		err := s.unlisted[subsystem]
+		lpu.reason(finding.NoNode, fmt.Sprintf("its device node is not known, because devices of class %s cannot be listed: %v", subsystem, err),
+			cmp.Or(classRemedy(err), finding.RuleOf(finding.UnreadableClass).Remedy))
 	case len(m.Nodes) == 0:
 		lpu.reason(finding.NoNode, fmt.Sprintf("model %s does not say where its device node is", m.Name),
 			"give it nodes in the config file, such as class:NAME")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
@@ -179,6 +180,86 @@ func TestCardsWithoutAManagementModel(t *testing.T) {
 	}
 }
 
+// TestLostFunction: an LPU that is expected, and of whose card only the management function is there, says so itself. The card is flashed
+// at once only if it says that it runs its factory image.
+func TestLostFunction(t *testing.T) {
+	_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
+	installed := filepath.Join(root, discovery.InstalledRingTable)
+	must(t, os.MkdirAll(filepath.Dir(installed), 0o755), os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:44:00.1")))
+	flash := "flash the LPU shell: xbmgmt program --base --device 0000:44:00.0"
+	for _, golden := range []bool{false, true} {
+		if golden {
+			writeFile(t, filepath.Join(root, "sys/bus/pci/devices/0000:44:00.0/recovery"), "1\n")
+		}
+		for name, c := range map[string]struct {
+			table   string
+			options discovery.Options
+			is      string
+		}{
+			"expected": {`links: [{a: "0000:43:00.1", b: "0000:44:00.1"}]`, discovery.Options{}, "absent: there is no LPU function at 0000:44:00.1, " +
+				"which the ring table names; the card's management function 0000:44:00.0 is there"},
+			"known": {"", discovery.Options{Seen: []discovery.Address{{Bus: 0x44, Function: 1}}}, "gone: there is no LPU function at 0000:44:00.1, " +
+				"where one was before; the card's management function 0000:44:00.0 is there"},
+			"unknown": {"", discovery.Options{}, "card-without-lpu: management function of a card of model orion-u55c, " +
+				"but the card shows no LPU function"},
+		} {
+			must(t, os.RemoveAll(installed), os.RemoveAll(filepath.Join(root, "opt")))
+			if c.table != "" {
+				writeFile(t, installed, "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\n"+c.table+"\n")
+			}
+			inv := scan(t, root, c.options)
+			all := slices.Clone(inv.Problems)
+			for _, l := range inv.LPUs {
+				all = append(all, l.Reasons...)
+			}
+			all = all.ForPeople()
+			if golden {
+				c.is += ": it runs its factory image"
+			}
+			if got := string(all[0].ID) + ": " + all[0].Message; got != c.is || strings.HasPrefix(all[0].Remedy, flash) != golden ||
+				golden == strings.HasSuffix(all[0].Remedy, ": echo 1 > /sys/bus/pci/rescan") || name != "unknown" && all.Has(finding.CardWithoutLPU) {
+				t.Errorf("%s, golden %t: %v, remedy %q; want %s", name, golden, all, all[0].Remedy, c.is)
+			}
+		}
+	}
+}
+
+// TestSameCard: a virtual function of an LPU, and a second function of its card, are said to be of that card. They keep their indices.
+func TestSameCard(t *testing.T) {
+	_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 2})
+	const second, virtual = "0000:44:00.2", "0000:44:01.0"
+	for _, function := range []string{second, virtual} {
+		dir := filepath.Join(root, "sys/devices/pci0000:40", function)
+		must(t, os.MkdirAll(dir, 0o755), os.Symlink("../../../devices/pci0000:40/"+function, filepath.Join(root, "sys/bus/pci/devices", function)))
+		writeFile(t, filepath.Join(dir, "vendor"), "0x10ee\n")
+		writeFile(t, filepath.Join(dir, "device"), "0x505d\n")
+	}
+	physfn := filepath.Join(root, "sys/bus/pci/devices", virtual, "physfn")
+	for target, want := range map[string]string{
+		"../0000:44:00.1": "0000:44:01.0 is a virtual function (SR-IOV) of 0000:44:00.1, which is lpu1: both are one card",
+		"../0000:01:00.0": "", // of no LPU
+		"":                "", // another card
+	} {
+		must(t, os.RemoveAll(physfn))
+		if target != "" {
+			must(t, os.Symlink(target, physfn))
+		}
+		inv := scan(t, root, discovery.Options{})
+		says := map[string]string{}
+		for _, l := range inv.LPUs {
+			for _, r := range l.Reasons {
+				if r.ID == finding.SameCard {
+					says[l.Address.String()] = r.Message
+				}
+			}
+		}
+		if len(inv.LPUs) != 4 || says[second] != "0000:44:00.2 is a function of the same card as 0000:44:00.1, which is lpu1" ||
+			says[virtual] != want || says["0000:43:00.1"]+says["0000:44:00.1"] != "" {
+			t.Errorf("physfn %q: %d LPUs, %q", target, len(inv.LPUs), says)
+		}
+	}
+}
+
 // TestUnreadableClass: where a class cannot be listed, its LPUs are not seen.
 func TestUnreadableClass(t *testing.T) {
 	_, root := machine(t, simulate.Node{Profile: "lpu", LPUs: 3})
@@ -186,6 +267,15 @@ func TestUnreadableClass(t *testing.T) {
 	must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
 	if inv := scan(t, root, discovery.Options{}); inv.Undecided() == nil || len(inv.LPUs) != 0 {
 		t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), inv.Undecided())
+	}
+	_, root = machine(t, simulate.Node{Profile: "orion", LPUs: 1})
+	class = filepath.Join(root, "sys/class/drm")
+	must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
+	inv := scan(t, root, discovery.Options{})
+	const why = "its device node is not known, because devices of class drm cannot be listed: "
+	if r := inv.LPUs[0].Reasons; len(r) != 1 || r[0].ID != finding.NoNode || !strings.HasPrefix(r[0].Message, why) ||
+		r[0].Remedy != inv.Problems[0].Remedy {
+		t.Errorf("%v", r)
 	}
 }
 

@@ -171,8 +171,19 @@ func TestDriverOverride(t *testing.T) {
 	if r := scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons; len(r) != 0 {
 		t.Errorf("while a driver is being unbound: %+v", r) // what is asked for then does not answer
 	}
-	replace(t, filepath.Join(dir, "power_state"), "unknown\n")
+	replace(t, filepath.Join(dir, "enable"), "0\n")
+	replace(t, filepath.Join(dir, "current_link_width"), "63\n")
+	if r := scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons; len(r) != 1 || r[0].ID != "no-answer" {
+		t.Errorf("while it is being reset: %+v", r)
+	}
+	plant.File(t, filepath.Join(dir, "current_link_width"), "16\n")
 	r := scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons
+	if len(r) != 1 || !strings.Contains(r[0].Message, "driver_override lets only vfio-pci have it") {
+		t.Errorf("that no driver has had since the boot: %+v", r)
+	}
+	replace(t, filepath.Join(dir, "power_state"), "unknown\n")
+	plant.File(t, filepath.Join(dir, "enable"), "1\n")
+	r = scanOf(t, root, []Model{anyDriver}).LPUs[2].Reasons
 	const remedy = "echo > /sys/bus/pci/devices/0000:45:00.1/driver_override; echo 0000:45:00.1 > /sys/bus/pci/drivers_probe"
 	if len(r) != 1 || r[0].Remedy != remedy {
 		t.Errorf("%+v", r)

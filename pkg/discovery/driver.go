@@ -68,7 +68,7 @@ func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
 	lpu.Shell = subdevice("rom.u.", "VBNV")
 	if s.inRecovery(lpu) {
 		lpu.reason(finding.RecoveryShell, "the card runs its factory image ("+lpu.Shell+")",
-			"flash the LPU shell: xbmgmt program --base --device "+lpu.Address.Sibling(0).String()+", then power-cycle the server")
+			flashShell(lpu.Address.Sibling(0))+", then power-cycle the server")
 	}
 	if lpu.Serial == "" && lpu.answers() {
 		lpu.Serial = subdevice("xmc.u.", "serial_num")
@@ -82,11 +82,18 @@ func (s *scan) inRecovery(lpu *LPU) bool {
 	if strings.Contains(name, "recovery") || strings.Contains(name, "golden") {
 		return true
 	}
-	if lpu.Management == nil {
-		return false
-	}
-	recovery, _ := s.tree.Line(path.Join(pciDevices, lpu.Management.Address.String(), "recovery"))
+	return lpu.Management != nil && s.runsGolden(lpu.Management.Address)
+}
+
+// runsGolden reports whether xclmgmt says that the card runs its factory (golden) image.
+func (s *scan) runsGolden(management Address) bool {
+	recovery, _ := s.tree.Line(path.Join(pciDevices, management.String(), "recovery"))
 	return recovery == "1"
+}
+
+// flashShell is how the LPU shell is flashed through the management function.
+func flashShell(management Address) string {
+	return "flash the LPU shell: xbmgmt program --base --device " + management.String()
 }
 
 // readHA reads what docs/health.md asks of the driver of a Bertha: attributes of the class device.

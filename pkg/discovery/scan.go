@@ -129,6 +129,7 @@ type scan struct {
 	holders     atomic.Int32 // of the tree: the scan, and the cards that are late
 	models      []*Model
 	classes     map[string]classDevices // the classes that were read, by subsystem
+	unlisted    map[string]error        // why a class could not be read, or not all of it
 	managements map[Address]*Model      // the management functions that were found, with the models of their cards
 	seesDev     bool                    // there is a /dev in which nodes can be verified
 	versions    sync.Map                // versions of drivers' modules, by driver
@@ -170,7 +171,7 @@ func newScan(t *host.Tree, options Options) *scan {
 	options.known = known
 	s := &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
+		classes: map[string]classDevices{}, unlisted: map[string]error{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
 	}
 	s.holders.Store(1)
 	return s
@@ -215,6 +216,7 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 		})
 	}
 	s.reportUndecided(lpus)
+	s.reportLoneManagement(ctx, lpus)
 	inv.Problems = append(finding.List{}, s.problems...)
 	return inv
 }
@@ -298,9 +300,7 @@ func (s *scan) members(ctx context.Context, functions []function) []function {
 			s.unread[f.address] = f.err
 		}
 	}
-	lpus = append(lpus, s.managed(lpus)...)
-	s.reportLoneManagement(lpus)
-	return lpus
+	return append(lpus, s.managed(lpus)...)
 }
 
 // managed finds the functions that must be LPUs, although their ids cannot be read, because they are the only other function
@@ -344,16 +344,30 @@ func (s *scan) manages(a Address, lpu function) bool {
 	})
 }
 
-// reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing, as on
-// a card that runs its factory image. A function beside it whose ids cannot be read may be the LPU.
-func (s *scan) reportLoneManagement(lpus []function) {
+// reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing. Where one is
+// expected, its LPU says so; a function beside it whose ids cannot be read may be the LPU.
+func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 	for _, a := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
 		unread := slices.ContainsFunc(slices.Collect(maps.Keys(s.unread)), a.sameCard)
 		if !unread && !hasCard(lpus, a) {
+			says, remedy := s.lostFunction(ctx, a)
 			s.problems.Add(finding.CardWithoutLPU, a.String(),
-				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function", s.managements[a].Name), "")
+				fmt.Sprintf("management function of a card of model %s, but the card shows no LPU function%s", s.managements[a].Name, says), remedy)
 		}
 	}
+}
+
+// lostFunction says what is known of a card by its management function alone, and what to do. A card that runs its factory image shows
+// no user function; any other has lost it.
+func (s *scan) lostFunction(ctx context.Context, management Address) (says, remedy string) {
+	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
+		return s.runsGolden(management), nil
+	})
+	if golden {
+		return ": it runs its factory image", flashShell(management) + ", then power-cycle the server"
+	}
+	return "", "if the function stays away, power-cycle the server, and only then flash the LPU shell (xbmgmt program --base --device " +
+		management.String() + "); first see dmesg, and have the kernel look for it again: echo 1 > /sys/bus/pci/rescan"
 }
 
 // readModels reads the class devices and the mounts that the models of the LPUs name.
@@ -424,10 +438,19 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 		return s.listClass(path.Join(sysClass, subsystem))
 	})
 	if err != nil {
-		s.problems.Add(finding.UnreadableClass, path.Join("/", sysClass, subsystem), err.Error(), "")
+		s.unlisted[subsystem] = err
+		s.problems.Add(finding.UnreadableClass, path.Join("/", sysClass, subsystem), err.Error(), classRemedy(err))
 	}
 	s.classes[subsystem] = devices
 	return devices
+}
+
+// classRemedy is what to do about a class that cannot be read; "": what the table of findings says.
+func classRemedy(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run it as root, or as a user who may read the directory"
+	}
+	return ""
 }
 
 // readMounts checks which mounts of a model exist on this machine.
@@ -457,6 +480,7 @@ func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 		s.updateCards(ctx, lpus, cards)
 	}
 	refuseSharedNodes(cards)
+	reportSameCard(cards)
 	return cards
 }
 
@@ -497,6 +521,32 @@ func refuseSharedNodes(lpus []LPU) {
 					l.Management = &Management{Address: l.Management.Address} // the other one may be kept
 				}
 			}
+		}
+	}
+}
+
+// reportSameCard reports LPUs that are part of another one's card: a virtual function (SR-IOV) of an LPU, or a second function whose ids
+// match. Ids alone decide what is an LPU, so each keeps its index.
+func reportSameCard(lpus []LPU) {
+	for i := range lpus {
+		l := &lpus[i]
+		of := slices.IndexFunc(lpus, func(other LPU) bool {
+			if l.physical != nil {
+				return other.Address == *l.physical
+			}
+			return other.Address.sameCard(l.Address) && other.physical == nil
+		})
+		switch {
+		case of < 0 || of == i || l.Absent || lpus[of].Absent:
+		case l.physical != nil:
+			l.reason(finding.SameCard, fmt.Sprintf("%s is a virtual function (SR-IOV) of %s, which is %s: both are one card",
+				l.Address, lpus[of].Address, lpus[of].Name),
+				fmt.Sprintf("unless it is meant to be an LPU of its own, take the virtual functions away: echo 0 > /%s/%s/sriov_numvfs",
+					pciDevices, lpus[of].Address))
+		default:
+			l.reason(finding.SameCard, fmt.Sprintf("%s is a function of the same card as %s, which is %s", l.Address, lpus[of].Address, lpus[of].Name),
+				"if the card is one LPU, narrow the match of its model in the config file by an id in which the functions differ, "+
+					"or keep this one from being handed out: lpuctl cordon "+l.Address.String())
 		}
 	}
 }

@@ -21,7 +21,6 @@ type modelCard struct {
 
 	// What was noticed when it was looked at.
 	known      uint64 // device
-	best       int    // lanes
 	off        bool   // that it was reset behind its driver
 	driverless bool
 	told, kept modelTold // kept: at the latest look, which is what outlives the watcher
@@ -46,7 +45,10 @@ type modelCounter struct {
 	at                 time.Duration // when it grew
 }
 
-const modelQuiet = 10 * time.Minute
+const (
+	modelQuiet = 10 * time.Minute
+	modelLanes = 16 // of card and slot
+)
 
 // look reads the counter. More than limit is a finding.
 func (c *modelCounter) look(now time.Duration) {
@@ -124,7 +126,6 @@ func (c *modelCard) look(began, now time.Duration) {
 		}
 	}
 	if !c.mute && !c.asleep() {
-		c.best = max(c.best, c.lanes)
 		c.fatal.look(now)
 		c.nonFatal.look(now)
 		c.correctable.look(now)
@@ -141,7 +142,7 @@ func (c *modelCard) look(began, now time.Duration) {
 func (c *modelCard) replaced(now time.Duration) {
 	first := c.known == 0
 	told := modelTold{rebound: c.told.rebound, perhaps: c.told.perhaps}
-	c.known, c.best, c.off, c.driverless, c.told = c.device, 0, false, false, told
+	c.known, c.off, c.driverless, c.told = c.device, false, false, told
 	for _, counter := range []*modelCounter{&c.fatal, &c.nonFatal, &c.correctable, &c.ecc} {
 		*counter = modelCounter{value: counter.value}
 	}
@@ -175,8 +176,10 @@ func (c *modelCard) reasons(now time.Duration) (ids string, healthy bool) {
 	add(&errors, c.told.failed, "recovery-failed")
 	add(&warnings, here && c.asleep(), "asleep")
 	add(&warnings, here && c.answers() && c.hot, "hot")
-	add(&warnings, reads && c.lanes < c.best, "link-degraded")
-	add(&warnings, c.nonFatal.shows(0, now), "aer-nonfatal")
+	add(&warnings, reads && c.lanes < modelLanes, "link-degraded")
+	add(&warnings, c.nonFatal.shows(0, now) || reads && c.nonFatal.value > 0, "aer-nonfatal")
+	add(&warnings, !c.fatal.shows(0, now) && reads && c.fatal.value > 0, "aer-fatal")
+	add(&warnings, !c.ecc.shows(0, now) && here && c.answers() && c.ecc.value > 0, "ecc-uncorrectable")
 	add(&warnings, c.correctable.shows(100, now), "aer-correctable")
 	add(&warnings, c.told.recovered > 0, "recovered")
 	add(&warnings, c.told.rebound > 0, "rebound")

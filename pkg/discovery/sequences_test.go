@@ -472,6 +472,10 @@ func (s *sequence) restore() {
 			c.user = 0
 			s.use(i, c)
 		}
+		if c.fatal.value+c.nonFatal.value+c.correctable.value > 0 { // which begin at 0 when the kernel finds the card
+			s.must(s.machine.Unplug(i))
+			c.device = 0
+		}
 		if c.device == 0 {
 			s.must(s.machine.Replug(i))
 		}

@@ -65,6 +65,7 @@ const (
 	RecoveryFailed      ID = "recovery-failed"
 	RecoveryShell       ID = "recovery-shell"
 	ResetBehindDriver   ID = "reset-behind-driver"
+	SameCard            ID = "same-card"
 	SharedNode          ID = "shared-node"
 	UnreadableAttribute ID = "unreadable-attribute"
 	WrongDriver         ID = "wrong-driver"
@@ -233,7 +234,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)"},
 		{AERCorrectable, Warning, "The PCI bus corrected many errors of the card in a short time.",
 			"reseat the card; if the errors go on, try another slot"},
-		{AERFatal, Error, "The card reported a fatal error on the PCI bus. It counts until there was none for a while.",
+		{AERFatal, Error, "The card reported a fatal error on the PCI bus. It counts until there was none for a while. " +
+			"The total of its counter is a warning.",
 			"see dmesg; reset the card and start its jobs again; if it comes back, replace the card"},
 		{AERNonFatal, Warning, "The card reported errors on the PCI bus that the hardware did not correct.",
 			"see dmesg, and look at the results of the jobs; if the errors go on, reseat the card"},
@@ -247,7 +249,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"reset the card (Alveo: xbutil reset --device ADDRESS), or power-cycle the server"},
 		{Cordoned, Note, "An administrator has taken the LPU out of use. Containers that have it keep it, and no other gets it.",
 			"when it may be handed out again: lpuctl uncordon LPU"},
-		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while.",
+		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while. " +
+			"The total of its counter is a warning.",
 			"start the card's jobs again; if it comes back, replace the card"},
 		{Firewall, Error, "The card's firewall has tripped: it stopped the logic on the card.", "xbutil reset --device ADDRESS"},
 		{GivenTwice, Error, "Two pods have the LPU. A program gave it that does not follow lpuctl owner, or what was known of a claim was lost.",
@@ -258,14 +261,14 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{Hot, Warning, "A sensor of the card shows its critical temperature. If the config file sets a limit, more than that is an error.",
 			"check fans and air flow"},
 		{InRecovery, Error, "The kernel is recovering the card from an error on the PCI bus.", "wait; see dmesg if it does not end"},
-		{LinkDegraded, Warning, "The card's PCI Express link is slower or narrower than it was.",
+		{LinkDegraded, Warning, "The card's PCI Express link has fewer lanes than card and slot have, or is slower or narrower than it was.",
 			"reseat the card; if it stays so, try another slot"},
 		{NoAnswer, Error, "The card does not answer on the PCI bus: it reads as all ones. It is in a reset, or dead.",
 			"if it stays so, nothing resets it: reset the slot or power-cycle the server, then reseat or replace the card"},
 		{NoDriver, Error, "No driver is bound to the card.", "modprobe DRIVER; echo ADDRESS > /sys/bus/pci/drivers_probe"},
 		{NoHostMemory, Warning, "The card has no memory of the host, which HyperDex needs.",
 			"xbutil configure --host-mem --size 1G enable --device ADDRESS"},
-		{NoNode, Error, "The driver made no device node, or the model does not say where the node is.",
+		{NoNode, Error, "The driver made no device node, the model does not say where the node is, or that cannot be read.",
 			"see dmesg for the driver's complaint; reload the driver"},
 		{NodeForeign, Error, "The node in /dev has the device numbers of another device, and not of the LPU.",
 			"correct the node rules of the model in the config file (lpuctl config show); if they are right, reload the driver"},
@@ -297,6 +300,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"flash the LPU shell, then power-cycle the server"},
 		{ResetBehindDriver, Error, "Something reset the card while its driver was bound, and the driver does not know.",
 			"rebind the driver"},
+		{SameCard, Warning, "The LPU is part of another LPU's card: a virtual function (SR-IOV) of it, or a second function whose ids match.",
+			"if the card is one LPU, take the virtual functions away, or narrow the match of its model in the config file"},
 		{SharedNode, Error, "Two LPUs claim one device node: the same path, or the same device numbers.",
 			"reload the driver; if it stays so, report it to the maker of the driver"},
 		{UnreadableAttribute, Warning, "An attribute of the card cannot be read. What it says is left out.",
@@ -304,8 +309,10 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{WrongDriver, Error, "The card is bound to a driver that is not its model's.", "unbind this driver, and bind the model's"},
 	}},
 	{Machine, []Rule{
-		{CardWithoutLPU, Warning, "A card shows its management function and no LPU: it runs its factory (golden) image or another shell.",
-			"flash the LPU shell, then power-cycle the server"},
+		{CardWithoutLPU, Warning, "A card shows its management function and no LPU: the LPU's function left the bus, or the card runs its " +
+			"factory (golden) image or another shell.",
+			"have the kernel look for it again (echo 1 > /sys/bus/pci/rescan), then power-cycle the server; if that does not help, " +
+				"flash the LPU shell"},
 		{CordonsUnreadable, Warning,
 			"The file with the cordons cannot be read, or has another form. A running serve keeps to those that it had read; " +
 				"for other programs no LPU is cordoned.",

@@ -127,7 +127,7 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	if _, recovering := c.Latched[finding.InRecovery]; recovering { // the kernel resets it, and its driver knows
 		reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return f.ID == finding.ResetBehindDriver })
 	}
-	reasons = append(reasons, c.history(subject, &r, &j.policy, now)...)
+	reasons = withHistory(reasons, c.history(subject, &r, &j.policy, now))
 	c.follow(r.Nodes)
 	c.count(reasons, now)
 	state := c.next(reasons, &j.policy, now)
@@ -139,6 +139,12 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	}
 	c.Reasons = reasons
 	return Verdict{c.State, c.Since, reasons}
+}
+
+// withHistory adds what the history of an LPU shows. It takes the place of what the reading alone says of the same.
+func withHistory(reasons, history finding.List) finding.List {
+	reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return history.Has(f.ID) })
+	return append(reasons, history...)
 }
 
 // successor is the record of another device at the same address. The state goes on, because a card that comes back has to stay

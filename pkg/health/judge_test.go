@@ -207,7 +207,7 @@ func TestLink(t *testing.T) {
 		}
 	}
 	play(t, []step{
-		{"", with(8, 4, 16), ""}, // it was never better: perhaps the slot has no more
+		{"", with(8, 4, 16), "link-degraded"}, // it was never better, but the slot has more
 		{"", with(2.5, 4, 16), "link-degraded"},
 		{"", with(8, 16, 16), ""},
 		{"", with(8, 4, 16), "link-degraded"},
@@ -228,8 +228,12 @@ func TestLink(t *testing.T) {
 
 // TestReadings: what a reading shows by itself.
 func TestReadings(t *testing.T) {
-	command, off, zero, no := uint16(6), uint16(4), uint64(0), false
+	command, off, zero, three, no := uint16(6), uint16(4), uint64(0), uint64(3), false
 	for want, r := range map[string]health.Reading{
+		"link-degraded":       {Link: health.Link{Width: 4}, MaxLink: health.Link{Width: 16}},
+		"aer-fatal":           {AERFatal: &three, AERNonFatal: &zero, AERCorrectable: &three},
+		"aer-nonfatal":        {AERNonFatal: &three},
+		"ecc-uncorrectable":   {Sensors: &health.Sensors{ECC: &three}},
 		"":                    {Command: &command, Driver: "xocl", Enabled: 1, PowerState: "D0", RuntimeStatus: "active"},
 		"reset-behind-driver": {Command: &off, Driver: "xocl", Enabled: 1},
 		"no-answer":           {AllOnes: true, Command: &off, Driver: "xocl", Enabled: 1},
@@ -248,7 +252,11 @@ func TestReadings(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for _, r := range []health.Reading{{Command: &off, Enabled: 1}, {Command: &off, Driver: "xocl"}} { // nobody has enabled it
+	for _, r := range []health.Reading{
+		{Command: &off, Enabled: 1}, {Command: &off, Driver: "xocl"}, // nobody has enabled it
+		{Link: health.Link{SpeedGTs: 2.5, Width: 8}, MaxLink: health.Link{SpeedGTs: 8, Width: 8}}, // which is how some boards save power
+		{Link: health.Link{Width: 8}}, {MaxLink: health.Link{Width: 16}}, {AERFatal: &zero, Sensors: &health.Sensors{ECC: &zero}},
+	} {
 		policy := health.DefaultPolicy()
 		if got := r.Findings("lpu0", &policy); len(got) != 0 {
 			t.Errorf("%+v: %v", r, got)
@@ -259,6 +267,28 @@ func TestReadings(t *testing.T) {
 	hot := health.Reading{Sensors: &health.Sensors{Temperatures: []health.Temperature{{Celsius: 85}}}}
 	if got := hot.Findings("lpu0", &limit); len(got) != 1 || got[0].Severity != finding.Error {
 		t.Errorf("over the limit of the config: %v", got)
+	}
+}
+
+// TestTotals: what a counter shows says nothing of when that was, and so is a warning with the number. What it grows by under a judge
+// takes the place of it.
+func TestTotals(t *testing.T) {
+	policy := health.DefaultPolicy()
+	j := health.NewJudge(policy, nil)
+	for i, want := range []string{
+		"warning: lpu0: it has counted 1 fatal error on the PCI bus [aer-fatal]",
+		"error: lpu0: it had 2 fatal errors on the PCI bus [aer-fatal]",
+		"warning: lpu0: it has counted 3 fatal errors on the PCI bus [aer-fatal]",
+	} {
+		now, count := time.Hour+time.Duration(i)*policy.CounterQuiet/2, uint64(min(1+2*i, 3))
+		if i == 2 {
+			now += policy.CounterQuiet
+		}
+		r := health.Reading{AERFatal: &count}
+		r.Reasons = r.Findings("lpu0", &policy)
+		if got := j.See("a", "lpu0", r, now); len(got.Reasons) == 0 || got.Reasons[0].String() != want {
+			t.Errorf("%d: %v, want %s", i, got.Reasons, want)
+		}
 	}
 }
 

@@ -198,7 +198,26 @@ func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 		"it was reset behind its driver: its memory is switched off in the command register")
 	add(r.BadState, finding.BadState, "its driver says that it is in a bad state")
 	add(r.HostMemory != nil && *r.HostMemory == 0, finding.NoHostMemory, "it has no host memory (host_mem_size is 0)")
+	add(r.Link.Width > 0 && r.Link.Width < r.MaxLink.Width, finding.LinkDegraded,
+		fmt.Sprintf("its link is x%d of x%d: card and slot have more lanes", r.Link.Width, r.MaxLink.Width))
+	addTotal(&all, finding.AERFatal, subject, r.AERFatal, 0, "fatal %s on the PCI bus",
+		"see dmesg; look at the results of its jobs since then; if it counts more, replace the card (the counter begins at 0 with the next boot)")
+	addTotal(&all, finding.AERNonFatal, subject, r.AERNonFatal, p.NonFatalErrors, "%s on the PCI bus that the hardware did not correct",
+		"see dmesg; look at the results of its jobs since then; if it counts more, reseat the card (the counter begins at 0 with the next boot)")
 	return append(all, r.Sensors.Findings(subject, p)...)
+}
+
+// addTotal adds a warning about a counter that shows more than a limit. It says nothing of when that was, so the card can be in order
+// again.
+func addTotal(all *finding.List, id finding.ID, subject string, count *uint64, limit uint64, what, remedy string) {
+	if count == nil || *count <= limit {
+		return
+	}
+	errors := "errors"
+	if *count == 1 {
+		errors = "error"
+	}
+	all.Add(id, subject, fmt.Sprintf("it has counted %d "+what, *count, errors), remedy).Severity = finding.Warning
 }
 
 // Findings are what the sensors show; none if they were not read.
@@ -214,6 +233,8 @@ func (r *Sensors) Findings(subject string, p *Policy) (all finding.List) {
 	}
 	add(r.Firewall > 0, finding.Firewall, fmt.Sprintf("its firewall has tripped (level %d)", r.Firewall))
 	add(r.Loaded && r.Calibrated != nil && !*r.Calibrated, finding.NotCalibrated, "its memory is not calibrated, and a bitstream is loaded")
+	addTotal(&all, finding.ECCUncorrectable, subject, r.ECC, 0, "uncorrectable %s of its memory",
+		"start the jobs again that had it since then; if it counts more, replace the card (the counter begins at 0 after a power cycle)")
 	for _, t := range r.Temperatures {
 		text := fmt.Sprintf("%s is %.0f °C, and %.0f °C is ", t.Label, t.Celsius, cmp.Or(p.MaxCelsius, t.Critical))
 		switch {

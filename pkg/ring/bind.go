@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,12 @@ func (b *binder) bindIDs(t *Table) []int {
 		if absent > 0 {
 			has += fmt.Sprintf(" present and %d absent", absent)
 		}
-		b.add(finding.RingCount, location{}, "", "the table lists %d cards by index, but this node has %s", want, has).
+		at, how := location{}, " by index"
+		if other := slices.IndexFunc(t.IDs, func(id ID) bool { return !id.positional() }); other >= 0 {
+			index := t.IDs[slices.IndexFunc(t.IDs, ID.positional)]
+			at, how = location{line: index.Line}, fmt.Sprintf(", some by index (%s) and others by %s (%s)", index, t.IDs[other].Kind, t.IDs[other])
+		}
+		b.add(finding.RingCount, at, "", "the table lists %d cards%s, but this node has %s", want, how, has).
 			Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
 		return nil
 	}
@@ -107,7 +113,7 @@ func (b *binder) warn(t *Table, c *Cabling) {
 			b.isolated(card.Name, at)
 		}
 		if card.Absent {
-			b.add(finding.RingAbsentCard, at, card.Name, "%s (%s) is absent: its cables are dead", card.Name, card.Address)
+			b.add(finding.RingAbsentCard, at, card.Name, "no card at %s: the cables of %s are dead", card.Address, card.Name)
 		}
 	}
 	for _, ring := range c.Rings {

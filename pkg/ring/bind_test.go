@@ -134,6 +134,23 @@ func TestAbsentCardKeepsItsPlace(t *testing.T) {
 	}
 }
 
+// TestMixedIDs: a table by index and by address counts the cards that it names. Where these are not all, it says what is mixed, and on
+// which line.
+func TestMixedIDs(t *testing.T) {
+	const text = "kind: RingTable\napiVersion: lpuctl.hyperaccel.ai/v1alpha1\nrings:\n- [0, 1, lpu2, \"%s\"]\n"
+	cards := manyCards(4)
+	table, findings := Parse("ring.yaml", fmt.Appendf(nil, text, cards[3].Address))
+	if cabling, more := Bind(table, cards); cabling == nil || len(cabling.Rings[0].Cards) != 4 || findings.HasErrors() || more.HasErrors() {
+		t.Errorf("a table of all cards: %v %v", findings, more)
+	}
+	want := "error: ring.yaml:4: the table lists 4 cards, some by index (lpu0) and others by address (" + cards[3].Address +
+		"), but this node has 5 [ring-count]"
+	if cabling, more := Bind(table, manyCards(5)); cabling != nil || len(more) != 1 || more[0].String() != want ||
+		!strings.HasSuffix(more[0].Remedy, "or key the table by PCI address") {
+		t.Errorf("a table of some cards: %v, want %s", more, want)
+	}
+}
+
 func TestBindIgnoresTheFunction(t *testing.T) {
 	cards := eightCards()[:3]
 	for _, ids := range []string{`"0000:43:00", "0000:44:00.0", "0000:83:00.7"`, `"0000:43:00.1", "XFL01", "XFL02"`} {

@@ -126,7 +126,7 @@ func (t *Table) Addresses() (addresses []string) {
 }
 
 // positions is the number of cards that a table with indices or names is made for: the given one, or more if the highest
-// index needs more. 0: the table identifies every card in another way, and so works with any number.
+// index needs more, or it names more. 0: the table identifies every card in another way, and so works with any number.
 func (t *Table) positions() int {
 	n := 0
 	for _, id := range t.IDs {
@@ -134,7 +134,10 @@ func (t *Table) positions() int {
 			n = max(n, id.Index+1)
 		}
 	}
-	if n > 0 || len(t.IDs) == 0 {
+	switch {
+	case n > 0 && !t.byIndex():
+		return max(t.Count, n, len(t.IDs))
+	case n > 0 || len(t.IDs) == 0:
 		return max(t.Count, n)
 	}
 	return 0

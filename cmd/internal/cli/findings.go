@@ -34,9 +34,9 @@ func (a *App) WriteFindings(l FindingList, f Format, strict bool, good string) e
 	return nil
 }
 
-// Report prints findings with their remedies. Notes are left out where quiet is asked for.
+// Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes are left out where quiet is asked for.
 func (a *App) Report(findings finding.List) {
-	for _, f := range findings {
+	for _, f := range findings.ForPeople() {
 		if !a.Quiet || f.Severity != finding.Note {
 			fmt.Fprintf(a.Err, "%s\n  remedy: %s\n", Printable(f.String()), Printable(f.Remedy))
 		}
