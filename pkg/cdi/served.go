@@ -187,7 +187,10 @@ func (v *Validator) readAll(dirs []specDir, orders []Order) (*reading, error) {
 func (v *Validator) readContents(r *reading, dirs []specDir) (map[string][]*document, error) {
 	contents := map[string][]*document{}
 	for _, dir := range dirs {
-		if slices.ContainsFunc(r.dirs, func(before specDir) bool { return same(before.path, dir.path) }) {
+		if i := slices.IndexFunc(r.dirs, func(before specDir) bool { return same(before.path, dir.path) }); i >= 0 {
+			if r.dirs[i].isLink() && !dir.isLink() {
+				r.dirs[i].typed = dir.typed // every runtime finds the specs by this one
+			}
 			continue
 		}
 		r.dirs = append(r.dirs, dir)

@@ -68,6 +68,9 @@ func TestLinkToTheOtherDirectory(t *testing.T) {
 		if err != nil || len(findings) != 1 || findings[0].ID != finding.SpecDirLink {
 			t.Fatalf("%s: %v %v", link, findings, err)
 		}
+		if findings, err := v.Dirs(bothDirs); err != nil || slices.Contains(idsOf(findings), "spec-dir-link") {
+			t.Errorf("%s, which runtimes find by its other name: %v %v", link, findings, err)
+		}
 		carryOut(t, findings[0].Remedy)
 		if findings, err := v.CheckDirs([]string{link}); err != nil || len(findings) > 0 {
 			t.Errorf("%s: %v %v", link, findings, err)
