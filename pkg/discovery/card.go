@@ -152,7 +152,7 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 	}
 	if name, err := dir.LinkName("physfn"); err == nil {
 		if a, err := ParseAddress(name); err == nil {
-			lpu.physical = &a
+			lpu.Physical = &a
 		}
 	}
 	var ports []Address

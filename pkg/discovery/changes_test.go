@@ -246,11 +246,10 @@ func TestSameCard(t *testing.T) {
 		}
 		inv := scan(t, root, discovery.Options{})
 		says := map[string]string{}
-		for _, l := range inv.LPUs {
-			for _, r := range l.Reasons {
-				if r.ID == finding.SameCard {
-					says[l.Address.String()] = r.Message
-				}
+		for _, p := range inv.Problems {
+			if p.ID == finding.SameCard {
+				i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Name == p.Subject })
+				says[inv.LPUs[i].Address.String()] += p.Message
 			}
 		}
 		if len(inv.LPUs) != 4 || says[second] != "0000:44:00.2 is a function of the same card as 0000:44:00.1, which is lpu1" ||

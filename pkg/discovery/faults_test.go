@@ -21,7 +21,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"well":             {"", Healthy, Link{8, 16, 8, 16}},
 		"unbound":          {"no-driver", Unhealthy, Link{8, 16, 8, 16}},
-		"link-x4":          {"", Healthy, Link{8, 4, 8, 16}},
+		"link-x4":          {"link-degraded", Healthy, Link{8, 4, 8, 16}},
 		"link-x0":          {"", Healthy, Link{0, 0, 8, 16}},
 		"all-ones":         {"no-answer", HealthUnknown, Link{}},
 		"dead-and-rebound": {"power-lost", Unhealthy, Link{}},
@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 		"dead-asleep":      {"asleep", Healthy, Link{}},
 		"bus-reset":        {"", Healthy, Link{8, 16, 8, 16}},
 		"well-aer":         {"", Healthy, Link{2.5, 1, 2.5, 1}},
-		"recovered":        {"", Healthy, Link{2.5, 1, 2.5, 1}},
+		"recovered":        {"aer-nonfatal", Healthy, Link{2.5, 1, 2.5, 1}},
 		"not-recovered":    {"", Healthy, Link{2.5, 1, 2.5, 1}},
 	} {
 		inv := scanOf(t, unpack(t, "faults/"+name+".tar.gz"), models)

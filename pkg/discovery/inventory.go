@@ -157,7 +157,7 @@ type LPU struct {
 
 	MemoryGiB int `json:"-"` // memory in GiB, from the model; 0: not known
 
-	physical *Address // physfn, last element of the link: of a virtual function, the function that it is one of
+	Physical *Address `json:"-"` // physfn, last element of the link: of a virtual function (SR-IOV), the function that it is one of
 
 	// Reading is what Health was made of.
 	Reading health.Reading `json:"-"`

@@ -217,6 +217,7 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 	}
 	s.reportUndecided(lpus)
 	s.reportLoneManagement(ctx, lpus)
+	s.reportSameCard(inv.LPUs)
 	inv.Problems = append(finding.List{}, s.problems...)
 	return inv
 }
@@ -300,7 +301,8 @@ func (s *scan) members(ctx context.Context, functions []function) []function {
 			s.unread[f.address] = f.err
 		}
 	}
-	return append(lpus, s.managed(lpus)...)
+	lpus = append(lpus, s.managed(lpus)...)
+	return lpus
 }
 
 // managed finds the functions that must be LPUs, although their ids cannot be read, because they are the only other function
@@ -480,7 +482,6 @@ func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 		s.updateCards(ctx, lpus, cards)
 	}
 	refuseSharedNodes(cards)
-	reportSameCard(cards)
 	return cards
 }
 
@@ -527,24 +528,24 @@ func refuseSharedNodes(lpus []LPU) {
 
 // reportSameCard reports LPUs that are part of another one's card: a virtual function (SR-IOV) of an LPU, or a second function whose ids
 // match. Ids alone decide what is an LPU, so each keeps its index.
-func reportSameCard(lpus []LPU) {
+func (s *scan) reportSameCard(lpus []LPU) {
 	for i := range lpus {
 		l := &lpus[i]
 		of := slices.IndexFunc(lpus, func(other LPU) bool {
-			if l.physical != nil {
-				return other.Address == *l.physical
+			if l.Physical != nil {
+				return other.Address == *l.Physical
 			}
-			return other.Address.sameCard(l.Address) && other.physical == nil
+			return other.Address.sameCard(l.Address) && other.Physical == nil
 		})
 		switch {
 		case of < 0 || of == i || l.Absent || lpus[of].Absent:
-		case l.physical != nil:
-			l.reason(finding.SameCard, fmt.Sprintf("%s is a virtual function (SR-IOV) of %s, which is %s: both are one card",
+		case l.Physical != nil:
+			s.problems.Add(finding.SameCard, l.Name, fmt.Sprintf("%s is a virtual function (SR-IOV) of %s, which is %s: both are one card",
 				l.Address, lpus[of].Address, lpus[of].Name),
 				fmt.Sprintf("unless it is meant to be an LPU of its own, take the virtual functions away: echo 0 > /%s/%s/sriov_numvfs",
 					pciDevices, lpus[of].Address))
 		default:
-			l.reason(finding.SameCard, fmt.Sprintf("%s is a function of the same card as %s, which is %s", l.Address, lpus[of].Address, lpus[of].Name),
+			s.problems.Add(finding.SameCard, l.Name, fmt.Sprintf("%s is a function of the same card as %s, which is %s", l.Address, lpus[of].Address, lpus[of].Name),
 				"if the card is one LPU, narrow the match of its model in the config file by an id in which the functions differ, "+
 					"or keep this one from being handed out: lpuctl cordon "+l.Address.String())
 		}

@@ -86,7 +86,7 @@ func TestSeveralSensors(t *testing.T) {
 	if want := "5 errors, 38.5 W, FPGA TEMP 41.0, HBM TEMP 44.0, temp10 -1.5, temp1 30.0"; text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
-	if len(l.Reasons) != 1 || l.Reasons[0].Remedy != "xbutil reset --device 0000:43:00.1" {
+	if sorted(l.Reasons) != "ecc-uncorrectable firewall" || l.Reasons.FirstError().Remedy != "xbutil reset --device 0000:43:00.1" {
 		t.Errorf("%+v", l.Reasons)
 	}
 }

@@ -21,6 +21,8 @@ func TestForPeople(t *testing.T) {
 	list.Add(Absent, "lpu3", "there is no card at 0000:46:00.1, which the ring table names", "")
 	list.Add(NoDriver, "lpu4", "no driver is bound to it", "echo 4")
 	list.Add(Gone, "lpu5", "there is no card at 10000:84:00.1, where one was before", "")
+	list.Add(RingUnknownCard, "lpu10", "no card has the name lpu10", "").At("/etc/lpuctl/ring.yaml", 7)
+	list.Add(RingUnknownCard, "lpu11", "no card has the name lpu11", "").At("/etc/lpuctl/ring.yaml", 8)
 	list.Add(StaleDevice, "lpu0", "it is not in the machine", "")
 	list.Add(StaleDevice, "lpu0-1", "it is not in the machine", "")
 	before := slices.Clone(list)
@@ -37,6 +39,8 @@ func TestForPeople(t *testing.T) {
 		"warning: lpu0-1: it is not in the machine [stale-device]",
 		"warning: lpu7, lpu8 and lpu9: /etc/lpuctl/ring.yaml: no card at 0000:86:00.1, 0000:87:00.1 and 0000:88:00.1: " +
 			"the cables of lpu7, lpu8 and lpu9 are dead [ring-absent-card]",
+		"error: lpu10: /etc/lpuctl/ring.yaml:7: no card has the name lpu10 [ring-unknown-card]",
+		"error: lpu11: /etc/lpuctl/ring.yaml:8: no card has the name lpu11 [ring-unknown-card]",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)

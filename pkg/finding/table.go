@@ -65,7 +65,6 @@ const (
 	RecoveryFailed      ID = "recovery-failed"
 	RecoveryShell       ID = "recovery-shell"
 	ResetBehindDriver   ID = "reset-behind-driver"
-	SameCard            ID = "same-card"
 	SharedNode          ID = "shared-node"
 	UnreadableAttribute ID = "unreadable-attribute"
 	WrongDriver         ID = "wrong-driver"
@@ -85,6 +84,7 @@ const (
 	OwnerUnknown       ID = "owner-unknown"
 	OwnerUnsettled     ID = "owner-unsettled"
 	PortErrors         ID = "port-errors"
+	SameCard           ID = "same-card"
 	UeventsSilent      ID = "uevents-silent"
 	UnreadableClass    ID = "unreadable-class"
 	UnreadableFunction ID = "unreadable-function"
@@ -300,8 +300,6 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"flash the LPU shell, then power-cycle the server"},
 		{ResetBehindDriver, Error, "Something reset the card while its driver was bound, and the driver does not know.",
 			"rebind the driver"},
-		{SameCard, Warning, "The LPU is part of another LPU's card: a virtual function (SR-IOV) of it, or a second function whose ids match.",
-			"if the card is one LPU, take the virtual functions away, or narrow the match of its model in the config file"},
 		{SharedNode, Error, "Two LPUs claim one device node: the same path, or the same device numbers.",
 			"reload the driver; if it stays so, report it to the maker of the driver"},
 		{UnreadableAttribute, Warning, "An attribute of the card cannot be read. What it says is left out.",
@@ -338,6 +336,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"wait; if it stays so, see the reason"},
 		{PortErrors, Warning, "A PCI port above LPUs has counted errors: its own, or at the root those that anything below it reported.",
 			"see dmesg for what reported them; if they go on, reseat the cards below the port"},
+		{SameCard, Warning, "An LPU is part of another LPU's card: a virtual function (SR-IOV) of it, or a second function whose ids match.",
+			"if the card is one LPU, take the virtual functions away, or narrow the match of its model in the config file"},
 		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",
 			"nothing; in a pod with hostUsers: false this is normal"},
 		{UnreadableClass, Error, "A class of devices cannot be listed: its LPUs are not seen.",

@@ -176,6 +176,38 @@ func mutations() []mutation {
 			"TestCordons", "./pkg/node",
 		},
 		{
+			"an error that grew hides behind its total", judgeGo,
+			"	reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return history.Has(f.ID) })\n", "", "TestTotals", healthPkg,
+		},
+		{
+			"a total makes a card unhealthy for ever", signalsGo,
+			"remedy).Severity = finding.Warning", "remedy)", "TestTotals", healthPkg,
+		},
+		{
+			"a link with a quarter of its lanes is not said", signalsGo,
+			"r.Link.Width < r.MaxLink.Width", "r.Link.Width < 0", "TestReadings", healthPkg,
+		},
+		{
+			"a lost card is said once for itself and once for its ring", "pkg/finding/people.go",
+			"lost[f.Subject] })", "false })", "TestForPeople", "./pkg/finding",
+		},
+		{
+			"a lost function is flashed", "pkg/discovery/scan.go",
+			"if golden {", "if !golden {", "TestLostFunction", "./pkg/discovery",
+		},
+		{
+			"a virtual function is an LPU without a word", "pkg/discovery/scan.go",
+			"	s.reportSameCard(inv.LPUs)\n", "", "TestSameCard", "./pkg/discovery",
+		},
+		{
+			"driver_override is read while the kernel resets the function", "pkg/discovery/card.go",
+			"!known || enabled > 0 || l.Reading.AllOnes", "!known", "TestDriverOverride", "./pkg/discovery",
+		},
+		{
+			"a ring table by index and by address counts the indices only", "pkg/ring/table.go",
+			"return max(t.Count, n, len(t.IDs))", "return max(t.Count, n)", "TestMixedIDs", "./pkg/ring",
+		},
+		{
 			"a file with cordons that breaks lets LPUs go", "pkg/health/cordon.go",
 			"	return f.last, findings\n", "	return nil, findings\n", "TestBadFiles", "./pkg/health",
 		},
