@@ -129,7 +129,8 @@ func judgedOr(l *discovery.LPU) (health.State, finding.List) {
 	return l.Health, l.Reasons
 }
 
-// reasonsOf returns the errors and warnings about an LPU: those of serve or, if serve has seen none yet, those of the reading.
+// reasonsOf returns the errors and warnings about an LPU: those of serve or, if serve has seen none
+// yet, those of the reading.
 func reasonsOf(l *discovery.LPU) finding.List {
 	_, reasons := judgedOr(l)
 	if !reasons.MoreThanNotes() {

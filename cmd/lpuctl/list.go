@@ -99,7 +99,8 @@ func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 	discovery.FindUsers(ctx, string(a.Root), inv)
 }
 
-// outOfOrder returns what is wrong with the machine, why each LPU is not usable or else its warnings, and which LPUs are cordoned.
+// outOfOrder returns what is wrong with the machine, why each LPU is not usable or else its
+// warnings, and which LPUs are cordoned.
 func outOfOrder(inv *discovery.Inventory) finding.List {
 	findings := slices.Clone(inv.Problems)
 	for i := range inv.LPUs {

@@ -245,10 +245,12 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 		"%[1]secho %[2]s > /%[3]s/%[4]s/unbind; echo %[2]s > /%[3]s/%[4]s/bind", remove, l.Address, pciDrivers, l.Driver)
 }
 
-// driverOverride is the only driver that the kernel binds, if one is set (Documentation/ABI/testing/sysfs-bus-pci); without a value it
-// reads "(null)". The kernel locks the device for it, and holds this lock while it resets the device or a driver takes long to let it go.
-// Who waits for it cannot be killed. So it is read only where no driver is bound and neither is under way: then the power state is
-// unknown, or else the function answers and nothing has it enabled, as a driver that lets it go has until then.
+// driverOverride is the only driver that the kernel binds, if one is set
+// (Documentation/ABI/testing/sysfs-bus-pci); without a value it reads "(null)". The kernel locks
+// the device for it, and holds this lock while it resets the device or a driver takes long to let
+// it go. Who waits for it cannot be killed. So it is read only where no driver is bound and neither
+// is under way: then the power state is unknown, or else the function answers and nothing has it
+// enabled, as a driver that lets it go has until then.
 func (l *LPU) driverOverride(dir *host.Dir) string {
 	if l.Driver != "" {
 		return ""

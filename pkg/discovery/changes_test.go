@@ -180,8 +180,9 @@ func TestCardsWithoutAManagementModel(t *testing.T) {
 	}
 }
 
-// TestLostFunction: an LPU that is expected, and of whose card only the management function is there, says so itself. The card is flashed
-// at once only if it says that it runs its factory image.
+// TestLostFunction: an LPU that is expected, and of whose card only the management function is
+// there, says so itself. The card is flashed at once only if it says that it runs its factory
+// image.
 func TestLostFunction(t *testing.T) {
 	_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
 	installed := filepath.Join(root, discovery.InstalledRingTable)
@@ -196,10 +197,10 @@ func TestLostFunction(t *testing.T) {
 			options discovery.Options
 			is      string
 		}{
-			"expected": {`links: [{a: "0000:43:00.1", b: "0000:44:00.1"}]`, discovery.Options{}, "absent: there is no LPU function at 0000:44:00.1, " +
-				"which the ring table names; the card's management function 0000:44:00.0 is there"},
-			"known": {"", discovery.Options{Seen: []discovery.Address{{Bus: 0x44, Function: 1}}}, "gone: there is no LPU function at 0000:44:00.1, " +
-				"where one was before; the card's management function 0000:44:00.0 is there"},
+			"expected": {`links: [{a: "0000:43:00.1", b: "0000:44:00.1"}]`, discovery.Options{},
+				"absent: there is no LPU function at 0000:44:00.1, which the ring table names; the card's management function 0000:44:00.0 is there"},
+			"known": {"", discovery.Options{Seen: []discovery.Address{{Bus: 0x44, Function: 1}}},
+				"gone: there is no LPU function at 0000:44:00.1, where one was before; the card's management function 0000:44:00.0 is there"},
 			"unknown": {"", discovery.Options{}, "card-without-lpu: management function of a card of model orion-u55c, " +
 				"but the card shows no LPU function"},
 		} {
@@ -224,13 +225,15 @@ func TestLostFunction(t *testing.T) {
 	}
 }
 
-// TestSameCard: a virtual function of an LPU, and a second function of its card, are said to be of that card. They keep their indices.
+// TestSameCard: a virtual function of an LPU, and a second function of its card, are said to be of
+// that card. They keep their indices.
 func TestSameCard(t *testing.T) {
 	_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 2})
 	const second, virtual = "0000:44:00.2", "0000:44:01.0"
 	for _, function := range []string{second, virtual} {
 		dir := filepath.Join(root, "sys/devices/pci0000:40", function)
-		must(t, os.MkdirAll(dir, 0o755), os.Symlink("../../../devices/pci0000:40/"+function, filepath.Join(root, "sys/bus/pci/devices", function)))
+		link := filepath.Join(root, "sys/bus/pci/devices", function)
+		must(t, os.MkdirAll(dir, 0o755), os.Symlink("../../../devices/pci0000:40/"+function, link))
 		writeFile(t, filepath.Join(dir, "vendor"), "0x10ee\n")
 		writeFile(t, filepath.Join(dir, "device"), "0x505d\n")
 	}

@@ -171,7 +171,8 @@ func newScan(t *host.Tree, options Options) *scan {
 	options.known = known
 	s := &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
-		classes: map[string]classDevices{}, unlisted: map[string]error{}, managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
+		classes: map[string]classDevices{}, unlisted: map[string]error{},
+		managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
 	}
 	s.holders.Store(1)
 	return s
@@ -346,8 +347,9 @@ func (s *scan) manages(a Address, lpu function) bool {
 	})
 }
 
-// reportLoneManagement reports cards that have a management function only. Their user function, the LPU, is missing. Where one is
-// expected, its LPU says so; a function beside it whose ids cannot be read may be the LPU.
+// reportLoneManagement reports cards that have a management function only. Their user function, the
+// LPU, is missing. Where one is expected, its LPU says so; a function beside it whose ids cannot be
+// read may be the LPU.
 func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 	for _, a := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
 		unread := slices.ContainsFunc(slices.Collect(maps.Keys(s.unread)), a.sameCard)
@@ -359,8 +361,8 @@ func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 	}
 }
 
-// lostFunction says what is known of a card by its management function alone, and what to do. A card that runs its factory image shows
-// no user function; any other has lost it.
+// lostFunction says what is known of a card by its management function alone, and what to do. A
+// card that runs its factory image shows no user function; any other has lost it.
 func (s *scan) lostFunction(ctx context.Context, management Address) (says, remedy string) {
 	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
 		return s.runsGolden(management), nil
@@ -526,8 +528,9 @@ func refuseSharedNodes(lpus []LPU) {
 	}
 }
 
-// reportSameCard reports LPUs that are part of another one's card: a virtual function (SR-IOV) of an LPU, or a second function whose ids
-// match. Ids alone decide what is an LPU, so each keeps its index.
+// reportSameCard reports LPUs that are part of another one's card: a virtual function (SR-IOV) of
+// an LPU, or a second function whose ids match. Ids alone decide what is an LPU, so each keeps its
+// index.
 func (s *scan) reportSameCard(lpus []LPU) {
 	for i := range lpus {
 		l := &lpus[i]
@@ -545,7 +548,8 @@ func (s *scan) reportSameCard(lpus []LPU) {
 				fmt.Sprintf("unless it is meant to be an LPU of its own, take the virtual functions away: echo 0 > /%s/%s/sriov_numvfs",
 					pciDevices, lpus[of].Address))
 		default:
-			s.problems.Add(finding.SameCard, l.Name, fmt.Sprintf("%s is a function of the same card as %s, which is %s", l.Address, lpus[of].Address, lpus[of].Name),
+			s.problems.Add(finding.SameCard, l.Name,
+				fmt.Sprintf("%s is a function of the same card as %s, which is %s", l.Address, lpus[of].Address, lpus[of].Name),
 				"if the card is one LPU, narrow the match of its model in the config file by an id in which the functions differ, "+
 					"or keep this one from being handed out: lpuctl cordon "+l.Address.String())
 		}

@@ -8,9 +8,10 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/lazy"
 )
 
-// ForPeople returns the findings in the order in which people read them: what is wrong with cards and the machine stands before what
-// follows for the rings, and what only repeats it is left out. What several LPUs have alike, with the same remedy, is one finding about
-// all of them: "lpu2, lpu3 and lpu5".
+// ForPeople returns the findings in the order in which people read them: what is wrong with cards
+// and the machine stands before what follows for the rings, and what only repeats it is left out.
+// What several LPUs have alike, with the same remedy, is one finding about all of them: "lpu2, lpu3
+// and lpu5".
 func (l List) ForPeople() List {
 	lost := map[string]bool{}
 	for _, f := range l {
@@ -60,7 +61,8 @@ func (f Finding) nameless() Finding {
 	return f
 }
 
-// merge makes one of findings that are alike: it has all names and addresses in the places of those of the first.
+// merge makes one of findings that are alike: it has all names and addresses in the places of those
+// of the first.
 func (l List) merge() Finding {
 	f := l[0]
 	if len(l) == 1 {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestForPeople: the cause comes first, what only repeats it is left out, and what several LPUs have alike is one line.
+// TestForPeople: the cause comes first, what only repeats it is left out, and what several LPUs
+// have alike is one line.
 func TestForPeople(t *testing.T) {
 	var list List
 	for _, card := range []struct{ name, address string }{

@@ -141,7 +141,8 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	return Verdict{c.State, c.Since, reasons}
 }
 
-// withHistory adds what the history of an LPU shows. It takes the place of what the reading alone says of the same.
+// withHistory adds what the history of an LPU shows. It takes the place of what the reading alone
+// says of the same.
 func withHistory(reasons, history finding.List) finding.List {
 	reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return history.Has(f.ID) })
 	return append(reasons, history...)

@@ -270,8 +270,8 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestTotals: what a counter shows says nothing of when that was, and so is a warning with the number. What it grows by under a judge
-// takes the place of it.
+// TestTotals: what a counter shows says nothing of when that was, and so is a warning with the
+// number. What it grows by under a judge takes the place of it.
 func TestTotals(t *testing.T) {
 	policy := health.DefaultPolicy()
 	j := health.NewJudge(policy, nil)

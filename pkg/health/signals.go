@@ -207,8 +207,8 @@ func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 	return append(all, r.Sensors.Findings(subject, p)...)
 }
 
-// addTotal adds a warning about a counter that shows more than a limit. It says nothing of when that was, so the card can be in order
-// again.
+// addTotal adds a warning about a counter that shows more than a limit. It says nothing of when
+// that was, so the card can be in order again.
 func addTotal(all *finding.List, id finding.ID, subject string, count *uint64, limit uint64, what, remedy string) {
 	if count == nil || *count <= limit {
 		return

@@ -134,8 +134,8 @@ func TestAbsentCardKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestMixedIDs: a table by index and by address counts the cards that it names. Where these are not all, it says what is mixed, and on
-// which line.
+// TestMixedIDs: a table by index and by address counts the cards that it names. Where these are not
+// all, it says what is mixed, and on which line.
 func TestMixedIDs(t *testing.T) {
 	const text = "kind: RingTable\napiVersion: lpuctl.hyperaccel.ai/v1alpha1\nrings:\n- [0, 1, lpu2, \"%s\"]\n"
 	cards := manyCards(4)

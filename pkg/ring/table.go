@@ -125,8 +125,9 @@ func (t *Table) Addresses() (addresses []string) {
 	return addresses
 }
 
-// positions is the number of cards that a table with indices or names is made for: the given one, or more if the highest
-// index needs more, or it names more. 0: the table identifies every card in another way, and so works with any number.
+// positions is the number of cards that a table with indices or names is made for: the given one,
+// or more if the highest index needs more, or it names more. 0: the table identifies every card in
+// another way, and so works with any number.
 func (t *Table) positions() int {
 	n := 0
 	for _, id := range t.IDs {

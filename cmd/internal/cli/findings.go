@@ -34,7 +34,8 @@ func (a *App) WriteFindings(l FindingList, f Format, strict bool, good string) e
 	return nil
 }
 
-// Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes are left out where quiet is asked for.
+// Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes are left
+// out where quiet is asked for.
 func (a *App) Report(findings finding.List) {
 	for _, f := range findings.ForPeople() {
 		if !a.Quiet || f.Severity != finding.Note {
