@@ -12,7 +12,8 @@ func TestForPeople(t *testing.T) {
 	for _, card := range []struct{ name, address string }{
 		{"lpu2", "0000:45:00.1"}, {"lpu3", "0000:46:00.1"}, {"lpu5", "10000:84:00.1"},
 	} {
-		list.Add(RingAbsentCard, card.name, "no card at "+card.address+": the cables of "+card.name+" are dead", "").At("/etc/lpuctl/ring.yaml", 4)
+		message := "no card at " + card.address + ": the cables of " + card.name + " are dead"
+		list.Add(RingAbsentCard, card.name, message, "").At("/etc/lpuctl/ring.yaml", 4)
 	}
 	list.Add(RingAbsentCard, "lpu7", "no card at 0000:86:00.1: the cables of lpu7 are dead", "").At("/etc/lpuctl/ring.yaml", 5)
 	list.Add(RingAbsentCard, "lpu8", "no card at 0000:87:00.1: the cables of lpu8 are dead", "").At("/etc/lpuctl/ring.yaml", 5)
