@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
@@ -23,6 +22,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // serveFlags are the flags of serve.
@@ -30,6 +30,7 @@ type serveFlags struct {
 	sizes                             []int
 	noExecute                         bool
 	podUID, kubeconfig, listen, owner string
+	onCDIOff                          string
 	kubeletDir, podResources          string
 	interval                          time.Duration
 }
@@ -51,6 +52,10 @@ Device plugin and driver never hand out one LPU twice. Which of them hands out t
 /var/lib/lpuctl/owner.json; lpuctl owner changes it, and so does --owner at the start. A driver that is not the owner publishes its devices
 with a taint.
 
+A container runtime that has CDI off starts containers without their LPUs. The self-check on the node (lpuctl-runtime-check.timer, of the
+package of lpuctl) leaves in ` + runtimes.ResultPath + ` whether it has. While the latest result is off, --on-cdi-off fail
+gives out nothing new, so that pods wait; warn says so in the log, in /readyz and in the metrics.
+
 With --pod-uid a new instance starts while the old one still serves (DaemonSet with maxSurge). /healthz, /readyz and, for Prometheus,
 /metrics are served on --listen. After a change of the config file, start it again.`,
 		Example: `  lpuctl-dra serve --node-name "$NODE" --pod-uid "$UID" --root /host    # in a pod that has the host's directories there
@@ -60,6 +65,7 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 	flags := cmd.Flags()
 	flags.BoolVar(&f.noExecute, "no-execute", false, "evict pods whose LPUs are not healthy, unless they tolerate it")
 	flags.StringVar(&f.owner, "owner", "", "make `OWNER` the one that hands out LPUs on this node: dra; empty: who is it stays it")
+	flags.StringVar(&f.onCDIOff, "on-cdi-off", string(node.WarnOnCDIOff), "what to do (`POLICY`) while the runtime has CDI off: fail or warn")
 	flags.StringVar(&f.podUID, "pod-uid", "", "`UID` of this pod; with it two instances may run at the same time")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "reach the cluster by this `FILE`; empty: as a pod of it")
 	flags.StringVar(&f.listen, "listen", ":9477", "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
@@ -69,7 +75,7 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 	flags.StringVar(&f.podResources, "pod-resources", plugin.DefaultPodResources,
 		"`SOCKET` under the root where the kubelet tells which pods have LPUs of the device plugin")
 	for _, name := range []string{
-		"no-execute", "owner", "pod-uid", "kubeconfig", "listen", "interval", "kubelet-dir", "pod-resources",
+		"no-execute", "on-cdi-off", "owner", "pod-uid", "kubeconfig", "listen", "interval", "kubelet-dir", "pod-resources",
 	} {
 		cli.FromEnvironment(flags.Lookup(name))
 	}
@@ -78,6 +84,7 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	cli.Complete(cmd, "owner", string(owner.DRA))
+	cli.Complete(cmd, "on-cdi-off", string(node.FailOnCDIOff), string(node.WarnOnCDIOff))
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	_ = cmd.MarkFlagDirname("kubelet-dir")
 	return cmd
@@ -88,6 +95,8 @@ func (f *serveFlags) check() error {
 	switch {
 	case f.owner != "" && f.owner != string(owner.DRA):
 		return cli.Usage("--owner %s: this program can only be started as the owner dra; see lpuctl owner set", f.owner)
+	case node.OnCDIOff(f.onCDIOff) != node.FailOnCDIOff && node.OnCDIOff(f.onCDIOff) != node.WarnOnCDIOff:
+		return cli.Usage("--on-cdi-off %s: expected %s or %s: claims are handed out by CDI only", f.onCDIOff, node.FailOnCDIOff, node.WarnOnCDIOff)
 	case !path.IsAbs(f.kubeletDir):
 		return cli.Usage("--kubelet-dir %s: it is not an absolute path", f.kubeletDir)
 	case f.interval < 100*time.Millisecond || f.interval > 10*time.Second:
@@ -130,10 +139,9 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 
 // server is a running serve.
 type server struct {
-	app      *app
-	driver   *driver.Driver
-	scan     discovery.Options
-	presence cli.Presence
+	app    *app
+	driver *driver.Driver
+	scan   discovery.Options
 }
 
 func (a *app) newServer(f serveFlags) (*server, error) {
@@ -155,7 +163,7 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	}
 	pods := &plugin.Pods{Socket: socket}
 	n := node.New(a.Log)
-	n.Memory = memory
+	n.Memory, n.Runtime = memory, cli.AskResult(memory)
 	claims := &claim.Store{
 		Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: host.Now().Boot,
 	}
@@ -166,20 +174,27 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 		}
 		return said, err
 	}
+	file, err := a.OwnerFile(memory)
+	if err != nil {
+		return nil, err
+	}
 	gate := &owner.Gate{
-		File: owner.File{Dir: memory.Dir}, Me: owner.DRA, Settle: owner.KubeletSettle,
+		File: file, Me: owner.DRA, Settle: owner.KubeletSettle,
 		Patience: owner.KubeletPatience, Insist: f.owner != "", By: program + " serve --owner", Log: a.Log,
 		Others: plugin.From(ask, (*plugin.Said).Holders), Twice: plugin.From(ask, (*plugin.Said).Twice),
 	}
+	if err := a.RespectLeases(gate, memory); err != nil {
+		return nil, err
+	}
 	n.Gate = gate
 	return &server{
-		app: a, scan: scan, presence: cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(memory)}, Log: a.Log},
+		app: a, scan: scan,
 		driver: driver.New(driver.Options{
 			Node: n, Spec: spec,
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
 			Claims:    claims,
-			Gate:      gate,
-			InUse:     plugin.From(pods.Ask, (*plugin.Said).Claims), Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
+			Gate:      gate, OnCDIOff: node.OnCDIOff(f.onCDIOff),
+			InUse: plugin.From(pods.Ask, (*plugin.Said).Claims), Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),
 	}, nil
 }
@@ -244,7 +259,7 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 	cli.WatchAndTell(ctx, watcher, f.interval, func() bool {
 		updated := d.Update(ctx, watcher.Scan)
 		if updated {
-			s.presence.Tell()
+			d.Gate.Show()
 		}
 		return updated
 	})

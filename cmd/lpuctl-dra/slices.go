@@ -23,7 +23,8 @@ func newSlicesCommand(a *app) *cobra.Command {
 		Use:   "slices",
 		Short: "Print what the scheduler would be told of this node",
 		Long: `slices prints the devices that serve would publish for this node, in the order in which the scheduler tries them: each run of
-connected LPUs of a wanted size is a device. A device with a taint is given to nobody who does not tolerate it.
+connected LPUs of a wanted size is a device. A device with a taint is given to no claim that does not tolerate it. LPUs that leases.pool of
+the config file sets apart, or that a user has leased or reserved, are in no device.
 -o json and yaml print the ResourceSlices as kubectl does, for lpuctl-dra plan --slices among others.
 
 It needs no cluster and writes nothing. What was published before, such as devices of a former cabling, is not in it.`,
@@ -67,7 +68,7 @@ func (a *app) publishable(cmd *cobra.Command, sizes []int) (*discovery.Inventory
 	if err != nil {
 		return nil, options, err
 	}
-	inv = inv.WithCordons(memory.Cordons().Read())
+	inv = a.MarkLeases(inv.WithCordons(memory.Cordons().Read()), memory)
 	if len(inv.LPUs) == 0 {
 		return nil, options, cli.NoLPU(a.Root)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 func newAllocateCommand(a *app) *cobra.Command {
@@ -29,7 +30,8 @@ func newAllocateCommand(a *app) *cobra.Command {
 		Long: `allocate picks LPUs that are free and connected, in such a way that those who come next find connected LPUs too,
 and says which CDI device hands them out. It reserves nothing. Free is what is usable, not cordoned, and held open by no process
 that can be seen. As an ordinary user you do not see the processes of others: then a warning says that an LPU may be in use
-all the same. --available names the free LPUs yourself; those that are cordoned are left out all the same.
+all the same. --available names the free LPUs yourself; those that are cordoned are left out all the same. Where Kubernetes hands out
+the LPUs too, a warning says by which program.
 
 The exit code is 3 if there are not enough free LPUs or, with --require-connected, no connected set. Then -o name and -o args
 print nothing, and a container that is started with nothing has no LPU. So start it in a second step, after &&, as below.
@@ -122,6 +124,9 @@ func (a *app) allocate(ctx context.Context, w wish, f cli.Format) error {
 		return refused
 	}
 	result := &allocation{Header: cli.NewHeader("Allocation"), Decision: *decision}
+	if i := slices.IndexFunc(inv.Problems, isBeside); i >= 0 {
+		result.Explanation.Kubernetes = inv.Problems[i].Message
+	}
 	if name := cdi.NameOf(inv, decision.Chosen); refused == nil && name != "" {
 		result.Device = a.Config.CDI.Kind + "=" + name
 	}
@@ -147,6 +152,7 @@ func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, alloca
 		return nil, allocate.Wish{}, err
 	}
 	wish, err := a.resolveWish(ctx, inv, w)
+	a.addKubernetes(inv)
 	for i := range inv.Problems {
 		if p := &inv.Problems[i]; p.ID == finding.UsersHidden {
 			p.Severity = finding.Warning // a note in list, but here an LPU that is in use may be given away
@@ -154,6 +160,30 @@ func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, alloca
 	}
 	return inv, wish, err
 }
+
+// addKubernetes adds that Kubernetes hands out the LPUs of this node too, or that this user cannot
+// see that.
+func (a *app) addKubernetes(inv *discovery.Inventory) {
+	memory, err := node.RememberIn(a.Root)
+	if err != nil || len(inv.LPUs) == 0 {
+		return
+	}
+	now, err := a.standing(memory)
+	switch program, unseen := now.Program(); {
+	case err != nil || program == "" && unseen == nil:
+	case program != "":
+		inv.Problems.Add(finding.BesideKubernetes, besideSubject, now.Kubernetes()+
+			": a pod may have an LPU that looks free, because it has not opened it yet, or be given it at any time", "")
+	default:
+		inv.Problems.Add(finding.BesideKubernetes, besideSubject, now.Kubernetes(), "run it as root")
+		inv.Problems[len(inv.Problems)-1].Severity = finding.Note
+	}
+}
+
+// besideSubject is what Kubernetes hands out too.
+const besideSubject = "free LPUs"
+
+func isBeside(f finding.Finding) bool { return f.ID == finding.BesideKubernetes }
 
 // decide chooses LPUs. A decision that comes with an error is one to show all the same.
 func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decision, error) {

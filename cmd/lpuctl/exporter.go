@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
@@ -33,7 +33,7 @@ node open. Of who has it open it tells the container runtime, the container and 
 It watches as list --watch does, and writes nothing. Who has an LPU open is looked up at least every ten seconds. To see the processes of
 other users it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, which lpuctl-exporter.service gives it; without, lpuctl_users_hidden is 1.
 
-On a node where lpuctl serve runs it is refused, and ends when serve comes: serve has the metrics of the node.
+On a node where lpuctl serve or lpuctl-dra runs it is refused, and ends when one comes: that has the metrics of the node.
 After a change of the config file, start it again. More: /usr/share/doc/lpuctl/exporter.md.`,
 		Example: `  sudo systemctl enable --now lpuctl-exporter.service    # the usual way
   sudo lpuctl exporter --listen 127.0.0.1:9478           # by hand, to see what it does
@@ -100,16 +100,22 @@ func (a *app) newExporter() (*exporter, error) {
 	return e, nil
 }
 
-// refused returns an error if serve runs on this node, whose metrics say the same.
+// refused returns an error if a program hands out the LPUs of this node to pods, whose metrics say
+// the same.
 func (e *exporter) refused() error {
-	present, err := filelock.Present(cli.PresencePath(e.node.Memory))
+	now, err := e.app.standing(e.node.Memory)
+	if err != nil {
+		return err
+	}
+	program, err := now.Program()
 	switch {
 	case err != nil:
-		return cli.Fail(cli.ExitFailed, "run it as root, or by its unit: sudo systemctl start lpuctl-exporter.service",
-			"it cannot be told whether lpuctl serve runs: %w", err)
-	case present:
-		return cli.Fail(cli.ExitUsage, "take the metrics from serve (--listen), and switch the exporter off: "+
-			"sudo systemctl disable --now lpuctl-exporter.service", "lpuctl serve runs on this node, and has the metrics of its LPUs")
+		return cli.Fail(cli.ExitFailed, "if nothing has the socket or the lock that is named, remove it; else run it as root, or by its unit: "+
+			"sudo systemctl start lpuctl-exporter.service",
+			"it cannot be known whether another program has the metrics of this node: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	case program != "":
+		return cli.Fail(cli.ExitUsage, "take its metrics (--listen), and switch the exporter off: "+
+			"sudo systemctl disable --now lpuctl-exporter.service", "%s runs on this node, and has the metrics of its LPUs", program.Program())
 	}
 	return nil
 }
@@ -173,12 +179,12 @@ func (e *exporter) lookWho(ctx context.Context, of *discovery.Inventory) {
 	inv := *of
 	inv.LPUs, inv.Problems = slices.Clone(of.LPUs), slices.Clone(of.Problems)
 	e.app.findUsers(ctx, &inv)
-	marked, err := e.app.markedLeases(&inv, e.node.Memory)
+	marked, err := e.app.MarkedLeases(&inv, e.node.Memory)
 	if ctx.Err() != nil { // the look may be half-way
 		return
 	}
 	if e.fault.IsNew(err) {
-		e.app.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
+		e.app.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", cli.LeasesRemedy)
 	}
 	e.use.Store(&node.Use{ReadAt: time.Now(), Inventory: marked, LeasesKnown: err == nil})
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
@@ -307,9 +307,9 @@ func kill(c *exec.Cmd) {
 // present waits until serve is present, or not.
 func (n *observedNode) present(want bool) {
 	n.Helper()
-	path := cli.PresencePath(node.Memory{Dir: filepath.Join(n.root, node.StateDir)})
+	file := owner.File{Dir: filepath.Join(n.root, node.StateDir)}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if got, err := filelock.Present(path); err == nil && got == want {
+		if got, err := file.Runs(owner.Plugin); err == nil && got == want {
 			return
 		} else if time.Now().After(deadline) {
 			n.Fatalf("serve is present: %t, %v", got, err)
@@ -324,14 +324,14 @@ func TestExporterBesideServe(t *testing.T) {
 	}
 	refused := func(e *exporting) {
 		t.Helper()
-		if code := e.end(); code != cli.ExitUsage || !strings.Contains(e.said.String(), "lpuctl serve runs on this node") ||
-			!strings.Contains(e.said.String(), "remedy: take the metrics from serve") {
+		if code := e.end(); code != cli.ExitUsage || !strings.Contains(e.said.String(), "the device plugin (lpuctl serve) runs on this node") ||
+			!strings.Contains(e.said.String(), "remedy: take its metrics") {
 			t.Errorf("it ends with %d:\n%s", code, &e.said)
 		}
 	}
 	first := n.serves()
 	n.present(true)
-	if err := os.Remove(filepath.Join(n.root, node.StateDir, ".serve.lock")); err != nil {
+	if err := os.Remove(filepath.Join(n.root, node.StateDir, ".owner-plugin.lock")); err != nil {
 		t.Fatal(err)
 	}
 	n.present(true) // again
@@ -379,13 +379,22 @@ func TestExporterCannotStart(t *testing.T) {
 			t.Errorf("%v: it ends with %d:\n%s", c.args, code, &e.said)
 		}
 	}
+	stop := shown(t, n.root, owner.DRA)
+	e := n.export()
+	if code := e.end(); code != cli.ExitUsage || !strings.Contains(e.said.String(), "the DRA driver (lpuctl-dra) runs on this node") {
+		t.Errorf("it ends with %d:\n%s", code, &e.said)
+	}
+	stop()
 	// A link in the place of the lock says nothing about serve.
 	if err := os.MkdirAll(filepath.Join(n.root, node.StateDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.plant(node.StateDir+"/.serve.lock", "-> elsewhere")
-	e := n.export()
-	if code := e.end(); code != cli.ExitFailed || !strings.Contains(e.said.String(), "cannot be told whether lpuctl serve runs") {
+	if err := os.Remove(filepath.Join(n.root, node.StateDir, ".owner-dra.lock")); err != nil {
+		t.Fatal(err)
+	}
+	n.plant(node.StateDir+"/.owner-plugin.lock", "-> elsewhere")
+	e = n.export()
+	if code := e.end(); code != cli.ExitFailed || !strings.Contains(e.said.String(), "whether the device plugin (lpuctl serve) runs: ") {
 		t.Errorf("it ends with %d:\n%s", code, &e.said)
 	}
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/user"
@@ -105,6 +108,10 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	arbiter := &lease.Arbiter{
 		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
 	}
+	arbiter.Closed = func() string {
+		closed, lately := a.leasesClosed(memory)
+		return cmp.Or(closed, lately)
+	}
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	}
@@ -153,23 +160,51 @@ func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.Vie
 	view, err := lease.Look(ctx, a.Root, inv, containers)
 	c := a.Config.Leases
 	view.Pool, view.Limits = c.Addresses(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
-	if view.Pool == nil {
-		view.Closed = a.kubernetes()
+	closed, lately := a.leasesClosed(memory)
+	view.Closed = closed
+	pods, unknown := a.holders(ctx, memory)
+	if unknown != nil && view.Pool == nil && view.Closed == "" {
+		view.Closed = "it cannot be known which LPUs pods have: " + unknown.Error()
 	}
+	for i := range inv.LPUs {
+		if address := inv.LPUs[i].Address; lately != "" && pods[address] == "" {
+			pods[address] = lately
+		}
+	}
+	view.Pods = pods
 	return view, err
 }
 
-// kubernetes says that Kubernetes hands out the LPUs of this node; "" if it does not. A socket that serve has left behind when it was
-// killed is not one that somebody listens at.
-func (a *app) kubernetes() string {
-	sockets, _ := a.Root.Glob(path.Join(a.Config.Serve.PluginDir, "lpuctl-*.sock"))
-	for _, socket := range sockets {
-		if conn, err := net.DialTimeout("unix", a.Root.Shown(socket), time.Second); err == nil {
-			_ = conn.Close()
-			return "Kubernetes hands out the LPUs of this node (lpuctl serve runs), and the config file sets none apart for leases"
-		}
+// holders are the LPUs that pods have from plugin or driver, whether or not these run: pods outlive
+// them. With an error it is not known of one of the two.
+func (a *app) holders(ctx context.Context, memory node.Memory) (map[discovery.Address]string, error) {
+	said, claims, untold, err := a.podsAndClaims(ctx, memory)
+	if err != nil {
+		return map[discovery.Address]string{}, err
 	}
-	return ""
+	all := said.InPods()
+	claimed, unread := claims.Holders()
+	maps.Copy(all, claimed)
+	return all, errors.Join(untold, unread)
+}
+
+// leasesClosed says why no LPU can be leased: Kubernetes hands them out, and none are set apart;
+// "": they can. Lately says who may have any of them, and is not named by the kubelet yet.
+func (a *app) leasesClosed(memory node.Memory) (closed, lately string) {
+	if a.Config.Leases.Addresses() != nil {
+		return "", ""
+	}
+	now, err := a.standing(memory)
+	if err != nil {
+		return err.Error(), ""
+	}
+	if closed = now.Kubernetes(); closed != "" {
+		closed += "; and the config file sets none apart for leases"
+	}
+	if now.Lately {
+		lately = "a pod, perhaps, that was given an LPU a moment ago"
+	}
+	return closed, lately
 }
 
 // describePeer adds the names of user and program, as far as they are known.

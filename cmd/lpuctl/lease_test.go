@@ -1,22 +1,33 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // leaseNode is a simulated node with a short path: that of a socket has at most 107 bytes.
@@ -33,14 +44,15 @@ func leaseNode(t *testing.T) string {
 	return dir
 }
 
-// askArbiter asks the arbiter of a node, with the config file of that node, for LPUs.
-func askArbiter(t *testing.T, dir, config string, w lease.Wish) (*lease.Grant, error) {
+// leasing is an arbiter of a node, with the config file of that node. A change is one of the
+// arbiter before it serves.
+func leasing(t *testing.T, dir, config string, change func(*lease.Arbiter)) (a *app, dial func() *lease.Client, stop func()) {
 	t.Helper()
 	file := filepath.Join(dir, "etc/lpuctl/config.yaml")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(config), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
+	a = &app{cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
 	arbiter, err := a.newArbiter()
 	if err != nil {
 		t.Fatal(err)
@@ -50,19 +62,32 @@ func askArbiter(t *testing.T, dir, config string, w lease.Wish) (*lease.Grant, e
 		t.Fatal(err)
 	}
 	arbiter.Describe = func(p lease.Peer) lease.Peer { return lease.Peer{UID: 1000, PID: p.PID} } // root has no limits
+	change(arbiter)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- arbiter.Serve(ctx) }()
-	defer func() {
+	dial = func() *lease.Client {
+		t.Helper()
+		c, err := lease.Dial(socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	return a, dial, func() {
 		cancel()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-	}()
-	c, err := lease.Dial(socket)
-	if err != nil {
-		t.Fatal(err)
 	}
+}
+
+// askArbiter asks the arbiter of a node, with the config file of that node, for LPUs.
+func askArbiter(t *testing.T, dir, config string, w lease.Wish) (*lease.Grant, error) {
+	t.Helper()
+	_, dial, stop := leasing(t, dir, config, func(*lease.Arbiter) {})
+	defer stop()
+	c := dial()
 	defer func() { _ = c.Close() }()
 	return c.Wish(t.Context(), w, nil)
 }
@@ -72,10 +97,95 @@ func refusedFor(err error, id finding.ID) bool {
 	return ok && r.ID == id
 }
 
-// TestKubernetesNeedsAPool: where serve hands out the LPUs of a node, only those that the config sets apart are leased.
+// TestKubernetesNeedsAPool: where a program hands out the LPUs of a node to pods, whichever it is,
+// only those that the config sets apart are leased.
 func TestKubernetesNeedsAPool(t *testing.T) {
-	dir := leaseNode(t)
 	one := lease.Wish{Selection: lease.Selection{Count: 1}}
+	for _, program := range []struct {
+		says string
+		runs func(t *testing.T, dir string) (kill func())
+	}{
+		{"by the device plugin (lpuctl serve)", func(t *testing.T, dir string) func() { return shown(t, dir, owner.Plugin) }},
+		{"by the DRA driver (lpuctl-dra)", func(t *testing.T, dir string) func() { return shown(t, dir, owner.DRA) }},
+		{"by the device plugin (lpuctl serve)", pluginOfBefore},
+	} {
+		dir := leaseNode(t)
+		kill := program.runs(t, dir)
+		_, err := askArbiter(t, dir, "", one)
+		if !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "Kubernetes hands out the LPUs of this node, "+program.says) {
+			t.Fatal(err)
+		}
+		inv, err := discovery.Scan(t.Context(), dir, discovery.Options{Models: discovery.BuiltinModels()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := "leases: {pool: [\"" + inv.LPUs[5].Address.String() + "\"]}\n"
+		if g, err := askArbiter(t, dir, pool, one); err != nil || len(g.LPUs) != 1 || g.LPUs[0].Name != "lpu5" {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		kill()
+		if _, err := askArbiter(t, dir, "", one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := leaseNode(t)
+	lock := filepath.Join(dir, node.StateDir, ".owner-dra.lock")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o755), os.Symlink("elsewhere", lock)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := askArbiter(t, dir, "", one); !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "it cannot be known whether") {
+		t.Error(err) // what cannot be seen is no no
+	}
+}
+
+// TestAllocateBesideKubernetes: the answer stays, and what it is worth is said. That it cannot be
+// seen is said too.
+func TestAllocateBesideKubernetes(t *testing.T) {
+	n := newObservedNode(t)
+	allocates := func(what, severity, says string) {
+		t.Helper()
+		var out, said bytes.Buffer
+		command := n.lpuctl("allocate", "-n", "2", "-o", "json")
+		command.Stdout, command.Stderr = &out, &said
+		var answer allocation
+		if err := errors.Join(command.Run(), json.Unmarshal(out.Bytes(), &answer)); err != nil || len(answer.LPUs) != 2 {
+			t.Errorf("%s: %v\n%s%s", what, err, &out, &said)
+		}
+		if got := answer.Explanation.Kubernetes; !strings.Contains(got, says) || says == "" && got != "" {
+			t.Errorf("%s: the explanation has %q", what, got)
+		}
+		if is := strings.Contains(said.String(), severity+": free LPUs: "+says) && strings.Contains(said.String(), "beside-kubernetes"); is != (says != "") {
+			t.Errorf("%s: it says %s", what, &said)
+		}
+	}
+	allocates("alone", "", "")
+	kill := shown(t, n.root, owner.DRA)
+	allocates("beside the driver", "warning", "Kubernetes hands out the LPUs of this node, by the DRA driver (lpuctl-dra): a pod may have")
+	kill()
+	allocates("alone again", "", "")
+	if err := os.Remove(filepath.Join(n.root, node.StateDir, ".owner-dra.lock")); err != nil {
+		t.Fatal(err)
+	}
+	n.plant(node.StateDir+"/.owner-dra.lock", "-> elsewhere")
+	allocates("it cannot be seen", "note", "it cannot be known whether Kubernetes hands out the LPUs of this node")
+}
+
+// shown shows that the program of an owner runs on a node.
+func shown(t *testing.T, dir string, o owner.Owner) (kill func()) {
+	t.Helper()
+	g := &owner.Gate{File: owner.File{Dir: filepath.Join(dir, node.StateDir)}, Me: o, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+	g.Show()
+	ended := make(chan struct{})
+	go func() { g.Run(ctx); close(ended) }()
+	return func() { cancel(); <-ended }
+}
+
+// pluginOfBefore is a device plugin of a release before: it has a socket, which stays when it is
+// killed, and shows nothing else.
+func pluginOfBefore(t *testing.T, dir string) (kill func()) {
+	t.Helper()
 	plugins := filepath.Join(dir, "var/lib/kubelet/device-plugins")
 	if err := os.MkdirAll(plugins, 0o755); err != nil {
 		t.Fatal(err)
@@ -84,22 +194,226 @@ func TestKubernetesNeedsAPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	if _, err := askArbiter(t, dir, "", one); !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "Kubernetes hands out") {
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return func() { _ = l.Close() }
+}
+
+// TestLeasedBeforeAProgramStarts: plugin and driver leave an LPU alone that was leased before they
+// started, and hand it out when it was given back.
+func TestLeasedBeforeAProgramStarts(t *testing.T) {
+	for _, me := range []owner.Owner{owner.Plugin, owner.DRA} {
+		dir := leaseNode(t)
+		a, dial, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
+		user := dial()
+		granted, err := user.Wish(t.Context(), lease.Wish{Selection: lease.Selection{Count: 7}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, err := node.RememberIn(a.Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := owner.File{Dir: memory.Dir}
+		if _, err := file.Set(t.Context(), me, "test", false); err != nil {
+			t.Fatal(err)
+		}
+		g := &owner.Gate{File: file, Me: me, Log: a.Log}
+		g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+		if err := a.RespectLeases(g, memory); err != nil {
+			t.Fatal(err)
+		}
+		enter := func(address discovery.Address) error {
+			leave, err := g.Enter(t.Context(), []discovery.Address{address})
+			if err == nil {
+				leave()
+			}
+			return err
+		}
+		leased := granted.LPUs[0].Address
+		if err := enter(leased); err == nil || !strings.Contains(err.Error(), "lease l1 of uid(1000) has it") {
+			t.Errorf("%s hands out what is leased: %v", me, err)
+		}
+		if v := g.Renew(t.Context()); !v.Leased(leased) || !strings.Contains(v.Why(leased), "lease l1") {
+			t.Errorf("%s offers what is leased: %q", me, v.Why(leased))
+		}
+		inv, err := discovery.Scan(t.Context(), dir, discovery.Options{Models: discovery.BuiltinModels()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range inv.LPUs {
+			free := !slices.ContainsFunc(granted.LPUs, func(of lease.LPU) bool { return of.Address == l.Address })
+			if err := enter(l.Address); free != (err == nil) {
+				t.Errorf("%s, %s: %v", me, l.Name, err)
+			}
+		}
+		if err := user.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(20 * time.Second); enter(leased) != nil; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it was given back, and is not handed out")
+			}
+		}
+		stop()
+	}
+}
+
+// TestAProgramStartsMeanwhile: after the look of the arbiter, and before the lease is written down.
+// No user is answered that it has the LPU.
+func TestAProgramStartsMeanwhile(t *testing.T) {
+	dir := leaseNode(t)
+	kill := func() {}
+	_, dial, stop := leasing(t, dir, "", func(a *lease.Arbiter) {
+		look := a.Look
+		a.Look = func(ctx context.Context, containers []string) (lease.View, error) {
+			v, err := look(ctx, containers)
+			kill = shown(t, dir, owner.DRA)
+			return v, err
+		}
+	})
+	defer stop()
+	c := dial()
+	_, err := c.Wish(t.Context(), lease.Wish{Selection: lease.Selection{Count: 1}}, nil)
+	if !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "by the DRA driver") {
+		t.Error(err)
+	}
+	kill()
+	run := filepath.Join(dir, filepath.Dir(lease.Socket))
+	if r, err := lease.LeasesIn(run).Peek(); err != nil || r == nil || len(r.Leases) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestNoLPUForAPodAndAUser while the driver starts and ends at any moment, and its pods outlive it.
+// Who gets one never finds it with another.
+func TestNoLPUForAPodAndAUser(t *testing.T) {
+	const changeovers, users, given = 20, 3, 4
+	dir := leaseNode(t)
+	a, dial, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
+	defer stop()
+	memory, err := node.RememberIn(a.Root)
+	if err != nil {
 		t.Fatal(err)
 	}
 	inv, err := discovery.Scan(t.Context(), dir, discovery.Options{Models: discovery.BuiltinModels()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := "leases: {pool: [\"" + inv.LPUs[5].Address.String() + "\"]}\n"
-	if g, err := askArbiter(t, dir, pool, one); err != nil || len(g.LPUs) != 1 || g.LPUs[0].Name != "lpu5" {
-		t.Fatalf("%+v, %v", g, err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	_ = l.Close() // as if serve were killed: the socket stays, and nobody listens at it
-	if _, err := askArbiter(t, dir, "", one); err != nil {
+	file := owner.File{Dir: memory.Dir}
+	if _, err := file.Set(t.Context(), owner.DRA, "test", false); err != nil {
 		t.Fatal(err)
+	}
+	var holders sync.Map // address: who has it
+	take := func(address discovery.Address, who string) {
+		if other, twice := holders.LoadOrStore(address, who); twice {
+			t.Errorf("%s: %s has it, and so has %s", address, other, who)
+		}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var leases, pods atomic.Int64
+	var all sync.WaitGroup
+	for range users {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				c := dial()
+				if g, err := c.Wish(ctx, lease.Wish{Selection: lease.Selection{Count: 2}}, nil); err == nil {
+					for _, l := range g.LPUs {
+						take(l.Address, "a user")
+					}
+					leases.Add(1)
+					for _, l := range g.LPUs {
+						holders.Delete(l.Address)
+					}
+				}
+				_ = c.Close()
+			}
+		})
+	}
+	record := func(i int) string {
+		return filepath.Join(memory.Dir, claim.DirName, fmt.Sprintf("0d8ef4a5-1f0c-4f62-9f6d-%012d.json", i))
+	}
+	for round := range changeovers {
+		before := leases.Load()
+		for limit := time.Now().Add(30 * time.Second); leases.Load() == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal("no user leases an LPU while no program runs")
+			}
+		}
+		g := &owner.Gate{File: file, Me: owner.DRA, Log: a.Log}
+		g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+		if err := a.RespectLeases(g, memory); err != nil {
+			t.Fatal(err)
+		}
+		had := map[int]discovery.Address{}
+		for i := range given {
+			address := inv.LPUs[(round+i)%len(inv.LPUs)].Address
+			leave, err := g.Enter(ctx, []discovery.Address{address})
+			if err != nil {
+				continue
+			}
+			plant.File(t, record(i), fmt.Sprintf(`{"apiVersion": %q, "kind": "DRAClaim", "version": 1, "boot": "", "state": "completed",
+				"since": "2026-11-23T05:00:00Z", "namespace": "team", "name": "job", "uid": %q,
+				"requests": [{"name": "lpus", "devices": [{"name": "d", "members": [%q]}]}]}`,
+				discovery.APIVersion, strings.TrimSuffix(filepath.Base(record(i)), ".json"), address))
+			take(address, "a pod")
+			had[i] = address
+			pods.Add(1)
+			leave()
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		g.Run(ended) // which has it seen no more
+		before = leases.Load()
+		for limit := time.Now().Add(30 * time.Second); leases.Load() < before+users && time.Now().Before(limit); time.Sleep(time.Millisecond) {
+		}
+		for i, address := range had {
+			holders.Delete(address)
+			if err := os.Remove(record(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	end()
+	all.Wait()
+	t.Logf("%d leases, %d pods", leases.Load(), pods.Load())
+	if pods.Load() == 0 {
+		t.Error("no pod was given an LPU")
+	}
+}
+
+// TestPodsOutliveTheProgram: what pods have from plugin or driver is not leased while neither runs.
+// Where that cannot be known nothing is.
+func TestPodsOutliveTheProgram(t *testing.T) {
+	dir := leaseNode(t)
+	plant.File(t, filepath.Join(dir, node.StateDir, claim.DirName, "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01.json"), `{
+		"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "DRAClaim", "version": 1, "boot": "", "state": "completed",
+		"since": "2026-11-23T05:00:00Z", "namespace": "team", "name": "job", "uid": "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01",
+		"requests": [{"name": "lpus", "devices": [{"name": "lpu1-0000-44-00-1-681c5c16", "members": ["0000:44:00.1"]}]}]}`)
+	if _, err := askArbiter(t, dir, "", lease.Wish{Selection: lease.Selection{Count: 8}}); !refusedFor(err, finding.LeaseNoneFree) ||
+		!strings.Contains(err.Error(), "lpu1 in use by claim team/job") {
+		t.Error(err)
+	}
+	if _, err := askArbiter(t, dir, "", lease.Wish{Selection: lease.Selection{Count: 7}}); err != nil {
+		t.Error(err)
+	}
+	g := &owner.Gate{File: owner.File{Dir: filepath.Join(dir, node.StateDir)}, Me: owner.Plugin, Log: slog.New(slog.DiscardHandler)}
+	g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+	leave, err := g.Enter(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Run(ended)
+	if _, err := askArbiter(t, dir, "", lease.Wish{Selection: lease.Selection{Count: 1}}); !refusedFor(err, finding.LeaseNoneFree) ||
+		!strings.Contains(err.Error(), "that was given an LPU a moment ago") {
+		t.Error(err)
+	}
+	plant.File(t, filepath.Join(dir, plugin.DefaultPodResources), "") // as if the kubelet did not run
+	if _, err := askArbiter(t, dir, "", lease.Wish{Selection: lease.Selection{Count: 1}}); !refusedFor(err, finding.LeaseClosed) ||
+		!strings.Contains(err.Error(), "it cannot be known which LPUs pods have") {
+		t.Error(err)
 	}
 }
 

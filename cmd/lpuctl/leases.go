@@ -12,35 +12,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/lease"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
-
-// markLeases says in an inventory who has which LPU, as the arbiter has written it down. It is not asked, because that would start it.
-func (a *app) markLeases(inv *discovery.Inventory, memory node.Memory) *discovery.Inventory {
-	marked, err := a.markedLeases(inv, memory)
-	if err != nil {
-		a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
-	}
-	return marked
-}
-
-const leasesRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
-
-// markedLeases is an inventory that says who has which LPU. With an error, a record that cannot be read, it is the one that was given.
-func (a *app) markedLeases(inv *discovery.Inventory, memory node.Memory) (*discovery.Inventory, error) {
-	var leases, reservations *lease.Record
-	run, err := a.Root.Resolve(path.Dir(lease.Socket))
-	if err == nil {
-		leases, err = lease.LeasesIn(run).Peek()
-	}
-	if err == nil {
-		reservations, err = lease.ReservationsIn(memory.Dir).Peek()
-	}
-	if err != nil || leases == nil && reservations == nil {
-		return inv, err
-	}
-	return lease.Mark(a.Root, inv, leases, reservations, host.Now()), nil
-}
 
 // dialArbiter connects to the arbiter of this node.
 func (a *app) dialArbiter() (*lease.Client, error) {

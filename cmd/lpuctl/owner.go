@@ -131,37 +131,29 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 	if err != nil {
 		return err
 	}
-	file := owner.File{Dir: memory.Dir}
-	o := ownership{
-		Header: cli.NewHeader("Owner"), Running: map[owner.Owner]bool{}, Held: []heldLPU{}, Unknown: []string{}, Problems: finding.List{},
-	}
-	record, err := file.Read()
-	if err != nil {
-		why := strings.TrimPrefix(err.Error(), file.Path()+": ")
-		o.Problems.Add(finding.OwnerUnknown, file.Path(), why+"; nobody hands out LPUs", "")
-	}
-	o.Owner, o.Since, o.By = record.Owner, record.Since, record.By
-	for _, who := range []owner.Owner{owner.Plugin, owner.DRA} {
-		if runs, err := file.Runs(who); err == nil {
-			o.Running[who] = runs
-		} else {
-			o.Unknown = append(o.Unknown, fmt.Sprintf("whether %s runs: %v", who.Program(), err))
-		}
-	}
-	claims, err := a.claims(memory)
+	now, err := a.standing(memory)
 	if err != nil {
 		return err
 	}
-	said, err := a.askKubelet(ctx, plugin.DefaultPodResources)
-	switch {
-	case err == nil:
-		claims.Hear(said.Claims())
-	case errors.Is(err, errNoKubelet):
-		said, err = &plugin.Said{}, nil
-	default:
-		said = &plugin.Said{}
+	file := owner.File{Dir: memory.Dir}
+	o := ownership{
+		Header: cli.NewHeader("Owner"), Held: []heldLPU{}, Unknown: []string{}, Problems: finding.List{},
 	}
-	o.add(inv, owner.Plugin, func() (map[discovery.Address]string, error) { return said.InPods(), err })
+	if now.Err != nil {
+		why := strings.TrimPrefix(now.Err.Error(), file.Path()+": ")
+		o.Problems.Add(finding.OwnerUnknown, file.Path(), why+"; nobody hands out LPUs", "")
+	}
+	o.Owner, o.Since, o.By, o.Running = now.Record.Owner, now.Record.Since, now.Record.By, now.Running
+	for _, who := range []owner.Owner{owner.Plugin, owner.DRA} {
+		if why := now.Unknown[who]; why != nil {
+			o.Unknown = append(o.Unknown, fmt.Sprintf("whether %s runs: %v", who.Program(), why))
+		}
+	}
+	said, claims, untold, err := a.podsAndClaims(ctx, memory)
+	if err != nil {
+		return err
+	}
+	o.add(inv, owner.Plugin, func() (map[discovery.Address]string, error) { return said.InPods(), untold })
 	o.add(inv, owner.DRA, claims.Holders)
 	o.addTwice(inv, said.Twice())
 	if err := a.writeOwner(&o, f); err != nil {
@@ -169,6 +161,15 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 	}
 	a.Report(o.Problems)
 	return cli.FoundIn(o.Problems)
+}
+
+// standing is which programs can hand out the LPUs of this node to pods now. The config was read.
+func (a *app) standing(memory node.Memory) (owner.Standing, error) {
+	file, err := a.OwnerFile(memory)
+	if err != nil {
+		return owner.Standing{}, err
+	}
+	return file.Stand(), nil
 }
 
 // add adds the LPUs that pods have from one of the two.
@@ -208,6 +209,24 @@ func (a *app) askKubelet(ctx context.Context, socket string) (*plugin.Said, erro
 		return nil, errNoKubelet
 	}
 	return (&plugin.Pods{Socket: socket}).Ask(ctx)
+}
+
+// podsAndClaims are which pods have LPUs, as the kubelet says, and the prepared claims. untold is why
+// the kubelet does not say it; where there is none, no pod has LPUs.
+func (a *app) podsAndClaims(ctx context.Context, memory node.Memory) (said *plugin.Said, claims *claim.Store, untold, err error) {
+	if claims, err = a.claims(memory); err != nil {
+		return nil, nil, nil, err
+	}
+	said, untold = a.askKubelet(ctx, plugin.DefaultPodResources)
+	switch {
+	case untold == nil:
+		claims.Hear(said.Claims())
+	case errors.Is(untold, errNoKubelet):
+		said, untold = &plugin.Said{}, nil
+	default:
+		said = &plugin.Said{}
+	}
+	return said, claims, untold, nil
 }
 
 // claims are the prepared claims of this node.
@@ -260,6 +279,10 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 	if word != "" && word != string(owner.Plugin) {
 		return nil, cli.Usage("--owner %s: serve can be the owner %s only; for the DRA driver: lpuctl-dra serve --owner dra", word, owner.Plugin)
 	}
+	file, err := a.OwnerFile(memory)
+	if err != nil {
+		return nil, err
+	}
 	claims, err := a.claims(memory)
 	if err != nil {
 		return nil, err
@@ -276,7 +299,7 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 		return said, err
 	}
 	g := &owner.Gate{
-		File: owner.File{Dir: memory.Dir}, Me: owner.Plugin, Insist: word != "", By: "lpuctl serve --owner", Log: a.Log,
+		File: file, Me: owner.Plugin, Insist: word != "", By: "lpuctl serve --owner", Log: a.Log,
 		Others: func(ctx context.Context) (map[discovery.Address]string, error) {
 			_, _ = ask(ctx)
 			return claims.Holders()
@@ -284,8 +307,8 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 		Twice:  plugin.From(ask, (*plugin.Said).Twice),
 		Follow: filepath.Join(memory.Dir, claim.DirName),
 	}
-	if !g.Insist {
-		return g, nil
+	if err := a.RespectLeases(g, memory); err != nil || !g.Insist {
+		return g, err
 	}
 	return g, stateError(g.Claim(cmd.Context()), "change the owner")
 }

@@ -221,6 +221,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.UnreadableClass:     looking,
 		finding.UnreadableFunction:  looking,
 		finding.OddPCIEntry:         looking,
+		finding.BesideKubernetes:    "a pod of the cluster is to ask for them",
 		finding.HeldByOther:         "a pod of the cluster is to end",
 		finding.OwnerDRA:            "only the device plugin finds it, see testdata/script/owner.txtar",
 		finding.OwnerPlugin:         "only the DRA driver finds it",

@@ -74,6 +74,6 @@ func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.I
 func (a *app) marking(memory node.Memory) func(*discovery.Inventory) *discovery.Inventory {
 	cordons := memory.Cordons()
 	return func(inv *discovery.Inventory) *discovery.Inventory {
-		return a.markLeases(inv.WithCordons(cordons.Read()), memory)
+		return a.MarkLeases(inv.WithCordons(cordons.Read()), memory)
 	}
 }

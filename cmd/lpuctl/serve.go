@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -98,9 +97,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 	gate.Renew(ctx) // the first list is to be right
 	var following sync.WaitGroup
 	following.Go(func() { gate.Run(ctx) })
-	d.plugin.Runtime = askResult(d.plugin.Node.Memory)
+	d.plugin.Node.Runtime = cli.AskResult(d.plugin.Node.Memory)
 	d.plugin.Node.Memory.SetApart = a.Config.Leases.Cordons()
-	d.presence = cli.Presence{Presence: filelock.Presence{Path: cli.PresencePath(d.plugin.Node.Memory)}, Log: a.Log}
 	d.configFault.Store(a.checkNetwork(c) != nil)
 	d.run(ctx, c, options)
 	for ctx.Err() == nil {
@@ -138,7 +136,6 @@ type serveDaemon struct {
 	server atomic.Pointer[plugin.Server] // the present one; nil before the first run
 	fail   context.CancelCauseFunc       // ends serve with an error
 
-	presence    cli.Presence
 	features    *featureFile
 	configFault atomic.Bool // the config file in place could not be used when it was read last
 
@@ -261,7 +258,7 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 		updated := d.plugin.Update(ctx, watcher.Scan)
 		d.features.look(d.plugin.Node.Latest().Inventory)
 		if updated {
-			d.presence.Tell() // not before: one that cannot run would end the exporter for nothing
+			d.plugin.Node.Gate.Show() // not before: one that cannot run would end the exporter for nothing
 		}
 		return updated
 	})

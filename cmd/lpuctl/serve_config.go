@@ -8,6 +8,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -19,7 +20,7 @@ func serveFlags(cmd *cobra.Command) {
 		cmd.Flags().AddFlag(f)
 	})
 	cli.Complete(cmd, "device-list-strategy", string(plugin.CDI), string(plugin.DeviceSpecs))
-	cli.Complete(cmd, "on-cdi-off", string(plugin.FailOnCDIOff), string(plugin.WarnOnCDIOff), string(plugin.SpecsOnCDIOff))
+	cli.Complete(cmd, "on-cdi-off", string(node.FailOnCDIOff), string(node.WarnOnCDIOff), string(node.SpecsOnCDIOff))
 	cli.Complete(cmd, "numa", string(plugin.NUMAOff), string(plugin.NUMAOn), string(plugin.NUMAAuto))
 	_ = cmd.MarkFlagDirname("plugin-dir")
 	_ = cmd.MarkFlagFilename("nfd")
@@ -45,7 +46,7 @@ func (a *app) serveConfig(cmd *cobra.Command) (c cli.ServeConfig, options plugin
 		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations, Spec: file,
 		Orders:           a.SpecOrders(cmd.Context()),
 		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
-		OnCDIOff: plugin.OnCDIOff(c.OnCDIOff),
+		OnCDIOff: node.OnCDIOff(c.OnCDIOff),
 	}, err
 }
 

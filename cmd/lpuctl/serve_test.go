@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
@@ -108,7 +108,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	c, options := cli.DefaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"
 	d := &serveDaemon{app: a, plugin: plugin.New(options, a.Log), fail: func(err error) { t.Error(err) }}
-	d.presence = cli.Presence{Presence: filelock.Presence{Path: filepath.Join(root, "serve")}, Log: a.Log}
+	d.plugin.Node.Gate = &owner.Gate{File: owner.File{Dir: root}, Me: owner.Plugin, Log: a.Log}
 	start := func() []int {
 		d.run(ctx, c, options)
 		return []int{d.watch.starts, d.guard.starts, d.registration.starts, d.pods.starts, d.http.starts}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
@@ -46,7 +46,7 @@ func TestResultOfTheSelfCheck(t *testing.T) {
 // TestServeAsksTheResult: it has the answer of the file at the first look.
 func TestServeAsksTheResult(t *testing.T) {
 	memory := node.Memory{Dir: t.TempDir()}
-	if a := askResult(memory)(); a.CDI != plugin.CDIUnknown || a.Reason == nil {
+	if a := cli.AskResult(memory)(); a.CDI != node.CDIUnknown || a.Reason == nil {
 		t.Errorf("without a file: %+v", a)
 	}
 	used := runtimes.Runtime{Name: "containerd", CDI: runtimes.Off, AfterRestart: runtimes.Off, UsedByKubelet: true}
@@ -54,15 +54,15 @@ func TestServeAsksTheResult(t *testing.T) {
 	if err := runtimes.NewResult([]runtimes.Runtime{used}, host.Now(), time.Minute).Write(path, host.Now()); err != nil {
 		t.Fatal(err)
 	}
-	ask := askResult(memory)
-	if a := ask(); a.CDI != plugin.CDIOff {
+	ask := cli.AskResult(memory)
+	if a := ask(); a.CDI != node.CDIOff {
 		t.Errorf("%+v", a)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	before := host.SinceBoot() / resultInterval
-	if a := ask(); a.CDI != plugin.CDIOff && before == host.SinceBoot()/resultInterval {
+	before := host.SinceBoot() / cli.ResultInterval
+	if a := ask(); a.CDI != node.CDIOff && before == host.SinceBoot()/cli.ResultInterval {
 		t.Errorf("it has looked again before the next beat: %+v", a)
 	}
 }

@@ -2,10 +2,12 @@ package filelock
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -49,6 +51,32 @@ func (p *Presence) Hide() {
 		p.lock.Close()
 		p.lock = nil
 	}
+}
+
+// noteSize is how long each note is, so that one takes the place of another in one write.
+const noteSize = 128 // bytes
+
+// Note writes a few words into the file for [Noted], in place of those before. They outlive the
+// process. Without a presence it does nothing.
+func (p *Presence) Note(text string) error {
+	if p.lock == nil {
+		return nil
+	}
+	_, err := p.lock.WriteAt(fmt.Appendf(nil, "%-*.*s", noteSize, noteSize, text), 0)
+	return err
+}
+
+// Noted returns what was noted last in the file of a [Presence] of this path; "" if nothing was, or
+// this user cannot read it.
+func Noted(path string) string {
+	file, err := os.OpenFile(nameOf(path), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	text := make([]byte, noteSize)
+	n, _ := io.ReadFull(file, text) // of half a note nothing is made
+	return strings.TrimSpace(string(text[:n]))
 }
 
 // Present tells whether some process shows a [Presence] of this path. It takes no lock, so it keeps nobody from showing one. The error is

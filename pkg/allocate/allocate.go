@@ -51,7 +51,8 @@ type Explanation struct {
 	Free        []string    `json:"free"`
 	UsersHidden bool        `json:"usersHidden,omitempty"` // free LPUs may have users that the caller cannot see
 	MustInclude []string    `json:"mustInclude"`
-	Candidates  []Candidate `json:"candidates"` // connected sets, the best first
+	Kubernetes  string      `json:"kubernetes,omitempty"` // that it hands out these LPUs too, or may; the caller knows
+	Candidates  []Candidate `json:"candidates"`           // connected sets, the best first
 	Reason      string      `json:"reason"`
 }
 

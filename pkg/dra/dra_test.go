@@ -233,13 +233,66 @@ func TestTaints(t *testing.T) {
 		{"unhealthy", unhealthy(3), map[string]int{"unhealthy": 1 + 2 + 4 + 1}},
 		{"in doubt", func(inv *discovery.Inventory) { inv.LPUs[3].Health = discovery.HealthUnknown }, map[string]int{}},
 		{"cordoned", cordoned(false), map[string]int{"cordoned": 8}},
-		{"for leases", cordoned(true), map[string]int{"leases": 8}},
 		{"one dead cable leaves the ring connected", dead(0), map[string]int{"link": 1 + 3}},
 		{"two cut it", dead(0, 4), map[string]int{"link": 2 + 6 + 1}},
 		{"the last one joins the ends", dead(7), map[string]int{"link": 1 + 3}},
 	} {
 		want(t, row.what, tainted(dra.Slices(with(inv, row.change), dra.Options{Node: "n1"})), row.want)
 	}
+}
+
+// TestLeases: an LPU that is kept for leases or leased leaves with each set that it is in, but for
+// a claim that has it. The others stay in their order, and none is written again for it.
+func TestLeases(t *testing.T) {
+	inv := orion(t)
+	lpu := inv.LPUs[2].Address
+	apart := with(inv, func(inv *discovery.Inventory) { inv.LPUs[2].Cordoned = &health.Cordon{SetApart: true} })
+	without := func(specs []resourceapi.ResourceSliceSpec) (left []resourceapi.Device) {
+		return slices.DeleteFunc(devices(specs), func(d resourceapi.Device) bool { return slices.Contains(dra.MembersOf(&d), lpu) })
+	}
+	all := dra.Slices(inv, dra.Options{Node: "n1"})
+	marked := with(inv, func(inv *discovery.Inventory) { inv.LPUs[2].Leased = &discovery.Holder{ID: "l3"} })
+	want(t, "set apart", devices(dra.Slices(apart, dra.Options{Node: "n1"})), without(all))
+	want(t, "leased, as the arbiter has written it down", devices(dra.Slices(marked, dra.Options{Node: "n1"})), without(all))
+
+	c := newClock(t, "")
+	c.look(inv)
+	leased := false
+	c.Leased = func(a discovery.Address) bool { return leased && a == lpu }
+	s := c.snapshot(inv)
+	step := func(what string) []resourceapi.ResourceSliceSpec {
+		t.Helper()
+		c.at = c.at.Add(time.Hour)
+		specs, _, err := c.Look(s)
+		if err != nil || specs == nil {
+			t.Fatalf("%s: %v, %v", what, specs, err)
+		}
+		return specs
+	}
+	leased = true
+	specs := step("leased")
+	want(t, "leased", devices(specs), without(all))
+	for _, s := range specs {
+		want(t, "slices", s.Pool.ResourceSliceCount, int64(2))
+	}
+	pair := devices(all)[slices.IndexFunc(devices(all), func(d resourceapi.Device) bool {
+		return dra.Size(&d) == 2 && slices.Contains(dra.MembersOf(&d), lpu)
+	})]
+	c.Prepared = func() map[string][]discovery.Address {
+		return map[string][]discovery.Address{pair.Name: dra.MembersOf(&pair)}
+	}
+	specs = step("a claim has it")
+	want(t, "a claim has it", names(specs), names(all))
+	want(t, "and no one else gets it", tainted(specs), map[string]int{"leases": 8})
+	c.Prepared = nil
+	want(t, "the claim has ended", devices(step("the claim has ended")), without(all))
+	leased = false
+	want(t, "given back, at once", devices(step("given back")), devices(all))
+
+	c = newClock(t, "") // and a device of a former cabling
+	c.look(apart)
+	specs, _ = c.look(with(apart, swapped))
+	want(t, "recabled", len(without(specs)), len(devices(specs)))
 }
 
 func TestVersionsAreSemantic(t *testing.T) {

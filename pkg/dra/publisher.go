@@ -37,6 +37,9 @@ type Publisher struct {
 	// Held tells why an LPU must not be given away though it is healthy, such as that the device plugin's pods have it; "": it may be.
 	// nil: each may be. It is not called under a lock of the Publisher, and neither is Prepared.
 	Held func(discovery.Address) string
+	// Leased reports whether a user has leased an LPU, or has reserved it; nil: no user has. It is
+	// called as Held is.
+	Leased func(discovery.Address) bool
 	// Prepared returns the devices of all prepared claims, with their LPUs. nil: there are none.
 	Prepared func() map[string][]discovery.Address
 
@@ -54,6 +57,7 @@ type rest struct {
 	devices  []node.Device
 	prepared map[string][]discovery.Address
 	held     []discovery.Address
+	leased   []discovery.Address
 	singles  bool
 	until    time.Time
 }
@@ -62,7 +66,8 @@ type rest struct {
 func (r *rest) same(other *rest) bool {
 	return r.inv == other.inv && r.singles == other.singles && len(r.devices) == len(other.devices) &&
 		(len(r.devices) == 0 || &r.devices[0] == &other.devices[0]) &&
-		slices.Equal(r.held, other.held) && maps.EqualFunc(r.prepared, other.prepared, slices.Equal[[]discovery.Address])
+		slices.Equal(r.held, other.held) && slices.Equal(r.leased, other.leased) &&
+		maps.EqualFunc(r.prepared, other.prepared, slices.Equal[[]discovery.Address])
 }
 
 const (
@@ -83,21 +88,20 @@ func (p *Publisher) Look(s *node.Snapshot) (specs []resourceapi.ResourceSliceSpe
 	if s.Inventory == nil || !s.Settled {
 		return nil, 0, nil
 	}
-	prepared, held := p.ask(s)
+	now := p.ask(s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err = p.load(); p.state == nil {
 		return nil, retryAfter, err
 	}
 	at := p.now()
-	now := &rest{inv: s.Inventory, devices: s.Devices, prepared: prepared, held: held, singles: p.Singles}
 	if r := p.rest; r != nil && r.same(now) && (r.until.IsZero() || at.Before(r.until)) {
 		return nil, max(0, r.until.Sub(at)), err
 	}
 	p.rest = nil
-	n := p.state.next(s.Inventory, &p.Options, prepared, at)
+	n := p.state.next(s.Inventory, &p.Options, now.prepared, at)
 	n.noExecute = p.NoExecute
-	n.Causes = lingering(n.causes(looked{s.Inventory, s, held}), p.state.Causes, at)
+	n.Causes = lingering(n.causes(looked{s.Inventory, s, now.held, now.leased}), p.state.Causes, at)
 	p.state, again = n, n.again(at)
 	specs = n.slices(&p.Options)
 	if p.published != nil && equality.Semantic.DeepEqual(specs, p.published) {
@@ -120,23 +124,28 @@ func (p *Publisher) Look(s *node.Snapshot) (specs []resourceapi.ResourceSliceSpe
 	return specs, again, err
 }
 
-// ask returns the devices that prepared claims have, and the LPUs that are not to be given away. Without counters nothing but a taint
-// keeps the LPUs of a device from others.
-func (p *Publisher) ask(s *node.Snapshot) (prepared map[string][]discovery.Address, held []discovery.Address) {
+// ask asks what prepared claims have, and which LPUs are not to be given away. Without counters
+// nothing but a taint keeps the LPUs of a device from others.
+func (p *Publisher) ask(s *node.Snapshot) *rest {
+	r := &rest{inv: s.Inventory, devices: s.Devices, singles: p.Singles}
 	if p.Prepared != nil {
-		prepared = p.Prepared()
+		r.prepared = p.Prepared()
 	}
-	for _, members := range prepared {
+	for _, members := range r.prepared {
 		if p.Singles && len(members) > 1 {
-			held = append(held, members...)
+			r.held = append(r.held, members...)
 		}
 	}
 	for i := range s.Inventory.LPUs {
-		if a := s.Inventory.LPUs[i].Address; p.Held != nil && p.Held(a) != "" {
-			held = append(held, a)
+		a := s.Inventory.LPUs[i].Address
+		if p.Held != nil && p.Held(a) != "" {
+			r.held = append(r.held, a)
+		}
+		if p.Leased != nil && p.Leased(a) {
+			r.leased = append(r.leased, a)
 		}
 	}
-	return prepared, held
+	return r
 }
 
 func (p *Publisher) now() time.Time {

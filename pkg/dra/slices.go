@@ -37,8 +37,9 @@ func (o *Options) sockets(inv *discovery.Inventory) map[int]int {
 	return o.Sockets(inv)
 }
 
-// Slices are what one inventory gives, without anything that is known of the time before. LPUs that are unhealthy or cordoned, and dead
-// cables, are taints. Without a ring table there are single LPUs only. Without LPUs there are no slices.
+// Slices are what one inventory gives, without anything that is known of the time before. LPUs that
+// are unhealthy or cordoned, and dead cables, are taints; LPUs that are kept for leases are in no
+// device. Without a ring table there are single LPUs only. Without LPUs there are no slices.
 func Slices(inv *discovery.Inventory, o Options) []resourceapi.ResourceSliceSpec {
 	s := (&state{}).next(inv, &o, nil, time.Time{})
 	s.Causes = s.causes(looked{inv: inv})
@@ -94,7 +95,7 @@ func (s *state) slices(o *Options) []resourceapi.ResourceSliceSpec {
 	for _, group := range s.Layout.devices(o) {
 		var devices []resourceapi.Device
 		for i := range group {
-			if d := &group[i]; s.set(d.members) >= 0 {
+			if d := &group[i]; s.set(d.members) >= 0 && !s.leased(d.members) {
 				devices = append(devices, s.publish(d, o))
 			}
 		}
@@ -102,7 +103,7 @@ func (s *state) slices(o *Options) []resourceapi.ResourceSliceSpec {
 	}
 	var former []resourceapi.Device
 	for _, d := range s.Devices {
-		if d.former() {
+		if d.former() && !s.leased(d.Members) {
 			made := s.bare(d.Name, d.Members, o)
 			made.Taints = []resourceapi.DeviceTaint{{Key: TaintRecabled, Effect: resourceapi.DeviceTaintEffectNoSchedule}}
 			former = append(former, made)

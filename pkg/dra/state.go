@@ -20,7 +20,8 @@ type state struct {
 	Devices    []published               `json:"devices"` // those of the layout in order, then those of former ones
 	Causes     []cause                   `json:"causes"`
 
-	noExecute bool // unhealthy LPUs are tainted so
+	noExecute bool                       // unhealthy LPUs are tainted so
+	claimed   map[discovery.Address]bool // LPUs that prepared claims have
 }
 
 // published is a device that claims may have.
@@ -40,7 +41,12 @@ const formerFor = 10 * time.Minute
 func (s *state) next(inv *discovery.Inventory, o *Options, prepared map[string][]discovery.Address, at time.Time) *state {
 	n := &state{
 		APIVersion: discovery.APIVersion, Kind: stateKind,
-		Layout: s.Layout.next(inv, o.sockets(inv)), Causes: s.Causes, noExecute: s.noExecute,
+		Layout: s.Layout.next(inv, o.sockets(inv)), Causes: s.Causes, noExecute: s.noExecute, claimed: map[discovery.Address]bool{},
+	}
+	for _, members := range prepared {
+		for _, m := range members {
+			n.claimed[m] = true
+		}
 	}
 	current := map[string]bool{}
 	for _, group := range n.Layout.devices(o) {

@@ -17,7 +17,7 @@ import (
 const (
 	TaintUnhealthy = DriverName + "/unhealthy" // an LPU is not healthy, or gone
 	TaintCordoned  = DriverName + "/cordoned"  // an administrator has cordoned an LPU
-	TaintLeases    = DriverName + "/leases"    // the config file keeps an LPU for leases
+	TaintLeases    = DriverName + "/leases"    // an LPU that a claim has is kept for leases; without a claim it is in no device
 	TaintHeld      = DriverName + "/held"      // somebody else has an LPU, or may have it
 	TaintLink      = DriverName + "/link"      // a cable between two LPUs is dead
 	TaintNoRing    = DriverName + "/no-ring"   // there is no ring table any more, so the cables are in doubt
@@ -92,11 +92,20 @@ func (s *state) taints(d *device) (taints []resourceapi.DeviceTaint) {
 	return taints
 }
 
+// leased reports whether a device is not published because an LPU of it is kept for leases, and no
+// claim has that. A taint would not do: a claim may tolerate every taint.
+func (s *state) leased(members []discovery.Address) bool {
+	return slices.ContainsFunc(s.Causes, func(c cause) bool {
+		return c.Key == TaintLeases && !s.claimed[c.LPU] && slices.Contains(members, c.LPU)
+	})
+}
+
 // looked is what is known of a node at one moment.
 type looked struct {
-	inv  *discovery.Inventory
-	snap *node.Snapshot      // nil: health is what inv says
-	held []discovery.Address // healthy LPUs that must not be given away all the same
+	inv    *discovery.Inventory
+	snap   *node.Snapshot      // nil: health is what inv says
+	held   []discovery.Address // healthy LPUs that must not be given away all the same
+	leased []discovery.Address // besides those that the configuration keeps for leases
 }
 
 // unhealthy tells whether an LPU is so. An LPU in doubt is what it was: the snapshot knows that.
@@ -141,10 +150,11 @@ func (s *state) causes(l looked) (causes []cause) {
 		}
 		now := found[one.Address]
 		add(now == nil || l.unhealthy(now), TaintUnhealthy)
-		if now != nil && now.Cordoned != nil {
-			add(now.Cordoned.SetApart, TaintLeases)
-			add(!now.Cordoned.SetApart, TaintCordoned)
-		}
+		cordoned := now != nil && now.Cordoned != nil
+		apart := cordoned && now.Cordoned.SetApart
+		leased := now != nil && (now.Leased != nil || now.Reserved != nil) || slices.Contains(l.leased, one.Address)
+		add(apart || leased, TaintLeases)
+		add(cordoned && !apart, TaintCordoned)
 		add(l.isHeld(one.Address), TaintHeld)
 	}
 	bad := func(a discovery.Address) bool { // its arcs are tainted as they are, and all others do not use the cable
@@ -171,7 +181,7 @@ const linger = time.Minute
 func lingering(now, before []cause, at time.Time) []cause {
 	all := slices.Clone(now)
 	for _, c := range before {
-		if c.Key == TaintHeld || slices.ContainsFunc(now, func(n cause) bool { return n.same(c) }) {
+		if c.Key == TaintHeld || c.Key == TaintLeases || slices.ContainsFunc(now, func(n cause) bool { return n.same(c) }) {
 			continue
 		}
 		if c.Ended.IsZero() || c.Ended.After(at) { // after: the clock was set back

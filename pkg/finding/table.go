@@ -72,6 +72,7 @@ const (
 
 // Findings about the machine as a whole.
 const (
+	BesideKubernetes   ID = "beside-kubernetes"
 	CardWithoutLPU     ID = "card-without-lpu"
 	CordonsUnreadable  ID = "cordons-unreadable"
 	MemlockLow         ID = "memlock-low"
@@ -256,8 +257,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{GivenTwice, Error, "Two pods have the LPU. A program gave it that does not follow lpuctl owner, or what was known of a claim was lost.",
 			"delete one of the pods that are named"},
 		{Gone, Error, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
-		{HeldByOther, Error, "A pod has the LPU from the other of device plugin and DRA driver. No second pod gets it until that one has ended.",
-			"wait until that pod has ended, or delete it"},
+		{HeldByOther, Error, "A pod has the LPU from the other of device plugin and DRA driver, or a user has leased or reserved it. No other pod " +
+			"gets it until that one has ended.",
+			"wait until that pod has ended, or delete it; of a lease, until it is given back (lpuctl list)"},
 		{Hot, Warning, "A sensor of the card shows its critical temperature. If the config file sets a limit, more than that is an error.",
 			"check fans and air flow"},
 		{InRecovery, Error, "The kernel is recovering the card from an error on the PCI bus.", "wait; see dmesg if it does not end"},
@@ -307,6 +309,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{WrongDriver, Error, "The card is bound to a driver that is not its model's.", "unbind this driver, and bind the model's"},
 	}},
 	{Machine, []Rule{
+		{BesideKubernetes, Warning, "Kubernetes hands out the LPUs of this node too. A pod may have one that looks free, or be given it at any " +
+			"time. It is a note if this user cannot see whether it does.",
+			"ask for the LPUs by a pod; or name LPUs in leases.pool of /etc/lpuctl/config.yaml, which no pod gets, and lease them with lpuctl run"},
 		{CardWithoutLPU, Warning, "A card shows its management function and no LPU: the LPU's function left the bus, or the card runs its " +
 			"factory (golden) image or another shell.",
 			"have the kernel look for it again (echo 1 > /sys/bus/pci/rescan), then power-cycle the server; if that does not help, " +
@@ -497,7 +502,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	{Leasing, []Rule{
 		{LeaseBusy, Error, "The user has so many connections to the arbiter of leases that it takes no more.",
 			"end some of the commands that lease LPUs or wait for them"},
-		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, and the config file sets none apart for leases.",
+		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, or it cannot be seen that it does not, and the config file sets none " +
+			"apart for leases.",
 			"name the LPUs that can be leased, by PCI address, as leases.pool in /etc/lpuctl/config.yaml"},
 		{LeaseEnded, Warning,
 			"Something that was recorded does not hold any more: a lease without a holder, or a reservation of an earlier boot.",

@@ -41,6 +41,10 @@ type Arbiter struct {
 
 	// Look looks at the node. Of these containers it tells which run. It sets all of a View but Began.
 	Look func(ctx context.Context, containers []string) (View, error)
+	// Closed says why no LPU can be leased at this moment, as View.Closed does; "": they can. It is
+	// asked when a lease is written down and before the user is answered: who hands out LPUs since
+	// the look has seen the record, or is seen here. nil: as the look says.
+	Closed func() string
 	// Describe adds the names of user and program.
 	Describe func(Peer) Peer
 	Log      *slog.Logger
@@ -369,9 +373,29 @@ func (a *Arbiter) flush() {
 		a.Log.Error("the records cannot be written", "error", text, "id", finding.LeaseUnrecorded)
 		a.writeError = text
 	}
+	if err == nil {
+		out = a.withdraw(out)
+	}
 	for _, m := range out {
 		a.deliver(m)
 	}
+}
+
+// withdraw takes back what answers promise if no LPU can be leased any more.
+func (a *Arbiter) withdraw(out []Message) []Message {
+	if a.Closed == nil || !slices.ContainsFunc(out, Message.promisesLPUs) {
+		return out
+	}
+	why := a.Closed()
+	if why == "" {
+		return out
+	}
+	out = a.book.withdrawn(out, why)
+	a.unsaved = Changes{true, true}
+	if err := a.write(); err != nil { // the record names leases that no one has: it is written with the next change
+		a.Log.Error("the records cannot be written", "error", err, "id", finding.LeaseUnrecorded)
+	}
+	return out
 }
 
 func (a *Arbiter) keep(c *connection) bool {

@@ -21,13 +21,16 @@ type Limits struct {
 
 // View is what a look at the node showed.
 type View struct {
-	Began      time.Duration        // when the look began, since boot: what ended later it may still show, and what began later not yet
-	Inventory  *discovery.Inventory // with the users of the LPUs and their cordons
-	Sockets    map[int]int          // of [discovery.Sockets]
-	Pool       []discovery.Address  // the LPUs that can be leased; nil: all
-	Limits     Limits               // of each user
-	Closed     string               // why no LPU can be leased; "": they can
-	Containers map[string]bool      // the ids of those that run
+	Began     time.Duration        // when the look began, since boot: what ended later it may still show, and what began later not yet
+	Inventory *discovery.Inventory // with the users of the LPUs and their cordons
+	Sockets   map[int]int          // of [discovery.Sockets]
+	Pool      []discovery.Address  // the LPUs that can be leased; nil: all
+	Limits    Limits               // of each user
+	// Pods are the LPUs that pods of Kubernetes have, and by whom: "pod default/a, container main".
+	// They need not have opened them yet.
+	Pods       map[discovery.Address]string
+	Closed     string          // why no LPU can be leased; "": they can
+	Containers map[string]bool // the ids of those that run
 }
 
 // Conn is the number of a connection. It is never used twice.
@@ -104,6 +107,21 @@ func (b *Book) Unwritten(answers []Message, why error) []Message {
 			m.undo()
 			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: refuse(finding.LeaseUnrecorded,
 				"it cannot be written down: "+why.Error(), "free some space there, and ask again")}}
+		}
+	}
+	return answers
+}
+
+// promisesLPUs reports whether the answer gives LPUs to a user who had not got them before.
+func (m Message) promisesLPUs() bool { return m.undo != nil && (m.Granted != nil || m.Reserved != nil) }
+
+// withdrawn takes back the LPUs that answers promise, because none can be leased any more, and
+// returns refusals in their place.
+func (b *Book) withdrawn(answers []Message, why string) []Message {
+	for i, m := range slices.Backward(answers) {
+		if m.promisesLPUs() {
+			m.undo()
+			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: closed(why)}}
 		}
 	}
 	return answers

@@ -30,40 +30,58 @@ func (f File) Peek() (*Record, error) {
 	return r, nil
 }
 
-// Mark returns a copy of an inventory that says which LPUs of the machine under root are leased and reserved at a moment. A record of
-// another boot says nothing. That a container has ended which a lease lasted as long as is found here: the arbiter may have ended before.
+// Mark returns a copy of an inventory that says which LPUs of the machine under root are leased and
+// reserved at a moment.
 func Mark(root host.Root, inv *discovery.Inventory, leases, reservations *Record, now host.Moment) *discovery.Inventory {
+	leased, reserved := Holders(root, leases, reservations, now)
+	marked := *inv
+	marked.LPUs = slices.Clone(inv.LPUs)
+	for i := range marked.LPUs {
+		l := &marked.LPUs[i]
+		if h := leased[l.Address]; h != nil {
+			l.Leased = h
+		}
+		if h := reserved[l.Address]; h != nil {
+			l.Reserved = h
+		}
+	}
+	return &marked
+}
+
+// Holders returns who has leased and who has reserved which LPUs of the machine under root at a
+// moment. A record of another boot says nothing. That a container has ended which a lease lasted as
+// long as is found here: the arbiter may have ended before.
+func Holders(
+	root host.Root, leases, reservations *Record, now host.Moment,
+) (leased, reserved map[discovery.Address]*discovery.Holder) {
 	if leases == nil || leases.Boot != now.Boot {
 		leases = &Record{}
 	}
 	if reservations == nil || reservations.Boot != now.Boot {
 		reservations = &Record{}
 	}
-	marked := *inv
-	marked.LPUs = slices.Clone(inv.LPUs)
-	mark := func(lpus []LPU, set func(*discovery.LPU)) {
-		for i := range marked.LPUs {
-			l := &marked.LPUs[i]
-			if slices.ContainsFunc(lpus, func(of LPU) bool { return of.Address == l.Address }) {
-				set(l)
+	leased, reserved = map[discovery.Address]*discovery.Holder{}, map[discovery.Address]*discovery.Holder{}
+	ended := leases.endedContainers(root)
+	for _, e := range leases.Leases {
+		over := e.Gone && ended[e.Container]
+		if e.Grant == nil || over { // without a grant it waits
+			continue
+		}
+		for _, l := range e.LPUs {
+			leased[l.Address] = &discovery.Holder{
+				ID: e.ID, UID: e.UID, User: e.User, Until: e.Until, Command: cmp.Or(e.Wish.Command, e.Command),
 			}
 		}
 	}
-	ended := leases.endedContainers(root)
-	for _, e := range leases.Leases {
-		h := &discovery.Holder{ID: e.ID, UID: e.UID, User: e.User, Until: e.Until, Command: cmp.Or(e.Wish.Command, e.Command)}
-		over := e.Gone && ended[e.Container]
-		if e.Grant != nil && !over { // without a grant it waits
-			mark(e.LPUs, func(l *discovery.LPU) { l.Leased = h })
-		}
-	}
 	for _, r := range reservations.Reservations {
-		h := &discovery.Holder{ID: r.ID, UID: r.UID, User: r.User, Until: r.Until, Reason: r.Reason}
-		if r.Until > now.SinceBoot {
-			mark(r.LPUs, func(l *discovery.LPU) { l.Reserved = h })
+		if r.Until <= now.SinceBoot {
+			continue
+		}
+		for _, l := range r.LPUs {
+			reserved[l.Address] = &discovery.Holder{ID: r.ID, UID: r.UID, User: r.User, Until: r.Until, Reason: r.Reason}
 		}
 	}
-	return &marked
+	return leased, reserved
 }
 
 // endedContainers are those that have ended of the containers that leases last as long as. None has, as far as is known, if this user

@@ -13,6 +13,11 @@ import (
 
 func refuse(id finding.ID, message, remedy string) *Refusal { return &Refusal{id, message, remedy} }
 
+func closed(why string) *Refusal {
+	return refuse(finding.LeaseClosed, why, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml, start what hands out "+
+		"the others again, and then the arbiter: sudo systemctl try-restart lpuctl-lease.service")
+}
+
 func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
 	b.send(to, Answer{Refused: refuse(id, message, remedy)})
 }
@@ -20,7 +25,7 @@ func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
 // never is the reason why a wish cannot be fulfilled whoever has the LPUs now; nil if it can.
 func (b *Book) never(uid int, s *Selection, limit time.Duration) *Refusal {
 	if b.view.Closed != "" {
-		return refuse(finding.LeaseClosed, b.view.Closed, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml")
+		return closed(b.view.Closed)
 	}
 	if uid != 0 && b.limits.LPUs > 0 && s.Count > b.limits.LPUs {
 		return refuse(finding.LeaseLimit, fmt.Sprintf("%d LPUs asked for, and a user may have %d", s.Count, b.limits.LPUs), "ask for fewer")
@@ -139,6 +144,8 @@ func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entr
 		return l.State()
 	case l.Cordoned != nil:
 		return "cordoned"
+	case b.view.Pods[l.Address] != "":
+		return "in use by " + b.view.Pods[l.Address]
 	case !b.offered(l):
 		return "unhealthy"
 	case len(l.Users) > 0:

@@ -43,6 +43,9 @@ type Node struct {
 	// Gate says which LPUs are not to be offered because another program hands them out. Who makes it calls Update when its view has
 	// changed. nil: there is no other program.
 	Gate *owner.Gate
+	// Runtime returns what is known of the container runtime that the kubelet uses.
+	// [Node.AskRuntime] asks it, and never what answers the kubelet. nil: there is none to ask.
+	Runtime func() Runtime
 	// Early is called in Update, before the CDI spec is written, with a snapshot in which no LPU is healthier than before. It may be nil.
 	Early func(*Snapshot)
 
@@ -60,6 +63,8 @@ type Node struct {
 	recalled    map[string]bool    // the health of devices as it was known before that
 	kept        string             // what was written of the health last
 	memoryError string             // the error that was logged last
+	runtime     Runtime            // the latest answer about the runtime
+	runtimeSaid string             // what was logged of the runtime last
 
 	scans, scanFailures, specWrites *Metric
 }

@@ -73,6 +73,9 @@ const (
 // File is the file that says who the owner is, and the lock beside it under which it is changed and LPUs are handed out.
 type File struct {
 	Dir string // the state directory of lpuctl, as a path of this machine
+	// Sockets is the kubelet's directory with the sockets of device plugins, as a path of this
+	// machine: a plugin of a release before shows nothing else. "": it is not looked at.
+	Sockets string
 }
 
 // Path is the path of the file.
@@ -147,15 +150,4 @@ func (f File) write(r Record) error {
 	}
 	wholefile.ClearLeftovers(f.Path())
 	return wholefile.Replace(f.Path(), text.Bytes())
-}
-
-// presence is what an owner's program shows while it runs. The lock is .owner-plugin.lock or .owner-dra.lock.
-func (f File) presence(o Owner) filelock.Presence {
-	return filelock.Presence{Path: filepath.Join(f.Dir, "owner-"+string(o))}
-}
-
-// Runs tells whether the program of an owner runs, and follows the file. The error is that this user cannot tell.
-func (f File) Runs(o Owner) (bool, error) {
-	p := f.presence(o)
-	return filelock.Present(p.Path)
 }

@@ -39,6 +39,11 @@ type Gate struct {
 	Twice func(context.Context) (map[discovery.Address]finding.Finding, error)
 	// Follow is a file that changes when what Others says does; "": it is asked every four seconds only.
 	Follow string
+	// Leased returns which LPUs a user has leased or reserved, and who: "lease l3 of alice(1000)".
+	// It is called by one at a time. nil: no user can.
+	Leased func() map[discovery.Address]string
+	// LeaseFiles are files that change when what Leased says does.
+	LeaseFiles []string
 	// Settle is how far behind Others may be: after the owner has changed, its answers do not count for so long.
 	Settle time.Duration
 	// Patience is how long what Others said counts while it cannot be asked. Enter does not wait: it asks.
@@ -56,6 +61,7 @@ type Gate struct {
 	seen     sighting
 	asked    answer
 	presence filelock.Presence
+	unshown  string // the latest error of Show that was logged
 }
 
 // sighting is when a file was seen first. A state is that of [host.State].
@@ -154,6 +160,9 @@ func (g *Gate) read() *View {
 	v := &View{me: g.Me}
 	v.Record, v.Err = g.File.Read()
 	v.Mine = v.Err == nil && v.Record.Owner == g.Me
+	if g.Leased != nil {
+		v.leased = g.Leased()
+	}
 	return v
 }
 
@@ -213,6 +222,21 @@ func (g *Gate) Claim(ctx context.Context) error {
 	return err
 }
 
+// Show shows others that the program runs and has seen the LPUs of this node. It is called again
+// and again: another program may have removed the file. Where it cannot be shown pods are served
+// all the same, and the log says so once.
+func (g *Gate) Show() {
+	err := g.show()
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	if said := text(err); said != g.unshown {
+		g.unshown = said
+		if err != nil {
+			g.Log.Warn("others cannot see that "+g.Me.Program()+" runs: leases, allocate, exporter and owner show", "error", err)
+		}
+	}
+}
+
 // show shows others that the program runs. Where it cannot, the other one takes us for ended, and still nothing is given twice.
 func (g *Gate) show() error {
 	g.looking.Lock()
@@ -223,9 +247,18 @@ func (g *Gate) show() error {
 	return g.presence.Show()
 }
 
-// Run keeps the view up to date until ctx ends, and shows others that the program runs. A program that insists writes itself in again if
-// the other one did so at its start, and has ended since: a pod that is about to be removed may start once more before it goes. What
-// somebody has written by command stays.
+// note notes when the program handed out LPUs last: the kubelet names the pod a moment after, and
+// the program may have ended by then.
+func (g *Gate) note() {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	_ = g.presence.Note(noteOf(host.Now())) // as show
+}
+
+// Run keeps the view up to date until ctx ends; then the program is not shown any more. A program
+// that insists writes itself in again if the other one did so at its start, and has ended since: a
+// pod that is about to be removed may start once more before it goes. What somebody has written by
+// command stays.
 func (g *Gate) Run(ctx context.Context) {
 	changes := make(chan struct{}, 1)
 	var following sync.WaitGroup
@@ -235,14 +268,13 @@ func (g *Gate) Run(ctx context.Context) {
 			case changes <- struct{}{}:
 			default: // one look sees all changes
 			}
-		}, g.File.Path(), g.Follow)
+		}, append([]string{g.File.Path(), g.Follow}, g.LeaseFiles...)...)
 	})
 	defer following.Wait()
 	logged := ""
 	for ctx.Err() == nil {
-		shown := g.show()
 		v := g.Renew(ctx)
-		if g.Insist && shown == nil {
+		if g.Insist && g.show() == nil {
 			err := g.reclaim(ctx, v)
 			if said := text(err); said != logged && said != "" {
 				g.Log.Error("the owner of the LPUs cannot be written", "error", err)
@@ -292,9 +324,17 @@ func (g *Gate) Enter(ctx context.Context, lpus []discovery.Address) (leave func(
 	if err != nil {
 		return nil, err
 	}
-	leave = func() { _ = lock.Close() } // of none it is an error, which does not matter
-	if why := g.refuse(ctx, lpus); why != nil {
-		leave()
+	_ = g.show() // before: who looks whether a program hands out LPUs is not to miss it
+	leave = func() {
+		g.note()
+		_ = lock.Close() // of none it is an error, which does not matter
+	}
+	why := g.refuse(ctx, lpus)
+	if why == nil {
+		why = g.refuseLeased(lpus)
+	}
+	if why != nil {
+		_ = lock.Close()
 		return nil, &Refusal{*why}
 	}
 	return leave, nil
@@ -315,6 +355,22 @@ func (g *Gate) hold(ctx context.Context) (*os.File, error) {
 func (g *Gate) Ask(ctx context.Context, lpus []discovery.Address) error {
 	if why := g.refuse(ctx, lpus); why != nil {
 		return &Refusal{*why}
+	}
+	return nil
+}
+
+// refuseLeased says that a user has leased one of the LPUs; nil: no user has. It is asked after the
+// program is shown: the arbiter of leases writes a lease down before it looks whether a program is
+// shown, so that one of the two sees the other.
+func (g *Gate) refuseLeased(lpus []discovery.Address) *finding.Finding {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	v := g.read()
+	for _, a := range lpus {
+		if why := v.lease(a); why != nil {
+			why.Subject = a.String()
+			return why
+		}
 	}
 	return nil
 }

@@ -143,6 +143,26 @@ func TestEnterLooksAgain(t *testing.T) {
 	}
 }
 
+// TestLeased: an LPU that a user has leased is neither offered nor handed out, also if it was
+// before.
+func TestLeased(t *testing.T) {
+	f := file(t)
+	set(t, f, DRA)
+	driver, _ := gate(t, f, DRA)
+	leased := holders{}
+	driver.Leased = func() holders { return maps.Clone(leased) }
+	why(t, driver, one, "")
+	leased[one] = "lease l3 of alice(1000)"
+	enters(t, driver, one, "lease l3 of alice(1000) has it; wait until it is given back")
+	why(t, driver, one, "lease l3 of alice(1000) has it")
+	why(t, driver, two, "")
+	if v := driver.Look(); !v.Leased(one) || v.Leased(two) {
+		t.Error("it is not known which LPU is leased")
+	}
+	delete(leased, one)
+	why(t, driver, one, "")
+}
+
 // TestAskedEachTime: the kubelet is asked each time that LPUs are handed out, and once more by who has entered. A plugin of a release that
 // knows no owner may have started in between.
 func TestAskedEachTime(t *testing.T) {
@@ -436,6 +456,10 @@ func TestRun(t *testing.T) {
 	g.Changed = func() { changes.Add(1) }
 	run(t, g)
 	eventually(t, "offered", func() bool { return g.Look().Why(one) == "" })
+	if runs, err := f.Runs(Plugin); err != nil || runs {
+		t.Errorf("it has not seen the LPUs yet, and runs: %t, %v", runs, err)
+	}
+	g.Show()
 	before := g.Look()
 	g.Renew(t.Context())
 	if g.Look() != before {

@@ -22,6 +22,7 @@ type View struct {
 	unsettled time.Duration                // how long the other side's answers do not count yet
 	held      map[discovery.Address]string // by whom on the other side
 	twice     map[discovery.Address]finding.Finding
+	leased    map[discovery.Address]string // by which lease or reservation
 }
 
 // Twice are the LPUs that two pods have, by their addresses.
@@ -48,8 +49,21 @@ func (v *View) Finding(a discovery.Address) *finding.Finding {
 	if by, held := v.held[a]; held {
 		return because(finding.HeldByOther, fmt.Sprintf("%s has it, from %s", by, v.me.Other().Program()))
 	}
-	return nil
+	return v.lease(a)
 }
+
+// lease says who has leased or reserved an LPU; nil: no user has.
+func (v *View) lease(a discovery.Address) *finding.Finding {
+	by, leased := v.leased[a]
+	if !leased {
+		return nil
+	}
+	f := finding.New(finding.HeldByOther, "", by+" has it", "wait until it is given back; who has it: lpuctl list")
+	return &f
+}
+
+// Leased reports whether a user has leased or reserved an LPU.
+func (v *View) Leased(a discovery.Address) bool { return v.leased[a] != "" }
 
 // All says why no LPU of the node is to be offered; nil if only some are not, or none.
 func (v *View) All() *finding.Finding {
@@ -86,7 +100,7 @@ func because(id finding.ID, message string) *finding.Finding {
 // same tells whether two views say the same.
 func (v *View) same(w *View) bool {
 	return w != nil && v.Record == w.Record && v.Mine == w.Mine && text(v.Err) == text(w.Err) && text(v.untold) == text(w.untold) &&
-		(v.unsettled > 0) == (w.unsettled > 0) && maps.Equal(v.held, w.held) && maps.Equal(v.twice, w.twice)
+		(v.unsettled > 0) == (w.unsettled > 0) && maps.Equal(v.held, w.held) && maps.Equal(v.twice, w.twice) && maps.Equal(v.leased, w.leased)
 }
 
 func text(err error) string {

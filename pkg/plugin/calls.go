@@ -239,7 +239,7 @@ func (p *Plugin) fresh(s *state) error {
 // program's is refused only to those who do not have it yet.
 func (s *state) refuse(card int, anew bool) error {
 	l := &s.node.Inventory.LPUs[card]
-	withheld := s.options.withheld(s.runtime) // of now: the snapshot may be from before
+	withheld := s.runtime.Withheld(s.options.OnCDIOff) // of now: the snapshot may be from before
 	for _, d := range s.node.Devices {
 		if d.Name != l.Name {
 			continue

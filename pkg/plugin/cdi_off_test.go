@@ -16,21 +16,22 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // selfCheck is a self-check of the runtime whose answer a test sets.
 type selfCheck struct {
-	answer atomic.Pointer[Runtime]
+	answer atomic.Pointer[node.Runtime]
 }
 
-func (c *selfCheck) says(state CDIState) {
-	a := Runtime{CDI: state}
+func (c *selfCheck) says(state node.CDIState) {
+	a := node.Runtime{CDI: state}
 	switch state {
-	case CDIOff:
+	case node.CDIOff:
 		f := finding.New(finding.CDIOff, "", "containerd has CDI off", "turn it on")
 		a.Reason = &f
-	case CDIUnknown:
+	case node.CDIUnknown:
 		f := finding.New(finding.CDIUnknown, "", "nobody has checked", "check it")
 		a.Reason = &f
 	}
@@ -38,12 +39,12 @@ func (c *selfCheck) says(state CDIState) {
 }
 
 // checkedRig is a server whose kubelet's runtime is checked, with a policy. No result is there yet.
-func checkedRig(t *testing.T, policy OnCDIOff) (*rig, *selfCheck) {
+func checkedRig(t *testing.T, policy node.OnCDIOff) (*rig, *selfCheck) {
 	t.Helper()
 	r := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.OnCDIOff, o.PreStart = policy, true })
 	check := &selfCheck{}
-	check.says(CDIUnknown)
-	r.plugin.Runtime = func() Runtime { return *check.answer.Load() }
+	check.says(node.CDIUnknown)
+	r.plugin.Node.Runtime = func() node.Runtime { return *check.answer.Load() }
 	return r, check
 }
 
@@ -63,7 +64,7 @@ func told(t *testing.T, a *api.ContainerAllocateResponse) Strategy {
 // is started again. What is on, or not known, keeps nobody from anything.
 func TestFailOnCDIOff(t *testing.T) {
 	bothRules(t, func(t *testing.T, rules rules) {
-		r, check := checkedRig(t, FailOnCDIOff)
+		r, check := checkedRig(t, node.FailOnCDIOff)
 		k := newKubelet(t, rules)
 		k.start()
 		r.scan()
@@ -78,10 +79,10 @@ func TestFailOnCDIOff(t *testing.T) {
 			_, err := client.PreStartContainer(t.Context(), &api.PreStartContainerRequest{DevicesIds: held})
 			return err
 		}
-		for _, state := range []CDIState{CDIOff, CDIOn, CDIOff, CDIUnknown, CDIOff, CDIOn} {
+		for _, state := range []node.CDIState{node.CDIOff, node.CDIOn, node.CDIOff, node.CDIUnknown, node.CDIOff, node.CDIOn} {
 			check.says(state)
 			r.scan()
-			if state != CDIOff {
+			if state != node.CDIOff {
 				k.wait(8)
 				if err := restart(); err != nil {
 					t.Errorf("%s: a container is not started again: %v", state, err)
@@ -121,10 +122,10 @@ func TestFailOnCDIOff(t *testing.T) {
 
 // TestCDIOffIsNotTheLPUs: their own health is remembered as it is, and what is wrong with one is said as before.
 func TestCDIOffIsNotTheLPUs(t *testing.T) {
-	r, check := checkedRig(t, FailOnCDIOff)
+	r, check := checkedRig(t, node.FailOnCDIOff)
 	r.plugin.Node.Memory.Dir = t.TempDir()
 	inv := r.scan()
-	check.says(CDIOff)
+	check.says(node.CDIOff)
 	for range 2 { // the second time nothing at all has changed
 		r.plugin.Update(t.Context(), found(inv))
 		for _, d := range r.devices() {
@@ -139,7 +140,7 @@ func TestCDIOffIsNotTheLPUs(t *testing.T) {
 	if strings.Contains(r.log.String(), `"health":"Unhealthy"`) {
 		t.Errorf("the log calls LPUs unhealthy: %s", r.log)
 	}
-	check.says(CDIOn)
+	check.says(node.CDIOn)
 	r.plugin.Update(t.Context(), found(inv))
 	for _, d := range r.devices() {
 		if d.Health != api.Healthy {
@@ -150,7 +151,7 @@ func TestCDIOffIsNotTheLPUs(t *testing.T) {
 
 // TestWarnOnCDIOff: pods are served as ever. It is said once, and again when the answer is another one.
 func TestWarnOnCDIOff(t *testing.T) {
-	r, check := checkedRig(t, WarnOnCDIOff)
+	r, check := checkedRig(t, node.WarnOnCDIOff)
 	k := newKubelet(t, rules137)
 	k.start()
 	r.scan()
@@ -159,7 +160,7 @@ func TestWarnOnCDIOff(t *testing.T) {
 	k.mu.Lock()
 	lists := k.lists
 	k.mu.Unlock()
-	for _, state := range []CDIState{CDIUnknown, CDIOff, CDIOff, CDIOn, CDIOff, CDIUnknown} {
+	for _, state := range []node.CDIState{node.CDIUnknown, node.CDIOff, node.CDIOff, node.CDIOn, node.CDIOff, node.CDIUnknown} {
 		check.says(state)
 		r.scan()
 		r.scan()
@@ -167,7 +168,7 @@ func TestWarnOnCDIOff(t *testing.T) {
 		if err != nil || told(t, a) != CDI {
 			t.Errorf("%s: %v, %v", state, a, err)
 		}
-		for _, answer := range []CDIState{CDIOn, CDIOff, CDIUnknown} {
+		for _, answer := range []node.CDIState{node.CDIOn, node.CDIOff, node.CDIUnknown} {
 			want := map[bool]float64{true: 1}[answer == state]
 			if got := i.value("lpuctl_runtime_cdi", "answer", string(answer)); got != want {
 				t.Errorf("%s: %s is %v", state, answer, got)
@@ -192,7 +193,7 @@ func TestWarnOnCDIOff(t *testing.T) {
 // TestSpecsOnCDIOff: each container gets either names or nodes, by the answer of the moment, and all containers of one call the same. The
 // list does not change, so the answer may go to and fro.
 func TestSpecsOnCDIOff(t *testing.T) {
-	r, check := checkedRig(t, SpecsOnCDIOff)
+	r, check := checkedRig(t, node.SpecsOnCDIOff)
 	k := newKubelet(t, rules136)
 	k.start()
 	r.scan()
@@ -204,13 +205,13 @@ func TestSpecsOnCDIOff(t *testing.T) {
 	always := newRig(t, simulate.Node{Profile: "orion"}, func(o *Options) { o.Strategy = DeviceSpecs })
 	always.scan()
 	both := &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids(0, 1)}, {DevicesIds: ids(2)}}}
-	for _, state := range []CDIState{
-		CDIUnknown, CDIOff, CDIOn, CDIOff, CDIUnknown, CDIOff, CDIOff, CDIOn,
+	for _, state := range []node.CDIState{
+		node.CDIUnknown, node.CDIOff, node.CDIOn, node.CDIOff, node.CDIUnknown, node.CDIOff, node.CDIOff, node.CDIOn,
 	} {
 		check.says(state)
 		r.scan()
 		want := CDI
-		if state == CDIOff {
+		if state == node.CDIOff {
 			want = DeviceSpecs
 		}
 		a, err := k.primary().client.Allocate(t.Context(), both)
@@ -248,9 +249,9 @@ func TestSpecsOnCDIOff(t *testing.T) {
 
 // TestCDIOffWhileTheMachineCannotBeRead: what containers get follows the answer all the same.
 func TestCDIOffWhileTheMachineCannotBeRead(t *testing.T) {
-	r, check := checkedRig(t, SpecsOnCDIOff)
+	r, check := checkedRig(t, node.SpecsOnCDIOff)
 	r.scan()
-	check.says(CDIOff)
+	check.says(node.CDIOff)
 	broken := func(context.Context) (*discovery.Inventory, error) { return nil, io.ErrUnexpectedEOF }
 	if r.plugin.Update(t.Context(), broken) {
 		t.Fatal("updated though the machine could not be read")
@@ -259,17 +260,17 @@ func TestCDIOffWhileTheMachineCannotBeRead(t *testing.T) {
 		t.Errorf("%v, %v", a, err)
 	}
 	options := r.plugin.state.Load().options
-	options.OnCDIOff = FailOnCDIOff
+	options.OnCDIOff = node.FailOnCDIOff
 	r.plugin.Reload(t.Context(), options)
 	if _, err := r.allocate(ids(0)...); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("with %s: %v", FailOnCDIOff, err)
+		t.Errorf("with %s: %v", node.FailOnCDIOff, err)
 	}
 }
 
 // TestNodesAloneNeedNoSelfCheck: with the strategy device-specs nobody asks, and there is no metric.
 func TestNodesAloneNeedNoSelfCheck(t *testing.T) {
-	r, check := checkedRig(t, FailOnCDIOff)
-	check.says(CDIOff)
+	r, check := checkedRig(t, node.FailOnCDIOff)
+	check.says(node.CDIOff)
 	r.scan()
 	options := r.plugin.state.Load().options
 	options.Strategy = DeviceSpecs
@@ -286,7 +287,7 @@ func TestNodesAloneNeedNoSelfCheck(t *testing.T) {
 	if _, err := r.allocate(ids(0)...); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("after a change back: %v", err)
 	}
-	options.OnCDIOff = SpecsOnCDIOff
+	options.OnCDIOff = node.SpecsOnCDIOff
 	r.plugin.Reload(t.Context(), options)
 	if a, err := r.allocate(ids(0)...); err != nil || told(t, a) != DeviceSpecs {
 		t.Errorf("%v, %v", a, err)

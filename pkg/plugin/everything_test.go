@@ -27,7 +27,7 @@ import (
 // container and not well, and the kubelet has had each answer to each call. So many pods run; the rest of them has no LPU.
 func everything(t testing.TB, lpus, pods int) (server *Server, lister *podLister, root string) {
 	t.Helper()
-	r := newRig(t, simulate.Node{Profile: "orion", LPUs: lpus}, func(o *Options) { o.OnCDIOff = FailOnCDIOff })
+	r := newRig(t, simulate.Node{Profile: "orion", LPUs: lpus}, func(o *Options) { o.OnCDIOff = node.FailOnCDIOff })
 	inv, err := discovery.Scan(t.Context(), r.root, discovery.Options{Sensors: true})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func everything(t testing.TB, lpus, pods int) (server *Server, lister *podLister
 		return all
 	}
 	off := finding.New(finding.CDIOff, "", "a test", "")
-	r.plugin.Runtime = func() Runtime { return Runtime{CDIOff, &off} }
+	r.plugin.Node.Runtime = func() node.Runtime { return node.Runtime{CDI: node.CDIOff, Reason: &off} }
 	_, own := r.gated()
 	own(owner.DRA)
 	r.plugin.Node.Gate.Renew(t.Context())

@@ -42,7 +42,7 @@ func (s *Server) Metrics(build ...string) []*node.Metric {
 	all := slices.Concat(s.Plugin.Node.Metrics(build...), s.phaseMetrics(),
 		[]*node.Metric{m.registrations, m.calls, m.preferences, m.allocated}, s.podMetrics())
 	if runtime := s.Plugin.state.Load().runtime; runtime.CDI != "" {
-		all = append(all, runtime.CDI.metric())
+		all = append(all, runtime.CDI.Metric())
 	}
 	return all
 }

@@ -24,7 +24,7 @@ type Options struct {
 	// PreStart makes the kubelet ask before each start of a container, restarts included, whether its LPUs are still
 	// usable.
 	PreStart bool
-	OnCDIOff OnCDIOff // with the strategy CDI
+	OnCDIOff node.OnCDIOff // with the strategy CDI
 }
 
 // spec is the CDI spec that must define an LPU before it is handed out.
@@ -43,6 +43,15 @@ const (
 	CDI         Strategy = "cdi-cri"      // names of CDI devices, for the runtime to resolve
 	DeviceSpecs Strategy = "device-specs" // nodes, mounts and variables, for runtimes without CDI
 )
+
+// strategy is how a container gets its LPUs, by what is known of the runtime. It is one or the
+// other: a runtime with CDI on that got both would put each node into the container twice.
+func (o *Options) strategy(r node.Runtime) Strategy {
+	if o.OnCDIOff == node.SpecsOnCDIOff && r.CDI == node.CDIOff {
+		return DeviceSpecs
+	}
+	return o.Strategy
+}
 
 // NUMA says whether the kubelet gets the NUMA node of each LPU. If it does, and its Topology Manager has a policy, it
 // narrows down the free LPUs by NUMA node before it asks for a preferred allocation, or does not ask at all.

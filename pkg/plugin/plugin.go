@@ -20,18 +20,14 @@ type Plugin struct {
 	api.UnsafeDevicePluginServer
 
 	Node *node.Node // whose LPUs it hands out
-	// Runtime is asked in each Update what is known of the container runtime that the kubelet uses, if containers get names of CDI devices;
-	// never by what answers the kubelet. nil: there is nobody to ask.
-	Runtime func() Runtime
 
 	log     *slog.Logger
 	metrics metrics
 
-	updating    sync.Mutex // held by Update, Reload and resend, and never by what answers the kubelet
-	scan        node.Scan  // the one of the latest Update; nil before the first
-	runtimeSaid string     // what was logged of the runtime last
-	runtime     Runtime    // of the latest Update
-	state       atomic.Pointer[state]
+	updating sync.Mutex   // held by Update, Reload and resend, and never by what answers the kubelet
+	scan     node.Scan    // the one of the latest Update; nil before the first
+	runtime  node.Runtime // of the latest Update
+	state    atomic.Pointer[state]
 }
 
 // state is what calls are answered from: a snapshot of the node, and the options and devices that go with it. It does not
@@ -39,7 +35,7 @@ type Plugin struct {
 type state struct {
 	node    *node.Snapshot
 	options Options
-	runtime Runtime
+	runtime node.Runtime
 	devices []*api.Device
 	changed chan struct{} // closed when the list of devices changes
 }
@@ -49,7 +45,7 @@ func New(options Options, log *slog.Logger) *Plugin {
 	p := &Plugin{Node: node.New(log), log: log, metrics: newMetrics()}
 	p.Node.Early = func(s *node.Snapshot) { p.answerFrom(s, p.state.Load().options) }
 	none := &discovery.Inventory{}
-	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, Runtime{}, nil, make(chan struct{})})
+	p.state.Store(&state{&node.Snapshot{Inventory: none, Fabric: none.Fabric()}, options, node.Runtime{}, nil, make(chan struct{})})
 	return p
 }
 
@@ -93,8 +89,11 @@ func (p *Plugin) Renew() {
 
 // update answers calls from a new snapshot from now on. It returns false if there is none: the machine cannot be read, or ctx ended.
 func (p *Plugin) update(ctx context.Context, options Options) bool {
-	p.askRuntime(&options)
-	p.Node.Withhold(options.withheld(p.runtime))
+	if options.Strategy == CDI {
+		p.runtime = p.Node.AskRuntime(options.OnCDIOff)
+	} else {
+		p.runtime = p.Node.ForgetRuntime()
+	}
 	s := p.Node.Update(ctx, options.spec(), p.scan)
 	if s == nil {
 		next := *p.state.Load()

@@ -1,15 +1,11 @@
 package plugin
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -60,7 +56,8 @@ func (r *rivals) in(dir string, inv *discovery.Inventory) (all finding.List) {
 	for _, path := range r.sockets {
 		a, known := r.asked[path]
 		if !known || now-a.at > rivalPeriod {
-			a = answer{now, listens(path)}
+			listens, err := host.Listens(path)
+			a = answer{now, listens || err != nil} // also if we may not connect to it
 		}
 		asked[path] = a
 		if a.alive {
@@ -71,13 +68,4 @@ func (r *rivals) in(dir string, inv *discovery.Inventory) (all finding.List) {
 	}
 	r.asked = asked
 	return all
-}
-
-// listens tells whether somebody listens on a socket, also if we may not connect to it.
-func listens(path string) bool {
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 )
 
 // Times of registering. The kubelet answers Register only after it has connected to the plugin, which it tries for ten
@@ -99,7 +100,7 @@ func (s *Server) Alive() error {
 const pathMax = 107
 
 // socketPrefix begins the names of our sockets: lpuctl-RANDOM.sock.
-const socketPrefix = "lpuctl-"
+const socketPrefix = owner.SocketPrefix
 
 // restart is the error for a sign that the kubelet was restarted. After it no backoff is needed.
 type restart string

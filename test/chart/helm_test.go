@@ -198,7 +198,7 @@ func TestRefused(t *testing.T) {
 		{"size 0 of dra", "{mode: dra, dra: {sizes: [0]}}", "/dra/sizes/0"},
 		{"digest of dra", "image: {draDigest: latest}", "/image/draDigest"},
 		{"overlap in mode dra", "{mode: dra, overlap: true}", "overlap is of mode plugin"},
-		{"CDI off in mode dra", "{mode: dra, onCdiOff: fail}", "onCdiOff is of mode plugin"},
+		{"CDI off in mode dra", "{mode: dra, onCdiOff: device-specs}", "onCdiOff device-specs is of mode plugin"},
 		{"nfd in mode dra", "{mode: dra, nfd: {enabled: true}}", "nfd.enabled is of mode plugin"},
 		{"labels in mode dra", "{mode: dra, config: {topology: [{nodes: ['*']}]}}", "config.topology is of mode plugin"},
 		{"pods in mode dra", "{mode: dra, podResources: {enabled: true}}", "podResources.enabled is of mode plugin"},

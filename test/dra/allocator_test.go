@@ -20,6 +20,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
 // gates are those of Kubernetes 1.37 that are on by default.
@@ -57,6 +58,8 @@ type cluster struct {
 	members   map[string][]discovery.Address // of all devices that ever were
 	order     []string                       // the devices without taints, as published
 	cache     *cel.Cache
+
+	tolerations []resourceapi.DeviceToleration // of each claim
 }
 
 const nodeName = "n1"
@@ -92,7 +95,9 @@ func (c *cluster) allocate(ctx context.Context, size int) (string, error) {
 		return "", err
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-	found, err := allocator.Allocate(ctx, node, []*resourceapi.ResourceClaim{claimOf(size)})
+	claim := claimOf(size)
+	claim.Spec.Devices.Requests[0].Exactly.Tolerations = c.tolerations
+	found, err := allocator.Allocate(ctx, node, []*resourceapi.ResourceClaim{claim})
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
@@ -297,6 +302,39 @@ func TestDeadRingIsGivenWhole(t *testing.T) {
 		name, err := c.allocate(t.Context(), 8)
 		if err != nil || (name != "") != want {
 			t.Errorf("%d dead cables: %q, %v", dead, name, err)
+		}
+	}
+}
+
+// TestNoTolerationGetsALeasedLPU: no toleration gets an LPU that is kept for leases, by itself or
+// in a set. A cordoned one is given to who tolerates everything: that its name has to be tolerated
+// the driver sees.
+func TestNoTolerationGetsALeasedLPU(t *testing.T) {
+	s := server{"", [][]int{row(0, 8)}, false, -1, -1}
+	for _, apart := range []bool{true, false} {
+		inv := s.inventory()
+		inv.LPUs[2].Cordoned = &health.Cordon{SetApart: apart}
+		for _, size := range []int{1, 2, 4, 8} {
+			c := newCluster()
+			c.tolerations = []resourceapi.DeviceToleration{{Operator: resourceapi.DeviceTolerationOpExists}}
+			c.publish(dra.Slices(inv, dra.Options{Node: nodeName}))
+			given := map[int]bool{}
+			for {
+				name, err := c.allocate(t.Context(), size)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "" {
+					break
+				}
+				c.allocated.Insert(id(name))
+				for _, m := range c.members[name] {
+					given[card(m)] = true
+				}
+			}
+			if given[2] == apart || apart && size < 8 && len(given) == 0 {
+				t.Errorf("set apart: %t, size %d: given were %v", apart, size, given)
+			}
 		}
 	}
 }

@@ -517,7 +517,7 @@ func mutations() []mutation {
 		},
 		{
 			"an LPU that is free is not given for a minute more, and none is on a node that is new", "pkg/dra/taint.go",
-			"if c.Key == TaintHeld || slices", "if slices", "TestHeld", draPkg,
+			"if c.Key == TaintHeld || c.Key == TaintLeases || slices", "if slices", "TestHeld", draPkg,
 		},
 		{
 			"slices are written as often as the node changes", "pkg/dra/publisher.go",
@@ -632,8 +632,44 @@ func mutations() []mutation {
 			"lock, err := g.hold(ctx)", "lock, err := (*os.File)(nil), error(nil)", "TestNobodyIsGivenOneTwice", ownerPkg,
 		},
 		{
+			"pods are given LPUs that were leased before the program started", gateGo,
+			"		v.leased = g.Leased()\n", "		_ = g.Leased()\n", "TestLeasedBeforeAProgramStarts", program,
+		},
+		{
+			"what a pod was given a moment ago is leased before the kubelet names that pod", gateGo,
+			"		g.note()\n", "", "TestStanding", ownerPkg,
+		},
+		{
+			"a leased LPU stays published", driverDir + "driver.go",
+			"return d.Gate.Look().Leased(a)", "return false", "TestLeasedLeavesTheSlices", driverPkg,
+		},
+		{
+			"a lease is granted while a program starts", "pkg/lease/arbiter.go",
+			"		out = a.withdraw(out)\n", "		out = slices.Clone(out)\n", "TestAProgramStartsMeanwhile", program,
+		},
+		{
+			"what pods have is leased when no program runs", "pkg/lease/choice.go",
+			" && b.view.Pods[l.Address] == \"\"", "", "TestPodsOutliveTheProgram", program,
+		},
+		{
+			"leases are granted beside the DRA driver", "pkg/owner/standing.go",
+			"[]Owner{s.Record.Owner, Plugin, DRA}", "[]Owner{Plugin}", "TestKubernetesNeedsAPool", program,
+		},
+		{
+			"leases are granted beside a device plugin of a release before", "pkg/owner/standing.go",
+			"listens, unseen := f.listens()", "listens, unseen := false, error(nil)", "TestStanding", ownerPkg,
+		},
+		{
+			"what cannot be seen is taken for a no", "pkg/owner/standing.go",
+			"if err := s.Unknown[o]; err != nil {", "if err := s.Unknown[o]; false {", "TestStanding", ownerPkg,
+		},
+		{
+			"a lease is granted while a program hands out its first LPU", gateGo,
+			"	_ = g.show() // before: who", "	// before: who", "TestStanding", ownerPkg,
+		},
+		{
 			"a pod that is being removed takes the LPUs for good", gateGo,
-			"		if g.Insist && shown == nil {", "		if false && shown == nil {", "TestInsist", ownerPkg,
+			"if g.Insist && g.show() == nil {", "if false {", "TestInsist", ownerPkg,
 		},
 		{
 			"Allocate hands out an LPU that a claim has got since the last look", "pkg/plugin/calls.go",
@@ -642,6 +678,26 @@ func mutations() []mutation {
 		{
 			"a snapshot of before the owner changed stays", "pkg/node/snapshot.go",
 			" && n.view == before.view", "", "TestChangeOver", "./pkg/plugin",
+		},
+		{
+			"a toleration of everything gets an LPU that is kept for leases", "pkg/dra/slices.go",
+			"s.set(d.members) >= 0 && !s.leased(d.members)", "s.set(d.members) >= 0", "TestLeases", draPkg,
+		},
+		{
+			"an LPU that is kept for leases is withdrawn while a claim has it", "pkg/dra/taint.go",
+			"c.Key == TaintLeases && !s.claimed[c.LPU] && ", "c.Key == TaintLeases && ", "TestLeases", draPkg,
+		},
+		{
+			"a toleration of everything gets a cordoned LPU", driverDir + "tolerate.go",
+			"t.Key == dra.TaintCordoned && value", "value", "TestCordonedIsPreparedByNameOnly", driverPkg,
+		},
+		{
+			"a toleration of the cordon gets an LPU that is kept for leases", driverDir + "tolerate.go",
+			"!l.Cordoned.SetApart && names(", "names(", "TestCordonedIsPreparedByNameOnly", driverPkg,
+		},
+		{
+			"the DRA driver gives out LPUs while CDI is off", driverDir + "driver.go",
+			"d.Node.AskRuntime(d.OnCDIOff)", "d.Node.ForgetRuntime()", "TestCDIOff", driverPkg,
 		},
 		{
 			"arcs are published though nobody counts their LPUs", driverDir + "probe.go",

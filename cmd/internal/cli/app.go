@@ -18,6 +18,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
 )
 
 // App is what all commands share: where to speak, and the global flags.
@@ -217,6 +218,13 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 	memory.Judge(inv)
 	a.Log.Debug("scanned", "root", a.Root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, memory, nil
+}
+
+// OwnerFile is the file that says who hands out the LPUs of this node, with the other signs of it.
+// The config was read.
+func (a *App) OwnerFile(memory node.Memory) (owner.File, error) {
+	sockets, err := a.Root.Resolve(a.Config.Serve.PluginDir)
+	return owner.File{Dir: memory.Dir, Sockets: sockets}, err
 }
 
 // RingTableFlag lets a command take another ring table.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -34,7 +35,7 @@ type ServeConfig struct {
 func DefaultServe() ServeConfig {
 	return ServeConfig{
 		Resource: plugin.DefaultResource, PluginDir: "/var/lib/kubelet/device-plugins", DeviceListStrategy: string(plugin.CDI),
-		OnCDIOff: string(plugin.WarnOnCDIOff), NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
+		OnCDIOff: string(node.WarnOnCDIOff), NUMA: string(plugin.NUMAOff), Interval: "1s", Listen: ":9477",
 		NFDExpiry: "1h",
 	}
 }
@@ -70,7 +71,7 @@ func (c *ServeConfig) Check() []strictyaml.Fault {
 		}
 	}
 	fault("deviceListStrategy", plugin.Strategy(c.DeviceListStrategy).Validate(), "write one of these")
-	fault("onCdiOff", plugin.OnCDIOff(c.OnCDIOff).Validate(), "write one of these")
+	fault("onCdiOff", node.OnCDIOff(c.OnCDIOff).Validate(), "write one of these")
 	fault("numa", plugin.NUMA(c.NUMA).Validate(), "write one of these")
 	fault("resource", plugin.ValidateResource(c.Resource), "write "+plugin.DefaultResource)
 	if d, err := time.ParseDuration(c.Interval); err != nil || d < 100*time.Millisecond || d > 10*time.Second {

@@ -33,6 +33,7 @@ type Options struct {
 	Publisher *dra.Publisher
 	Claims    *claim.Store
 	Gate      *owner.Gate
+	OnCDIOff  node.OnCDIOff // what is done while Node.Runtime has CDI off: node.FailOnCDIOff or node.WarnOnCDIOff
 	// InUse returns the claims that pods have, as the kubelet knows it. nil: nobody knows.
 	InUse  func(context.Context) ([]cdi.Claim, error)
 	Client kubernetes.Interface
@@ -53,6 +54,7 @@ type Driver struct {
 	changes  chan struct{} // has room for one: what is published may have to be looked at
 	restored chan struct{} // closed when the files of prepared claims have been looked after for the first time
 
+	runtime atomic.Pointer[node.Runtime] // of the latest Update
 	health  health
 	state   atomic.Pointer[publishState]
 	dropped atomic.Int32 // the mode in which the API server did not store what it was given; 0: in none
@@ -83,8 +85,10 @@ func New(o Options) *Driver {
 	}
 	d.prepares.Add(0, "result", refused)
 	d.state.Store(&publishState{})
+	d.runtime.Store(&node.Runtime{})
 	d.Gate.Changed = d.wake
 	d.Publisher.Held = func(a discovery.Address) string { return d.Gate.Look().Why(a) }
+	d.Publisher.Leased = func(a discovery.Address) bool { return d.Gate.Look().Leased(a) }
 	d.Publisher.Prepared = d.prepared
 	d.Claims.Devices = d.Publisher
 	d.Claims.Inventory = d.Node.Latest
@@ -105,6 +109,8 @@ const (
 func (d *Driver) Update(ctx context.Context, scan node.Scan) bool {
 	d.updating.Lock()
 	defer d.updating.Unlock()
+	runtime := d.Node.AskRuntime(d.OnCDIOff)
+	d.runtime.Store(&runtime)
 	s := d.Node.Update(ctx, d.Spec, scan)
 	if s == nil {
 		return false
@@ -164,6 +170,9 @@ func (d *Driver) refuse(a discovery.Address) error {
 	if why := d.health.sick(a); why != "" {
 		return errors.New(why)
 	}
+	if withheld := d.runtime.Load().Withheld(d.OnCDIOff); len(withheld) > 0 { // of now: the snapshot may be from before
+		return errors.New(withheld[0].Message + "; " + withheld[0].Remedy)
+	}
 	return nil
 }
 
@@ -206,6 +215,9 @@ func (d *Driver) Ready() (phase string, err error) {
 	}
 	if why := d.Gate.Look().All(); why != nil {
 		return "no LPU is offered: " + why.Message, d.Alive()
+	}
+	if runtime := d.runtime.Load(); runtime.CDI == node.CDIOff {
+		return "ok, but " + runtime.Says(d.OnCDIOff) + ": " + runtime.Reason.Message, d.Alive()
 	}
 	return "ok", d.Alive()
 }

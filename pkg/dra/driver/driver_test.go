@@ -39,6 +39,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/dra"
 	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/dra/driver"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
@@ -56,6 +58,10 @@ type cluster struct {
 	pods          atomic.Value // []cdi.Claim: those that pods have
 	held          sync.Map     // discovery.Address: what the device plugin's pods have
 	asked         atomic.Value // func(): called when that has been said
+	setApart      health.Cordons
+	runtime       atomic.Pointer[node.Runtime] // what the self-check of the container runtime says; nil: there is none
+	onCDIOff      node.OnCDIOff
+	leased        atomic.Pointer[map[discovery.Address]string] // nil: nothing is
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -160,7 +166,7 @@ func (c *cluster) start(uid string) *running {
 	c.Helper()
 	log := slog.New(slog.NewTextHandler(c.Output(), nil))
 	n := node.New(log)
-	n.Memory.Dir = c.stateDir()
+	n.Memory.Dir, n.Memory.SetApart = c.stateDir(), c.setApart
 	file, err := cdi.Locate(c.root, "/var/run/cdi", cdi.DefaultKind)
 	c.do(err)
 	boot := host.Now().Boot
@@ -173,14 +179,26 @@ func (c *cluster) start(uid string) *running {
 			return held, nil
 		},
 	}
+	gate.Leased = func() map[discovery.Address]string {
+		if leased := c.leased.Load(); leased != nil {
+			return *leased
+		}
+		return nil
+	}
 	n.Gate = gate
+	n.Runtime = func() (says node.Runtime) {
+		if r := c.runtime.Load(); r != nil {
+			says = *r
+		}
+		return says
+	}
 	d := driver.New(driver.Options{
 		Node: n, Spec: node.Spec{File: file, Options: cdi.Options{Kind: cdi.DefaultKind}},
 		Publisher: &dra.Publisher{Options: dra.Options{Node: nodeName}, Path: filepath.Join(c.stateDir(), "dra-slices.json")},
 		Claims:    &claim.Store{Dir: c.stateDir(), SpecDir: c.specDir(), BootID: boot},
-		Gate:      gate,
-		InUse:     func(context.Context) ([]cdi.Claim, error) { return c.pods.Load().([]cdi.Claim), nil },
-		Client:    c.client, Name: nodeName, PodUID: uid, KubeletDir: c.kubelet, Log: log,
+		Gate:      gate, OnCDIOff: c.onCDIOff,
+		InUse:  func(context.Context) ([]cdi.Claim, error) { return c.pods.Load().([]cdi.Claim), nil },
+		Client: c.client, Name: nodeName, PodUID: uid, KubeletDir: c.kubelet, Log: log,
 	})
 	ctx, cancel := context.WithCancel(c.Context())
 	var loops sync.WaitGroup
@@ -503,6 +521,164 @@ func TestPrepare(t *testing.T) {
 	c.unprepare(endpoint, four)
 	if left := append(c.files("claim"), c.files("metadata")...); len(left) > 0 {
 		t.Error("left:", left)
+	}
+}
+
+// TestCordonedIsPreparedByNameOnly: a toleration of everything does not give a cordoned LPU, and
+// none gives one that is kept for leases. Who has it keeps it.
+func TestCordonedIsPreparedByNameOnly(t *testing.T) {
+	c := newCluster(t)
+	inv, err := discovery.Scan(t.Context(), c.root, discovery.Options{})
+	c.do(err)
+	apart := inv.LPUs[6].Address
+	c.setApart = health.Cordons{apart.String(): {Reason: "it is set apart for leases (leases.pool)", SetApart: true}}
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	for name, d := range c.devices() {
+		if slices.Contains(dra.MembersOf(d), apart) {
+			t.Errorf("%s is published", name)
+		}
+	}
+	before := c.allocate("before", "", device(1, 0))
+	if said := c.prepare(endpoint, before).Claims[before.Uid].Error; said != "" {
+		t.Fatal(said)
+	}
+	_, _, err = health.ChangeCordons(t.Context(), filepath.Join(c.stateDir(), "cordon.json"), func(all health.Cordons) error {
+		for _, lpu := range []int{0, 2} {
+			all[r.Node.Latest().Inventory.LPUs[lpu].Address.String()] = health.Cordon{Reason: "a cable", By: "alice(1000)"}
+		}
+		return nil
+	})
+	c.do(err)
+	c.eventually("cordoned", 10*time.Second, func() error {
+		if r.Node.Latest().Inventory.LPUs[2].Cordoned == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if said := c.prepare(endpoint, before).Claims[before.Uid].Error; said != "" {
+		t.Error("who has it:", said)
+	}
+	const exists, schedule, execute = resourceapi.DeviceTolerationOpExists, resourceapi.DeviceTaintEffectNoSchedule, resourceapi.DeviceTaintEffectNoExecute
+	pair := device(2, 2)
+	for name, x := range map[string]struct {
+		device   string
+		tolerate []resourceapi.DeviceToleration
+		wants    string
+	}{
+		"nothing":    {pair, nil, "lpu2 (0000:45:00.1): it is cordoned since"},
+		"everything": {pair, []resourceapi.DeviceToleration{{Operator: exists}}, "kubectl --namespace default delete pod p; or on the node: lpuctl uncordon lpu2"},
+		"another":    {pair, []resourceapi.DeviceToleration{{Key: dra.TaintUnhealthy, Operator: exists}}, "cordoned"},
+		"eviction":   {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists, Effect: execute}}, "cordoned"},
+		"other-lpu":  {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Value: "pci-0000-43-00.1"}}, "cordoned"},
+		"by-name":    {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists, Effect: schedule}}, ""},
+		"by-value":   {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Value: "pci-0000-45-00.1"}}, ""},
+		"leased": {named(apart), []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists}, {Operator: exists}},
+			"set apart for leases (leases.pool); delete the pod"},
+	} {
+		one := c.allocate(name, "", x.device)
+		held, err := c.client.ResourceV1().ResourceClaims("default").Get(t.Context(), name, metav1.GetOptions{})
+		c.do(err)
+		held.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p"}}
+		held.Status.Allocation.Devices.Results[0].Tolerations = x.tolerate
+		_, err = c.client.ResourceV1().ResourceClaims("default").Update(t.Context(), held, metav1.UpdateOptions{})
+		c.do(err)
+		said := c.prepare(endpoint, one).Claims[one.Uid].Error
+		if !strings.Contains(said, x.wants) || x.wants == "" && said != "" {
+			t.Errorf("it tolerates %s: %s", name, said)
+		}
+		if x.wants == "" {
+			c.unprepare(endpoint, one)
+		}
+	}
+}
+
+// named is the name of the device of one LPU, published or not.
+func named(a discovery.Address) string {
+	specs := dra.Slices(&discovery.Inventory{LPUs: []discovery.LPU{{Address: a}}}, dra.Options{Node: nodeName, Singles: true})
+	return specs[0].Devices[0].Name
+}
+
+// TestCDIOff: a runtime that starts containers without their LPUs is said, and with the policy fail
+// nothing is given out.
+func TestCDIOff(t *testing.T) {
+	why := finding.New(finding.CDIOff, "", "containerd has CDI off", "turn it on")
+	off, on := &node.Runtime{CDI: node.CDIOff, Reason: &why}, &node.Runtime{CDI: node.CDIOn}
+	for _, policy := range []node.OnCDIOff{node.FailOnCDIOff, node.WarnOnCDIOff} {
+		c := newCluster(t)
+		c.onCDIOff = policy
+		c.runtime.Store(on)
+		r := c.start("")
+		device := c.published(r)
+		endpoint := c.register()[0]
+		c.eventually("ready", 10*time.Second, func() error { _, err := r.Ready(); return err })
+		says := func(ready, metric string, held bool) {
+			t.Helper()
+			c.eventually(string(policy)+": "+metric, 10*time.Second, func() error {
+				var metrics strings.Builder
+				c.do(node.WriteMetrics(&metrics, r.Metrics()...))
+				phase, err := r.Ready()
+				tainted := len(c.devices()[device(4, 0)].Taints) > 0
+				if err != nil || !strings.Contains(phase, ready) || tainted != held ||
+					!strings.Contains(metrics.String(), `lpuctl_runtime_cdi{answer="`+metric+`"} 1`) {
+					return fmt.Errorf("ready is %q, %v; tainted: %t; metrics: %s", phase, err, tainted, &metrics)
+				}
+				return nil
+			})
+		}
+		fails := policy == node.FailOnCDIOff
+		says("ok", "on", false)
+		c.runtime.Store(off)
+		says("the container runtime has CDI off; ", "off", fails)
+		pair := c.allocate("pair", "", device(2, 4))
+		if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; strings.Contains(said, "containerd has CDI off; turn it on") != fails {
+			t.Errorf("%s: %s", policy, said)
+		}
+		c.runtime.Store(on)
+		says("ok", "on", false)
+		if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; said != "" {
+			t.Errorf("%s: %s", policy, said)
+		}
+		r.stop()
+	}
+}
+
+// TestLeasedLeavesTheSlices: an LPU that a user has leased is in no device, and is not prepared for
+// who was allocated it before.
+func TestLeasedLeavesTheSlices(t *testing.T) {
+	c := newCluster(t)
+	r := c.start("")
+	device := c.published(r)
+	endpoint := c.register()[0]
+	one := c.allocate("one", "", device(1, 0))
+	lpu := r.Node.Latest().Inventory.LPUs[0].Address
+	c.leased.Store(&map[discovery.Address]string{lpu: "lease l3 of alice(1000)"})
+	r.Gate.Renew(t.Context())
+	c.eventually("it has left", 10*time.Second, func() error {
+		for name, d := range c.devices() {
+			if slices.Contains(dra.MembersOf(d), lpu) {
+				return errors.New(name)
+			}
+		}
+		return nil
+	})
+	if n := len(c.devices()); n != 17 {
+		t.Errorf("%d devices", n)
+	}
+	if said := c.prepare(endpoint, one).Claims[one.Uid].Error; !strings.Contains(said, "lease l3 of alice(1000) has it") {
+		t.Error(said)
+	}
+	c.leased.Store(nil)
+	r.Gate.Renew(t.Context())
+	c.eventually("it is back", 10*time.Second, func() error {
+		if n := len(c.devices()); n != 25 {
+			return fmt.Errorf("%d devices", n)
+		}
+		return nil
+	})
+	if said := c.prepare(endpoint, one).Claims[one.Uid].Error; said != "" {
+		t.Error(said)
 	}
 }
 

@@ -28,7 +28,11 @@ func (d *Driver) stateMetrics() []*node.Metric {
 	if s.mode != unknown {
 		counters.SetBool(s.mode == arcs)
 	}
-	return []*node.Metric{registered, published, counters}
+	all := []*node.Metric{registered, published, counters}
+	if runtime := d.runtime.Load(); runtime.CDI != "" {
+		all = append(all, runtime.CDI.Metric())
+	}
+	return all
 }
 
 // deviceMetrics are about the published devices.

@@ -50,6 +50,9 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 		return nil, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	if lpus := d.members(wanted); !d.has(wanted.UID) {
+		if err := d.tolerated(c); err != nil {
+			return nil, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
+		}
 		leave, err := d.Gate.Enter(ctx, lpus)
 		if err != nil {
 			return nil, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)

@@ -101,11 +101,11 @@ spec:
             - --listen
             - :{{ .Values.metrics.port }}
             {{- end }}
-            {{- if not $dra }}
-            {{- if ne .Values.onCdiOff "warn" }}
+            {{- if and (ne .Values.onCdiOff "warn") (not (default false .draining)) }}
             - --on-cdi-off
             - {{ .Values.onCdiOff }}
             {{- end }}
+            {{- if not $dra }}
             {{- if .Values.nfd.enabled }}
             - --nfd
             - {{ .Values.nfd.directory | trimSuffix "/" }}/lpuctl
@@ -204,6 +204,7 @@ spec:
             - {name: device-plugins, mountPath: /host/var/lib/kubelet/device-plugins}
             {{- end }}
             - {name: state, mountPath: /host/var/lib/lpuctl}
+            - {name: leases, mountPath: /host/run/lpuctl, readOnly: true}
             {{- if $hasConfigMap }}
             {{- /* The whole directory: the kubelet never renews a file that is mounted alone (subPath). */}}
             - {name: config-map, mountPath: /config, readOnly: true}
@@ -242,6 +243,8 @@ spec:
         - {name: device-plugins, hostPath: {path: {{ $kubelet }}/device-plugins, type: Directory}}
         {{- end }}
         - {name: state, hostPath: {path: /var/lib/lpuctl, type: DirectoryOrCreate}}
+        # Who has leased which LPUs (lpuctl run): no pod gets these.
+        - {name: leases, hostPath: {path: /run/lpuctl, type: DirectoryOrCreate}}
         {{- if $hasConfigMap }}
         - {name: config-map, configMap: {name: lpuctl}}
         {{- end }}

@@ -111,7 +111,7 @@ app.kubernetes.io/name: lpuctl{{ if .draining }}-dra{{ end }}
 {{- if eq $v.mode "dra" -}}
 {{- $values = dict
     "--listen" "metrics.port" "--config" "config" "--ring-table" "ringTable" "--kubelet-dir" "kubeletDirectory" "--sizes" "dra.sizes"
-    "--no-execute" "dra.noExecute" "--owner" "mode" -}}
+    "--no-execute" "dra.noExecute" "--on-cdi-off" "onCdiOff" "--owner" "mode" -}}
 {{- end -}}
 {{- range $v.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
@@ -136,8 +136,8 @@ app.kubernetes.io/name: lpuctl{{ if .draining }}-dra{{ end }}
 {{- if $v.overlap -}}
 {{- fail "overlap is of mode plugin: instances of the driver always overlap. Set overlap to false" -}}
 {{- end -}}
-{{- if ne $v.onCdiOff "warn" -}}
-{{- fail "onCdiOff is of mode plugin: the driver has no way to hand out LPUs without CDI. Set onCdiOff to warn" -}}
+{{- if eq $v.onCdiOff "device-specs" -}}
+{{- fail "onCdiOff device-specs is of mode plugin: the driver has no way to hand out LPUs without CDI. Set onCdiOff to fail or warn" -}}
 {{- end -}}
 {{- if $v.nfd.enabled -}}
 {{- fail "nfd.enabled is of mode plugin: the driver writes no feature file. Set nfd.enabled to false" -}}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"path"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/lease"
+	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/owner"
+)
+
+// LeasesRemedy is what to do about a record of the arbiter that cannot be read.
+const LeasesRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
+
+// LeaseFiles are where the arbiter of this node writes down leases and reservations.
+func (a *App) LeaseFiles(memory node.Memory) (leases, reservations lease.File, err error) {
+	run, err := a.Root.Resolve(path.Dir(lease.Socket))
+	return lease.LeasesIn(run), lease.ReservationsIn(memory.Dir), err
+}
+
+// peekLeases reads what the arbiter has written down. It is not asked, because that would start it.
+func (a *App) peekLeases(memory node.Memory) (leases, reservations *lease.Record, err error) {
+	leased, reserved, err := a.LeaseFiles(memory)
+	if err == nil {
+		leases, err = leased.Peek()
+	}
+	if err == nil {
+		reservations, err = reserved.Peek()
+	}
+	return leases, reservations, err
+}
+
+// MarkLeases says in an inventory who has which LPU, as the arbiter has written it down.
+func (a *App) MarkLeases(inv *discovery.Inventory, memory node.Memory) *discovery.Inventory {
+	marked, err := a.MarkedLeases(inv, memory)
+	if err != nil {
+		a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", LeasesRemedy)
+	}
+	return marked
+}
+
+// MarkedLeases is an inventory that says who has which LPU. With an error, a record that cannot be
+// read, it is the one that was given.
+func (a *App) MarkedLeases(inv *discovery.Inventory, memory node.Memory) (*discovery.Inventory, error) {
+	leases, reservations, err := a.peekLeases(memory)
+	if err != nil || leases == nil && reservations == nil {
+		return inv, err
+	}
+	return lease.Mark(a.Root, inv, leases, reservations, host.Now()), nil
+}
+
+// RespectLeases lets a program that hands out LPUs to pods leave those alone that a user has leased
+// or reserved. While a record cannot be read what it said before holds.
+func (a *App) RespectLeases(gate *owner.Gate, memory node.Memory) error {
+	leases, reservations, err := a.LeaseFiles(memory)
+	if err != nil {
+		return err
+	}
+	gate.LeaseFiles = []string{leases.Path, reservations.Path}
+	var last map[discovery.Address]string
+	var fault LatestFault
+	gate.Leased = func() map[discovery.Address]string {
+		l, r, err := a.peekLeases(memory)
+		if fault.IsNew(err) {
+			a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", LeasesRemedy)
+		}
+		if err != nil {
+			return last
+		}
+		leased, reserved := lease.Holders(a.Root, l, r, host.Now())
+		last = map[discovery.Address]string{}
+		for address, h := range reserved {
+			last[address] = "reservation " + h.ID + " of " + h.String()
+		}
+		for address, h := range leased {
+			last[address] = "lease " + h.ID + " of " + h.String()
+		}
+		return last
+	}
+	return nil
+}
