@@ -108,10 +108,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	arbiter := &lease.Arbiter{
 		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
 	}
-	arbiter.Closed = func() string {
-		closed, lately := a.leasesClosed(memory)
-		return cmp.Or(closed, lately)
-	}
+	arbiter.Closed = func(lpus []discovery.Address) string { return a.closedSince(memory, lpus) }
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	}
@@ -186,6 +183,24 @@ func (a *app) holders(ctx context.Context, memory node.Memory) (map[discovery.Ad
 	claimed, unread := claims.Holders()
 	maps.Copy(all, claimed)
 	return all, errors.Join(untold, unread)
+}
+
+// closedSince says why LPUs that were free cannot be leased any more. What a claim has is written
+// down before its pod starts, so the kubelet need not be asked.
+func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) string {
+	if closed, lately := a.leasesClosed(memory); closed != "" || lately != "" {
+		return cmp.Or(closed, lately)
+	}
+	claims, err := claimHolders(memory) // after the above: a program that has ended meanwhile has written it
+	for _, address := range lpus {
+		if by := claims[address]; by != "" {
+			return address.String() + " is in use by " + by
+		}
+	}
+	if err != nil && a.Config.Leases.Addresses() == nil {
+		return "it cannot be known which LPUs pods have: " + err.Error()
+	}
+	return ""
 }
 
 // leasesClosed says why no LPU can be leased: Kubernetes hands them out, and none are set apart;

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -41,10 +42,10 @@ type Arbiter struct {
 
 	// Look looks at the node. Of these containers it tells which run. It sets all of a View but Began.
 	Look func(ctx context.Context, containers []string) (View, error)
-	// Closed says why no LPU can be leased at this moment, as View.Closed does; "": they can. It is
-	// asked when a lease is written down and before the user is answered: who hands out LPUs since
-	// the look has seen the record, or is seen here. nil: as the look says.
-	Closed func() string
+	// Closed says why these LPUs cannot be leased at this moment; "": they can. It is asked when a
+	// lease is written down and before the user is answered: a program that has handed out LPUs since
+	// the look has seen the record, or is seen here, or what it handed out is. nil: as the look says.
+	Closed func(lpus []discovery.Address) string
 	// Describe adds the names of user and program.
 	Describe func(Peer) Peer
 	Log      *slog.Logger
@@ -383,10 +384,16 @@ func (a *Arbiter) flush() {
 
 // withdraw takes back what answers promise if no LPU can be leased any more.
 func (a *Arbiter) withdraw(out []Message) []Message {
-	if a.Closed == nil || !slices.ContainsFunc(out, Message.promisesLPUs) {
+	var promised []discovery.Address
+	for _, m := range out {
+		for _, l := range m.promised() {
+			promised = append(promised, l.Address)
+		}
+	}
+	if a.Closed == nil || len(promised) == 0 {
 		return out
 	}
-	why := a.Closed()
+	why := a.Closed(promised)
 	if why == "" {
 		return out
 	}

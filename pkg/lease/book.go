@@ -112,14 +112,22 @@ func (b *Book) Unwritten(answers []Message, why error) []Message {
 	return answers
 }
 
-// promisesLPUs reports whether the answer gives LPUs to a user who had not got them before.
-func (m Message) promisesLPUs() bool { return m.undo != nil && (m.Granted != nil || m.Reserved != nil) }
+// promised are the LPUs that the answer gives to a user who had not got them before.
+func (m Message) promised() []LPU {
+	switch {
+	case m.undo != nil && m.Granted != nil:
+		return m.Granted.LPUs
+	case m.undo != nil && m.Reserved != nil:
+		return m.Reserved.LPUs
+	}
+	return nil
+}
 
 // withdrawn takes back the LPUs that answers promise, because none can be leased any more, and
 // returns refusals in their place.
 func (b *Book) withdrawn(answers []Message, why string) []Message {
 	for i, m := range slices.Backward(answers) {
-		if m.promisesLPUs() {
+		if len(m.promised()) > 0 {
 			m.undo()
 			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: closed(why)}}
 		}
