@@ -25,8 +25,8 @@ func newDescribeCommand(a *app) *cobra.Command {
 		Aliases: []string{"inspect"},
 		Short:   "Show everything about LPUs",
 		Long: `describe shows LPUs: what list shows and who uses each, why it is not usable if it is not, its temperatures and its power,
-its place in the PCI tree, and what pci.ids and its vital product data say of it. Beside the health that it has read stands what
-lpuctl serve says, if serve runs on this node: it has watched the LPU for longer.
+its place in the PCI tree, and what pci.ids and its vital product data say of it. Beside the health stands what lpuctl serve says, if
+serve runs on this node: it has watched the LPU for longer, and the health is judged by what it remembers.
 ` + lpuForms,
 		Example: `  lpuctl describe lpu0
   lpuctl describe 0000:b1:00.1
@@ -34,7 +34,7 @@ lpuctl serve says, if serve runs on this node: it has watched the LPU for longer
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			inv, err := a.scan(cmd.Context(), discovery.Options{Sensors: true})
+			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}

@@ -21,12 +21,12 @@ func newHealthCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   healthName + " [LPU...]",
 		Short: "Show how the LPUs are, and why",
-		Long: `health shows of each LPU what one reading says now, and beside it what lpuctl serve says, which has watched the LPU for longer:
-SERVE and SINCE are "-" if serve does not run on this node. Only serve knows history: errors that were counted, a link that was
-better, a driver that was bound again. With --watch this command has a history of its own, and shows that as HEALTH.
+		Long: `health shows how each LPU is: what one reading says, judged by what lpuctl serve remembers, which has watched the LPU for longer.
+Beside it is what serve itself says: SERVE and SINCE are "-" if it does not run on this node. Only serve knows history: errors that were
+counted, a link that was better, a driver that was bound again. With --watch this command has a history of its own, and shows that as HEALTH.
 A state is healthy, unhealthy, or unknown while what is wrong may pass by itself, such as a reset.
 ` + lpuForms + `
-The exit code is 3 if an LPU is unhealthy or in doubt, by what serve says if it runs, and 4 if there is no LPU. Warnings leave it 0.
+The exit code is 3 if an LPU is unhealthy or in doubt, and 4 if there is no LPU. Warnings leave it 0.
 
 -o npd is for node-problem-detector (docs: node-conditions.md): one line of at most 80 characters that names the worst LPU, and exit code
 0 if no LPU is unhealthy, 1 if one is, 2 for anything else, no LPU included. LPUs that are cordoned are no fault then.`,
@@ -41,7 +41,7 @@ The exit code is 3 if an LPU is unhealthy or in doubt, by what serve says if it 
 			if watch {
 				return a.watch(cmd.Context(), f, show)
 			}
-			inv, err := a.scan(cmd.Context(), discovery.Options{Sensors: true})
+			inv, err := a.scan(cmd.Context(), discovery.Options{})
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func (a *app) health(inv *discovery.Inventory, words []string, f cli.Format) err
 	switch {
 	case len(inv.LPUs) == 0:
 		return cli.NoLPU(a.Root)
-	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { state, _ := judgedOr(&l); return state != health.Healthy }):
+	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Health != health.Healthy }):
 		return cli.Found() // for one in doubt too: what is not known to be healthy is not reported as healthy
 	}
 	return nil
@@ -115,28 +115,10 @@ func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
 			serve, since = string(j.Health), judgedFor(j).String()
 		}
 		rows = append(rows, []string{
-			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(reasonsOf(&l)),
+			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(l.Reasons),
 		})
 	}
 	return a.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
-}
-
-// judgedOr is what serve says of an LPU or, if it says nothing, what the reading says.
-func judgedOr(l *discovery.LPU) (health.State, finding.List) {
-	if l.Judged != nil {
-		return l.Judged.Health, l.Judged.Reasons
-	}
-	return l.Health, l.Reasons
-}
-
-// reasonsOf returns the errors and warnings about an LPU: those of serve or, if serve has seen none
-// yet, those of the reading.
-func reasonsOf(l *discovery.LPU) finding.List {
-	_, reasons := judgedOr(l)
-	if !reasons.MoreThanNotes() {
-		reasons = l.Reasons
-	}
-	return withoutNotes(reasons)
 }
 
 func withoutNotes(reasons finding.List) finding.List {

@@ -64,10 +64,9 @@ func npdLine(lpus []discovery.LPU) (line string, faulty bool) {
 			cordoned++
 			continue
 		}
-		state, _ := judgedOr(l)
-		count[state]++
-		if worst[state] == nil {
-			worst[state] = l
+		count[l.Health]++
+		if worst[l.Health] == nil {
+			worst[l.Health] = l
 		}
 	}
 	for _, state := range []health.State{health.Unhealthy, health.Unknown} {
@@ -84,11 +83,10 @@ func npdLine(lpus []discovery.LPU) (line string, faulty bool) {
 
 // npdLineOf is the line about the worst LPU: "lpu3 0000:46:00.1 no-driver: no driver is bound to it (it needs xocl) (2 more)".
 func npdLineOf(l *discovery.LPU, state health.State, more int) string {
-	_, reasons := judgedOr(l)
 	what, text := string(state), ""
-	if len(reasons) > 0 {
-		why := reasons[0]
-		if e := reasons.FirstError(); e != nil {
+	if len(l.Reasons) > 0 {
+		why := l.Reasons[0]
+		if e := l.Reasons.FirstError(); e != nil {
 			why = *e
 		}
 		what, text = string(why.ID), ": "+npdText(why)

@@ -191,7 +191,11 @@ func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) string {
 	if closed, lately := a.leasesClosed(memory); closed != "" || lately != "" {
 		return cmp.Or(closed, lately)
 	}
-	claims, err := claimHolders(memory) // after the above: a program that has ended meanwhile has written it
+	store, err := a.claims(memory) // after the above: a program that has ended meanwhile has written it
+	claims := map[discovery.Address]string{}
+	if err == nil {
+		claims, err = store.Holders()
+	}
 	for _, address := range lpus {
 		if by := claims[address]; by != "" {
 			return address.String() + " is in use by " + by

@@ -104,7 +104,7 @@ func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
 func outOfOrder(inv *discovery.Inventory) finding.List {
 	findings := slices.Clone(inv.Problems)
 	for i := range inv.LPUs {
-		reasons := reasonsOf(&inv.LPUs[i])
+		reasons := withoutNotes(inv.LPUs[i].Reasons)
 		if first := reasons.FirstError(); first != nil {
 			reasons = finding.List{*first}
 		}

@@ -169,7 +169,7 @@ type (
 
 // run starts the components with a configuration.
 func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin.Options) {
-	scan, err := d.app.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	scan, err := d.app.ScanOptions(discovery.Options{Patience: discovery.Patience})
 	if err != nil {
 		d.fail(err)
 		return

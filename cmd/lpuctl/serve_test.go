@@ -140,7 +140,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		}
 		before = after
 	}
-	if scan := d.watch.config.scan; !scan.Sensors || scan.Policy.MaxCelsius != 90 {
+	if scan := d.watch.config.scan; scan.Policy.MaxCelsius != 90 {
 		t.Errorf("it scans with %+v", scan)
 	}
 	if plan := d.features.plan; plan.path != "/features" || plan.lifetime != 2*time.Hour {

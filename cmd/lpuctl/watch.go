@@ -24,7 +24,7 @@ func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 	case cli.FormatNPD:
 		return cli.Usage("--watch does not go with -o npd: node-problem-detector runs the command again and again by itself")
 	}
-	options, err := a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience})
+	options, err := a.ScanOptions(discovery.Options{Patience: discovery.Patience})
 	if err != nil {
 		return err
 	}

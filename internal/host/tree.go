@@ -28,7 +28,16 @@ type Tree struct {
 	NoOpenat2 bool
 
 	dir      *os.File
-	shortage atomic.Pointer[error] // the first that a read had
+	shortage *atomic.Pointer[error] // the first that a read had, also of those through another function
+	through  ReadThrough
+}
+
+// ReadThrough reads at most limit bytes from the start of a file, which is known to be a regular one.
+type ReadThrough func(d *Dir, name string, limit int) ([]byte, error)
+
+// Through returns the same tree, whose files are read by another function. It is open as long as t is.
+func (t *Tree) Through(read ReadThrough) *Tree {
+	return &Tree{Root: t.Root, NoOpenat2: t.NoOpenat2, dir: t.dir, shortage: t.shortage, through: read}
 }
 
 // Open opens the root. The error is that of open(2).
@@ -37,7 +46,7 @@ func (r Root) Open() (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tree{Root: r, dir: dir}, nil
+	return &Tree{Root: r, dir: dir, shortage: new(atomic.Pointer[error])}, nil
 }
 
 // Note remembers an error if it [IsShortage], and returns it. The tree notes the errors of its own reads and of those of its directories.
@@ -135,9 +144,22 @@ func (d *Dir) Fault(name string, err error) error {
 	return d.tree.Note(&fs.PathError{Op: "read", Path: path.Join(d.Path, name), Err: err})
 }
 
+// Dup returns another descriptor of the directory, which the caller closes.
+func (d *Dir) Dup() (fd int, err error) { return unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0) }
+
 // Head reads at most limit bytes from the start of a regular file in the directory. It is a plain
 // read(2), because some drivers answer EAGAIN, on which Go's own reader would wait for ever.
 func (d *Dir) Head(name string, limit int) ([]byte, error) {
+	if d.tree.through != nil {
+		if err := d.check(name); err != nil {
+			return nil, d.Fault(name, err)
+		}
+		data, err := d.tree.through(d, name, limit)
+		if err != nil {
+			err = d.Fault(name, err)
+		}
+		return data, err
+	}
 	fd, err := d.open(name)
 	if err != nil {
 		return nil, d.Fault(name, err)
@@ -159,12 +181,8 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 
 // open opens a regular file of the directory. Another kind of file is not opened, because that can hang or do harm.
 func (d *Dir) open(name string) (fd int, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := d.check(name); err != nil {
 		return -1, err
-	}
-	if kind := wholefile.Kind(st.Mode); kind != "" {
-		return -1, fmt.Errorf("%s, not a regular file", kind)
 	}
 	return d.openHere(name)
 }
@@ -174,6 +192,18 @@ func (d *Dir) openHere(name string) (fd int, err error) {
 	return retry(func() (int, error) {
 		return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
+}
+
+// check returns an error unless a file of the directory is a regular one.
+func (d *Dir) check(name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if kind := wholefile.Kind(st.Mode); kind != "" {
+		return fmt.Errorf("%s, not a regular file", kind)
+	}
+	return nil
 }
 
 // Text reads an attribute and trims the newline at its end. If it is too long for an attribute of sysfs or is not text,

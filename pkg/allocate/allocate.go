@@ -27,7 +27,7 @@ type Wish struct {
 func Free(inv *discovery.Inventory) []int {
 	free := []int{}
 	for i, l := range inv.LPUs {
-		if l.Usable && l.Cordoned == nil && l.Leased == nil && l.Reserved == nil && len(l.Users) == 0 {
+		if l.Fit() && l.Cordoned == nil && l.Leased == nil && l.Reserved == nil && len(l.Users) == 0 {
 			free = append(free, i)
 		}
 	}
@@ -173,7 +173,7 @@ type reason struct{ why, remedy string }
 
 func reasonOf(l *discovery.LPU) reason {
 	switch {
-	case !l.Usable:
+	case !l.Fit():
 		return reason{l.State(), "see lpuctl describe %s"}
 	case l.Cordoned != nil:
 		return reason{"cordoned " + l.Cordoned.String(), l.Cordoned.Remedy("%s")}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -47,6 +48,22 @@ func stageOf(a Address, stage int) string { return fmt.Sprint("card ", a, stage)
 // configuration space if nothing else tells whether the card answers, last the sensors of a card that answers. If one of them hangs,
 // what was read before is still reported.
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
+	lpu := s.newLPU(ctx, index, f)
+	if !f.readable() {
+		return lpu
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
+	defer cancel()
+	err := s.readFirst(ctx, &lpu, &f)
+	if err == nil {
+		err = s.readRest(ctx, &lpu, f)
+	}
+	s.finish(&lpu, err)
+	return lpu
+}
+
+// newLPU is an LPU before it is read.
+func (s *scan) newLPU(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model != nil {
 		lpu.Model, lpu.Mounts, lpu.Env, lpu.MemoryGiB = f.model.Name, f.model.Mounts, f.model.Env, f.model.MemoryGiB
@@ -55,47 +72,67 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 		s.missing(ctx, &lpu, f)
 		return lpu
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
-	defer cancel()
 	lpu.Serial = s.known[f.address]
-	lpu.conclude()
-	stages := []func(LPU, function) LPU{s.readKernel, s.readDriver, s.probe}
-	if s.Sensors {
-		stages = append(stages, s.readSensors)
-	}
-	for stage, read := range stages {
-		before, what := lpu, stageOf(f.address, stage)
-		after, err := within(ctx, s.readers, what, s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
-		if err != nil {
-			lpu.stalled(err)
-			break
-		}
-		lpu = after
-	}
-	if len(lpu.Reasons) > 0 && !s.tree.Exists(pciDevices+"/"+f.address.String()) { // it left the bus meanwhile, whatever else was read
-		lpu.Reasons = nil
-		lpu.reason(finding.Gone, fmt.Sprintf("the card at %s left the bus", f.address), "")
-		return lpu
-	}
-	lpu.Reasons = append(slices.Clip(lpu.Reasons), lpu.Reading.Findings(lpu.Name, s.Policy)...)
-	lpu.addressRemedies()
 	lpu.conclude()
 	return lpu
 }
 
-// probe reads the configuration space of a function whose link does not tell whether the card answers. A watcher has read it already.
-func (s *scan) probe(lpu LPU, _ function) LPU {
+// readFirst reads what the kernel's core answers, which does not sleep.
+func (s *scan) readFirst(ctx context.Context, lpu *LPU, f *function) error {
+	f.tree = s.tree
+	f.names = sync.OnceValues(func() ([]string, error) { return s.tree.Names(path.Join(pciDevices, f.address.String())) })
+	err := s.stage(ctx, kernelStage, s.readKernel, lpu, *f)
+	f.devices = s.devicesOf(*f)
+	return err
+}
+
+// readRest reads in this process what may sleep in the kernel.
+func (s *scan) readRest(ctx context.Context, lpu *LPU, f function) (err error) {
+	for i, read := range []stage{s.readDriver, s.probe, s.readSensors} {
+		if err == nil {
+			err = s.stage(ctx, driverStage+i, read, lpu, f)
+		}
+	}
+	return err
+}
+
+// stage is a part of readCard. It returns the LPU as far as it was read then.
+type stage func(lpu LPU, f function) LPU
+
+func (s *scan) stage(ctx context.Context, number int, read stage, lpu *LPU, f function) error {
+	before := *lpu
+	after, err := within(ctx, s.readers, stageOf(f.address, number), s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
+	if err == nil {
+		*lpu = after
+	}
+	return err
+}
+
+// finish says what follows of what was read, and of the error by which the reading ended.
+func (s *scan) finish(lpu *LPU, err error) {
+	if err != nil {
+		lpu.stalled(err)
+	}
+	if len(lpu.Reasons) > 0 && !s.tree.Exists(pciDevices+"/"+lpu.Address.String()) { // it left the bus meanwhile, whatever else was read
+		lpu.Reasons = nil
+		lpu.reason(finding.Gone, fmt.Sprintf("the card at %s left the bus", lpu.Address), "")
+		return
+	}
+	lpu.Reasons = append(slices.Clip(lpu.Reasons), lpu.Reading.Findings(lpu.Name, s.Policy)...)
+	lpu.addressRemedies()
+	lpu.conclude()
+}
+
+// probe reads the configuration space of a function, which may sleep for a minute. A watcher has read it already. A scan that reads it in
+// its own process does so only where the link does not tell whether the card answers.
+func (s *scan) probe(lpu LPU, f function) LPU {
 	if lpu.Reading.Asleep() || lpu.Reading.AllOnes {
 		return lpu
 	}
-	if s.probes == nil && !lpu.Reading.Linked {
-		if dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String()); err == nil {
-			defer dir.Close()
-			lpu.Reading.AllOnes, lpu.Reading.Command = readConfig(dir)
-		}
-		return lpu
-	}
 	known := s.probes[lpu.Address]
+	if s.probes == nil && (!lpu.Reading.Linked || f.apart && lpu.Driver != "" && !lpu.Reading.PowerLost()) {
+		known, _ = probeIn(f.tree, lpu.Address)
+	}
 	if known.device == lpu.Reading.Device {
 		lpu.Reading.AllOnes, lpu.Reading.Command = known.dead && !lpu.Reading.Linked, known.command
 	}

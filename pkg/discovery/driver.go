@@ -12,20 +12,44 @@ import (
 
 // readDriver reads the attributes that the LPU's own driver answers, as the health profile says. The driver may have to
 // ask the card, so each of these reads can hang.
-func (s *scan) readDriver(lpu LPU, f function) LPU {
+func (s *scan) readDriver(lpu LPU, f function) LPU { return s.askDriver(s.readState(lpu, f), f) }
+
+// readState reads what the driver says of the card without asking it.
+func (s *scan) readState(lpu LPU, f function) LPU {
 	if !lpu.answers() {
 		return lpu
 	}
-	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
+	dir, err := f.tree.Dir(pciDevices + "/" + lpu.Address.String())
 	if err != nil {
 		return lpu
 	}
 	defer dir.Close()
 	switch f.model.Health {
 	case healthXocl:
-		s.readXocl(&lpu, dir)
+		f.readXocl(&lpu, dir)
 	case healthHA:
-		s.readHA(&lpu, f.model)
+		f.readHA(&lpu)
+	}
+	return lpu
+}
+
+// askDriver reads what the driver may ask the card for, if the card can answer by what was read so far.
+func (s *scan) askDriver(lpu LPU, f function) LPU {
+	if !lpu.answers() {
+		return lpu
+	}
+	dir, err := f.tree.Dir(pciDevices + "/" + lpu.Address.String())
+	if err != nil {
+		return lpu
+	}
+	defer dir.Close()
+	if f.model.Health == healthXocl {
+		bad, _ := lpu.number(dir, "device_bad_state")
+		lpu.Reading.BadState = bad != 0
+		lpu.Reading.HostMemory = lpu.optionalCount(dir, "host_mem_size")
+		if lpu.Serial == "" {
+			lpu.Serial = f.subdevice(&lpu, "xmc.u.", "serial_num")
+		}
 	}
 	if lpu.Serial == "" {
 		// PCI core, since Linux 6.19 and for root only: the Device Serial Number capability.
@@ -34,10 +58,9 @@ func (s *scan) readDriver(lpu LPU, f function) LPU {
 	return lpu
 }
 
-// readXocl reads the state of a card under XRT's driver. The names of its sub-device directories (rom.u.N, xmc.u.N) end
-// with a number that changes with each reset, so they are found by prefix. Sensors and serial number go through the
-// management function, and wait for a timeout if that is not ready. So ready is read first.
-func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
+// readXocl reads the state of a card under XRT's driver. Sensors and serial number go through the management function, and wait for a
+// timeout if that is not ready. So ready is read first.
+func (f *function) readXocl(lpu *LPU, dir *host.Dir) {
 	remedy := "if it stays so: xbutil reset --device " + lpu.Address.String() + ", or power-cycle the server"
 	if offline := lpu.optional(dir.Line("dev_offline")); offline != "" && offline != "0" {
 		lpu.reason(finding.Offline,
@@ -48,46 +71,41 @@ func (s *scan) readXocl(lpu *LPU, dir *host.Dir) {
 		lpu.reason(finding.NotReady, "the card's management side does not answer (ready is 0)",
 			"check that xclmgmt is loaded and bound to the card's management function; "+remedy)
 	}
-	if lpu.answers() {
-		bad, _ := lpu.number(dir, "device_bad_state")
-		lpu.Reading.BadState = bad != 0
-		lpu.Reading.HostMemory = lpu.optionalCount(dir, "host_mem_size")
-	}
-	names, err := dir.Names()
-	if err != nil {
-		lpu.warn(err)
-		return
-	}
-	subdevice := func(prefix, attribute string) string {
-		i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
-		if i < 0 {
-			return ""
-		}
-		return lpu.optional(s.tree.Line(path.Join(pciDevices, lpu.Address.String(), names[i], attribute)))
-	}
-	lpu.Shell = subdevice("rom.u.", "VBNV")
-	if s.inRecovery(lpu) {
+	lpu.Shell = f.subdevice(lpu, "rom.u.", "VBNV")
+	if f.inRecovery(lpu) {
 		lpu.reason(finding.RecoveryShell, "the card runs its factory image ("+lpu.Shell+")",
 			flashShell(lpu.Address.Sibling(0))+", then power-cycle the server")
 	}
-	if lpu.Serial == "" && lpu.answers() {
-		lpu.Serial = subdevice("xmc.u.", "serial_num")
+}
+
+// subdevice reads an attribute of a sub-device that XRT's driver has made of a card. The names of their directories (rom.u.N, xmc.u.N) end
+// with a number that changes with each reset, so they are found by prefix.
+func (f *function) subdevice(lpu *LPU, prefix, attribute string) string {
+	names, err := f.names()
+	if err != nil {
+		lpu.warn(err)
+		return ""
 	}
+	i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
+	if i < 0 {
+		return ""
+	}
+	return lpu.optional(f.tree.Line(path.Join(pciDevices, lpu.Address.String(), names[i], attribute)))
 }
 
 // inRecovery tells whether a card runs its factory image: the name of the shell says so, or the attribute recovery of the
 // management function, which xclmgmt makes. Such a card has the driver and the node of an LPU, but not its logic.
-func (s *scan) inRecovery(lpu *LPU) bool {
+func (f *function) inRecovery(lpu *LPU) bool {
 	name := strings.ToLower(lpu.Shell)
 	if strings.Contains(name, "recovery") || strings.Contains(name, "golden") {
 		return true
 	}
-	return lpu.Management != nil && s.runsGolden(lpu.Management.Address)
+	return lpu.Management != nil && runsGolden(f.tree, lpu.Management.Address)
 }
 
 // runsGolden reports whether xclmgmt says that the card runs its factory (golden) image.
-func (s *scan) runsGolden(management Address) bool {
-	recovery, _ := s.tree.Line(path.Join(pciDevices, management.String(), "recovery"))
+func runsGolden(t *host.Tree, management Address) bool {
+	recovery, _ := t.Line(path.Join(pciDevices, management.String(), "recovery"))
 	return recovery == "1"
 }
 
@@ -97,8 +115,8 @@ func flashShell(management Address) string {
 }
 
 // readHA reads what docs/health.md asks of the driver of a Bertha: attributes of the class device.
-func (s *scan) readHA(lpu *LPU, m *Model) {
-	dir := s.classDevice(lpu, m)
+func (f *function) readHA(lpu *LPU) {
+	dir := f.classDevice()
 	if dir == nil {
 		return
 	}
@@ -115,14 +133,20 @@ func (s *scan) readHA(lpu *LPU, m *Model) {
 	}
 }
 
-// classDevice opens the directory of the class device that a model's LPU has its node from; nil if it has none. The caller closes it.
-func (s *scan) classDevice(lpu *LPU, m *Model) *host.Dir {
-	for _, rule := range m.Nodes {
+// devicesOf are the paths of the class devices that an LPU can have its node from.
+func (s *scan) devicesOf(f function) (devices []string) {
+	for _, rule := range f.model.Nodes {
 		subsystem, _ := classOf(rule)
-		for _, device := range s.classes[subsystem][lpu.Address] {
-			if dir, err := s.tree.Dir(device); err == nil {
-				return dir
-			}
+		devices = append(devices, s.classes[subsystem][f.address]...)
+	}
+	return devices
+}
+
+// classDevice opens the directory of the class device that an LPU has its node from; nil if it has none. The caller closes it.
+func (f *function) classDevice() *host.Dir {
+	for _, device := range f.devices {
+		if dir, err := f.tree.Dir(device); err == nil {
+			return dir
 		}
 	}
 	return nil

@@ -82,6 +82,11 @@ type function struct {
 	err     error  // the reason why one of its ids cannot be read
 
 	known bool // an earlier scan saw the LPU, this one does not
+
+	devices []string                 // the paths of the class devices that its node can be of, once they are known
+	tree    *host.Tree               // through which the LPU is read
+	names   func() ([]string, error) // what is in its directory
+	apart   bool                     // that reads in another process
 }
 
 // readable tells whether there is a card to be read.

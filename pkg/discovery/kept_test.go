@@ -294,7 +294,7 @@ func TestTheFirstReadingOfAFaultThatMayPass(t *testing.T) {
 func TestAGlanceAfterABind(t *testing.T) {
 	m, root := machine(t, simulate.Node{Profile: "bertha", LPUs: 1})
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Models: bertha(), Sensors: true}, func() time.Duration { return now })
+	w := discovery.NewWatcher(root, discovery.Options{Models: bertha()}, func() time.Duration { return now })
 	scan := func() *discovery.LPU {
 		t.Helper()
 		inv, err := w.Scan(t.Context())

@@ -78,6 +78,10 @@ func readProbe(root string, a Address) (found probe, ok bool) {
 		return probe{}, false
 	}
 	defer t.Close()
+	return probeIn(t, a)
+}
+
+func probeIn(t *host.Tree, a Address) (found probe, ok bool) {
 	dir, err := t.Dir(path.Join(pciDevices, a.String()))
 	if err != nil {
 		return probe{}, false

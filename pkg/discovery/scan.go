@@ -88,9 +88,8 @@ type Options struct {
 	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
 	Policy *health.Policy
 
-	// Sensors says that what the driver may have to ask the card for is read too: temperatures, power, the state of its memory.
-	// Such a read takes longer than the rest of a card.
-	Sensors bool
+	// Apart lets other processes read what may sleep in the kernel, so that this one can end; nil: this one does.
+	Apart *Apart
 	// sensed are the sensors that a watcher has read before, and now is its clock: what is not old is not read again.
 	sensed map[Address]sensed
 	now    time.Duration
@@ -365,7 +364,7 @@ func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 // card that runs its factory image shows no user function; any other has lost it.
 func (s *scan) lostFunction(ctx context.Context, management Address) (says, remedy string) {
 	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
-		return s.runsGolden(management), nil
+		return runsGolden(s.tree, management), nil
 	})
 	if golden {
 		return ": it runs its factory image", flashShell(management) + ", then power-cycle the server"
@@ -478,10 +477,13 @@ func (s *scan) readMounts(ctx context.Context, m *Model) {
 func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	cards := make([]LPU, len(lpus))
-	if s.cards == nil {
-		inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
-	} else {
+	switch {
+	case s.cards != nil:
 		s.updateCards(ctx, lpus, cards)
+	case s.Apart != nil:
+		s.readApart(ctx, lpus, cards)
+	default:
+		inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
 	}
 	refuseSharedNodes(cards)
 	return cards

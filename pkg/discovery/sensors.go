@@ -38,7 +38,7 @@ func (s *scan) readSensors(lpu LPU, f function) LPU {
 	if known && s.now-last.at < sensorPeriod && (last.device == 0 || last.device == lpu.Reading.Device) {
 		lpu.Reading.Sensors = last.sensors
 	} else {
-		lpu.Reading.Sensors = s.sense(lpu, f.model)
+		lpu.Reading.Sensors = f.sense(lpu)
 	}
 	if sensors := lpu.Reading.Sensors; sensors != nil {
 		lpu.Temperatures, lpu.Watts = sensors.Temperatures, sensors.Watts
@@ -47,26 +47,28 @@ func (s *scan) readSensors(lpu LPU, f function) LPU {
 }
 
 // sense reads the sensors of a card.
-func (s *scan) sense(lpu LPU, m *Model) *health.Sensors {
+func (f *function) sense(lpu LPU) *health.Sensors {
 	sensors, aside := &health.Sensors{}, &LPU{Name: lpu.Name} // which collects the warnings
 	function := path.Join(pciDevices, lpu.Address.String())
-	switch m.Health {
+	switch f.model.Health {
 	case healthXocl:
-		s.senseXocl(function, sensors, aside)
+		f.senseXocl(function, sensors, aside)
 	case healthHA:
-		if dir := s.classDevice(&lpu, m); dir != nil {
+		if dir := f.classDevice(); dir != nil {
 			sensors.ECC = aside.optionalCount(dir, "errors_uncorrectable")
 			dir.Close()
 		}
 	}
-	s.below(path.Join(function, "hwmon"), "hwmon", aside, func(dir *host.Dir) { readHwmon(dir, sensors, aside) })
+	chips, err := f.tree.Names(path.Join(function, "hwmon"))
+	aside.optional("", err)
+	f.below(path.Join(function, "hwmon"), chips, "hwmon", func(dir *host.Dir) { readHwmon(dir, sensors, aside) })
 	sensors.Unread = aside.Reasons
 	return sensors
 }
 
 // senseXocl reads what XRT's driver knows of the card's logic and memory.
-func (s *scan) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
-	if dir, err := s.tree.Dir(function); err == nil {
+func (f *function) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
+	if dir, err := f.tree.Dir(function); err == nil {
 		defer dir.Close()
 		// Lines of UUIDs; all zeros: there is no bitstream.
 		sensors.Loaded = strings.Trim(aside.optional(dir.Text("xclbinuuid")), "0-\n") != ""
@@ -75,25 +77,25 @@ func (s *scan) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
 			sensors.Calibrated = &calibrated
 		}
 	}
-	s.below(function, "firewall.u.", aside, func(dir *host.Dir) {
+	names, err := f.names()
+	aside.optional("", err)
+	f.below(function, slices.Clone(names), "firewall.u.", func(dir *host.Dir) {
 		level, _ := aside.number(dir, "level")
 		sensors.Firewall = max(sensors.Firewall, level)
 	})
-	s.below(function, "mig.u.", aside, func(dir *host.Dir) {
+	f.below(function, slices.Clone(names), "mig.u.", func(dir *host.Dir) {
 		sensors.ECC = sum(sensors.ECC, aside.optionalCount(dir, "ecc_ue_cnt"))
 	})
 }
 
-// below opens each directory in another one whose name begins with a prefix, in the order of the names.
-func (s *scan) below(parent, prefix string, aside *LPU, read func(*host.Dir)) {
-	names, err := s.tree.Names(parent)
-	aside.optional("", err)
+// below opens each directory in another one whose name begins with a prefix, in the order of the names of all that is there.
+func (f *function) below(parent string, names []string, prefix string, read func(*host.Dir)) {
 	slices.Sort(names)
 	for _, name := range names {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		if dir, err := s.tree.Dir(path.Join(parent, name)); err == nil { // else it has gone meanwhile
+		if dir, err := f.tree.Dir(path.Join(parent, name)); err == nil { // else it has gone meanwhile
 			read(dir)
 			dir.Close()
 		}
@@ -111,12 +113,13 @@ func readHwmon(dir *host.Dir, sensors *health.Sensors, aside *LPU) {
 		switch {
 		case !isInput:
 		case strings.HasPrefix(sensor, "temp"):
+			// All are read whatever the first one says, because they may be read together (Apart).
 			now, ok := aside.number(dir, name)
+			critical, _ := aside.number(dir, sensor+"_crit")
+			label := cmp.Or(aside.optional(dir.Line(sensor+"_label")), sensor)
 			if !ok {
 				continue
 			}
-			critical, _ := aside.number(dir, sensor+"_crit")
-			label := cmp.Or(aside.optional(dir.Line(sensor+"_label")), sensor)
 			sensors.Temperatures = append(sensors.Temperatures, health.Temperature{
 				Label: label, Celsius: float64(now) / 1000, Critical: float64(critical) / 1000,
 			})

@@ -32,7 +32,7 @@ func bertha() []discovery.Model {
 	})
 }
 
-// TestSensors are read in every form, and only if somebody asks for them.
+// TestSensors are read in every form.
 func TestSensors(t *testing.T) {
 	watts, none, yes := 38.5, uint64(0), true
 	for profile, want := range map[string]*health.Sensors{
@@ -51,16 +51,12 @@ func TestSensors(t *testing.T) {
 		if profile == "lpu" {
 			models = nil
 		}
-		l := scan(t, root, discovery.Options{Models: models, Sensors: true}).LPUs[0]
+		l := scan(t, root, discovery.Options{Models: models}).LPUs[0]
 		if diff := cmp.Diff(want, l.Reading.Sensors); diff != "" || l.Health != discovery.Healthy || len(l.Reasons) > 0 {
 			t.Errorf("%s: %s %v\n%s", profile, l.Health, l.Reasons, diff)
 		}
 		if diff := cmp.Diff(want.Temperatures, l.Temperatures); diff != "" || (l.Watts == nil) != (want.Watts == nil) {
 			t.Errorf("%s: %v W\n%s", profile, l.Watts, diff)
-		}
-		l = scan(t, root, discovery.Options{Models: models}).LPUs[0]
-		if l.Reading.Sensors != nil || l.Temperatures != nil || l.Watts != nil || l.Health != discovery.Healthy {
-			t.Errorf("%s: read without being asked for: %+v", profile, l)
 		}
 	}
 }
@@ -78,7 +74,7 @@ func TestSeveralSensors(t *testing.T) {
 		file := filepath.Join(root, m.Card(0).Dir, name)
 		must(t, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o644))
 	}
-	l := scan(t, root, discovery.Options{Sensors: true}).LPUs[0]
+	l := scan(t, root, discovery.Options{}).LPUs[0]
 	text := fmt.Sprintf("%d errors, %.1f W", *l.Reading.Sensors.ECC, *l.Watts)
 	for _, sensor := range l.Temperatures {
 		text += fmt.Sprintf(", %s %.1f", sensor.Label, sensor.Celsius)
@@ -118,7 +114,7 @@ func TestSensorsOfACardThatCannotAnswer(t *testing.T) {
 				must(t, m.Set(0, "device_bad_state", "1"), m.Set(0, "host_mem_size", "0"))
 			}
 			must(t, c.change(m))
-			l := scan(t, root, discovery.Options{Models: bertha(), Sensors: true}).LPUs[0]
+			l := scan(t, root, discovery.Options{Models: bertha()}).LPUs[0]
 			if l.Reading.Sensors != nil {
 				t.Errorf("the sensors were read: %+v", l.Reading.Sensors)
 			}
@@ -138,7 +134,7 @@ func TestOddSensors(t *testing.T) {
 	} {
 		for _, text := range []string{"", "none", "-", "99999999999999999999", "1\n2", "\x01"} {
 			must(t, m.Set(0, name, text))
-			l := scan(t, root, discovery.Options{Sensors: true}).LPUs[0]
+			l := scan(t, root, discovery.Options{}).LPUs[0]
 			if got := sorted(l.Reasons); got != "" && got != "unreadable-attribute" || l.Health != discovery.Healthy || text == "" && got != "" {
 				t.Errorf("%s is %q: %s, reasons %v", name, text, l.Health, l.Reasons)
 			}
@@ -153,7 +149,7 @@ func TestOddSensors(t *testing.T) {
 			t.Fatal(name, file, err)
 		}
 		must(t, os.Remove(file[0]))
-		if l := scan(t, root, discovery.Options{Sensors: true}).LPUs[0]; len(l.Reasons) > 0 {
+		if l := scan(t, root, discovery.Options{}).LPUs[0]; len(l.Reasons) > 0 {
 			t.Errorf("without %s: reasons %v", name, l.Reasons)
 		}
 	}
@@ -164,7 +160,7 @@ func TestOddSensors(t *testing.T) {
 func TestSensorsAreReadSeldom(t *testing.T) {
 	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 2})
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return now })
+	w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return now })
 	for i, step := range []struct {
 		change func() error
 		wait   time.Duration
@@ -270,7 +266,7 @@ func TestFaultsOverTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, root := machine(t, simulate.Node{Profile: c.profile, LPUs: 1})
 			now := time.Hour
-			w := discovery.NewWatcher(root, discovery.Options{Models: bertha(), Sensors: true}, func() time.Duration { return now })
+			w := discovery.NewWatcher(root, discovery.Options{Models: bertha()}, func() time.Duration { return now })
 			look := func(seconds int) (says string) {
 				for range seconds {
 					now += time.Second

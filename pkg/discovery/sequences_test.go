@@ -70,7 +70,7 @@ func (s *sequence) must(steps ...error) {
 
 // start starts serve, which goes on with what the one before remembered in its file.
 func (s *sequence) start() {
-	options := discovery.Options{Sensors: true}
+	options := discovery.Options{}
 	if s.profile == "bertha" {
 		options.Models = bertha()
 	}

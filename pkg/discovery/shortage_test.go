@@ -41,7 +41,7 @@ func textOf(t *testing.T, inv *discovery.Inventory) string {
 // TestAScanIsRightOrFails: whatever number of descriptors is left, no card is called broken or absent because a file could not be opened.
 func TestAScanIsRightOrFails(t *testing.T) {
 	root := spent(t, 16)
-	options := discovery.Options{Sensors: true, Management: true}
+	options := discovery.Options{Management: true}
 	whole, err := discovery.Scan(t.Context(), root, options)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestAScanIsRightOrFails(t *testing.T) {
 func TestAWatcherIsRightOrFails(t *testing.T) {
 	root := spent(t, 4)
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return now })
+	w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return now })
 	look := func() (*discovery.Inventory, error) {
 		now += time.Second
 		return w.Scan(t.Context())
@@ -124,7 +124,7 @@ func TestAWatcherHoldsFewDescriptors(t *testing.T) {
 	root := spent(t, lpus)
 	before := descriptors(t)
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return now })
+	w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return now })
 	for range 3 {
 		now += time.Second
 		if _, err := w.Scan(t.Context()); err != nil {

@@ -19,7 +19,7 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 		plant.File(t, filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), "41000\n")
 		plant.File(t, filepath.Join(root, pciDevices, "0000:44:00.1", "hwmon/hwmon1/temp1_input"), "42000\n")
 		now := time.Hour
-		w := NewWatcher(root, Options{Models: captureModels(), Sensors: true}, func() time.Duration { return now })
+		w := NewWatcher(root, Options{Models: captureModels()}, func() time.Duration { return now })
 		temperature := func() (celsius float64, stalled bool) {
 			t.Helper()
 			inv, err := w.Scan(t.Context())

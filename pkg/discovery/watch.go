@@ -105,16 +105,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 
 // judgeAll replaces the health that was read for each LPU by what this and earlier readings mean together.
 func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
-	for i := range inv.LPUs {
-		l := &inv.LPUs[i]
-		l.Reading.Reasons, l.Reading.Nodes = l.Reasons, nil
-		for _, n := range l.Nodes {
-			l.Reading.Nodes = append(l.Reading.Nodes, n.Path)
-		}
-		verdict := w.judge.See(l.Address.String(), l.Name, l.Reading, now)
-		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
-		l.addressRemedies()
-	}
+	inv.Judge(w.judge, now)
 	for _, port := range slices.Sorted(maps.Keys(inv.Ports)) {
 		for _, f := range w.judge.See("port "+port, port, inv.Ports[port], now).Reasons {
 			if f.ID == finding.AERFatal || f.ID == finding.AERNonFatal || f.ID == finding.AERCorrectable {
@@ -122,8 +113,23 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 			}
 		}
 	}
-	inv.markDeadLinks()
 	inv.Records = w.judge.Records()
+}
+
+// Judge replaces the health that was read for each LPU by what a judge makes of it, who remembers earlier readings. now is the time since
+// boot.
+func (inv *Inventory) Judge(judge *health.Judge, now time.Duration) {
+	for i := range inv.LPUs {
+		l := &inv.LPUs[i]
+		l.Reading.Reasons, l.Reading.Nodes = l.Reasons, nil
+		for _, n := range l.Nodes {
+			l.Reading.Nodes = append(l.Reading.Nodes, n.Path)
+		}
+		verdict := judge.See(l.Address.String(), l.Name, l.Reading, now)
+		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
+		l.addressRemedies()
+	}
+	inv.markDeadLinks()
 }
 
 // Run calls look at once, then every interval, and soon after the device nodes change or the kernel tells of an LPU, until ctx ends.

@@ -28,8 +28,7 @@ func (b *Book) inPool(l *discovery.LPU) bool {
 
 // offered tells whether an LPU is handed out at all.
 func (b *Book) offered(l *discovery.LPU) bool {
-	sick := l.Health == discovery.Unhealthy || l.Judged != nil && l.Judged.Health == discovery.Unhealthy
-	return l.Usable && !sick && l.Cordoned == nil && b.inPool(l) && b.view.Pods[l.Address] == ""
+	return l.Fit() && l.Cordoned == nil && b.inPool(l) && b.view.Pods[l.Address] == ""
 }
 
 // sets are the largest sets of cards out of which a selection can be fulfilled. Each card of a set is in some selection.

@@ -140,14 +140,12 @@ func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entr
 		}
 	}
 	switch {
-	case !l.Usable:
+	case !l.Fit():
 		return l.State()
 	case l.Cordoned != nil:
 		return "cordoned"
 	case b.view.Pods[l.Address] != "":
 		return "in use by " + b.view.Pods[l.Address]
-	case !b.offered(l):
-		return "unhealthy"
 	case len(l.Users) > 0:
 		return "in use without a lease by " + l.Users[0].String()
 	case blocked[l.Address]:

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -112,18 +113,29 @@ func (m Memory) Seen() (seen []discovery.Address, err error) {
 // judgedFor is how long what serve has judged is worth showing. A serve that runs renews it every ten seconds.
 const judgedFor = 30 * time.Second
 
-// Judge adds to the LPUs of an inventory what serve says of them, if it has said so lately.
-func (m Memory) Judge(inv *discovery.Inventory) {
+// Judge judges the LPUs of an inventory by what serve remembers of them, if that is fresh: their health is what serve will say when it
+// has read the same. A fault that serve has to read once more leaves it unknown. now is the time since boot.
+func (m Memory) Judge(inv *discovery.Inventory, policy health.Policy, now time.Duration) {
 	r, err := m.read()
 	path := filepath.Join(m.Dir, healthFile)
 	info, statErr := os.Stat(path)
 	if err != nil || statErr != nil || time.Since(info.ModTime()).Abs() > judgedFor {
 		return
 	}
+	inv.Judge(health.NewJudge(policy, r.LPUs), now)
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		if c, known := r.LPUs[l.Address.String()]; known {
-			l.Judged = &discovery.Judged{Health: c.State, Since: c.Since, Reasons: c.Reasons, Source: path}
+		c, known := r.LPUs[l.Address.String()]
+		if !known {
+			continue
+		}
+		l.Judged = &discovery.Judged{Health: c.State, Since: c.Since, Reasons: c.Reasons, Source: path}
+		switch {
+		case l.Health == discovery.Healthy && !l.Usable:
+			l.Health = discovery.HealthUnknown
+		case l.Health == discovery.Unhealthy && l.Usable: // what was wrong stays said until it counts as healthy
+			l.Reasons = append(slices.Clone(c.Reasons), l.Reasons...)
+			l.Usable = !l.Reasons.HasErrors()
 		}
 	}
 }

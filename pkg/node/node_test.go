@@ -228,7 +228,7 @@ func TestSensorsAreMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := node.New(slog.New(slog.DiscardHandler))
-	watcher := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return time.Hour })
+	watcher := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Hour })
 	metrics := func() string {
 		n.Update(t.Context(), node.Spec{}, watcher.Scan)
 		var text bytes.Buffer
@@ -267,7 +267,7 @@ func TestSensorsAreMetrics(t *testing.T) {
 func TestMetricsSayWhatIsKnown(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "node")
 	inventory(t, root)
-	inv, err := discovery.Scan(t.Context(), root, discovery.Options{Sensors: true})
+	inv, err := discovery.Scan(t.Context(), root, discovery.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestAShortageWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Sensors: true}, func() time.Duration { return now })
+	w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return now })
 	spec := node.Spec{File: file}
 	update := func() *node.Snapshot {
 		now += 11 * time.Second // everything is read each time

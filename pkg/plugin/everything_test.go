@@ -28,7 +28,7 @@ import (
 func everything(t testing.TB, lpus, pods int) (server *Server, lister *podLister, root string) {
 	t.Helper()
 	r := newRig(t, simulate.Node{Profile: "orion", LPUs: lpus}, func(o *Options) { o.OnCDIOff = node.FailOnCDIOff })
-	inv, err := discovery.Scan(t.Context(), r.root, discovery.Options{Sensors: true})
+	inv, err := discovery.Scan(t.Context(), r.root, discovery.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,31 +23,39 @@ import (
 // hangingTree serves a simulated node through FUSE; reads of one file never end.
 type hangingTree struct {
 	*fs.LoopbackNode
-	file string // the end of the path of the file that hangs
+	file    string        // the end of the path of the file that hangs
+	release chan struct{} // closed when reads end; nil: they end when the reader is killed
 }
 
 func (n *hangingTree) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
-	return &hangingTree{child.(*fs.LoopbackNode), n.file}
+	return &hangingTree{child.(*fs.LoopbackNode), n.file, n.release}
 }
 
 func (n *hangingTree) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	handle, openFlags, errno := n.LoopbackNode.Open(ctx, flags)
 	if errno == 0 && strings.HasSuffix(n.Path(nil), n.file) {
-		return hangingFile{handle}, openFlags | fuse.FOPEN_DIRECT_IO, 0
+		return hangingFile{handle, n.release}, openFlags | fuse.FOPEN_DIRECT_IO, 0
 	}
 	return handle, openFlags, errno
 }
 
-type hangingFile struct{ fs.FileHandle }
+type hangingFile struct {
+	fs.FileHandle
+	release chan struct{}
+}
 
-// Read ends when the reader is killed, as a driver's read would not.
-func (hangingFile) Read(ctx context.Context, _ []byte, _ int64) (fuse.ReadResult, syscall.Errno) {
+// Read ends when the reader is killed or, as a driver's read, not even then.
+func (f hangingFile) Read(ctx context.Context, _ []byte, _ int64) (fuse.ReadResult, syscall.Errno) {
+	if f.release != nil {
+		<-f.release
+		return nil, syscall.EIO
+	}
 	<-ctx.Done()
 	return nil, syscall.EINTR
 }
 
 // hang mounts root so that the file hangs, and returns where.
-func hang(t *testing.T, root, file string) string {
+func hang(t *testing.T, root, file string, release chan struct{}) string {
 	t.Helper()
 	loopback, err := fs.NewLoopbackRoot(root)
 	if err != nil {
@@ -54,7 +63,7 @@ func hang(t *testing.T, root, file string) string {
 	}
 	here := t.TempDir()
 	options := fuse.MountOptions{DirectMountStrict: true, Options: []string{"dev"}}
-	_, err = fs.Mount(here, &hangingTree{loopback.(*fs.LoopbackNode), file}, &fs.Options{MountOptions: options})
+	_, err = fs.Mount(here, &hangingTree{loopback.(*fs.LoopbackNode), file, release}, &fs.Options{MountOptions: options})
 	if err != nil {
 		t.Fatalf("mounting FUSE: %v", err)
 	}
@@ -87,7 +96,7 @@ func TestACardThatHangs(t *testing.T) {
 		"before it is known to be an LPU": {file: cardAddress + "/vendor", reason: "read-stalled", refresh: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := hang(t, root, c.file)
+			here := hang(t, root, c.file, nil)
 			got, took := listed(t, here)
 			if took > 4*time.Second {
 				t.Errorf("list took %v", took)
@@ -109,6 +118,69 @@ func TestACardThatHangs(t *testing.T) {
 				t.Errorf("describe: exit code %d: %s", r.Code, r.Stderr)
 			}
 		})
+	}
+}
+
+// TestAReadThatSleeps: not even SIGKILL ends a process with a read to which FUSE does not answer. The command ends all the same, and so does
+// its output; the other cards are known whole, and the one that hangs is neither called healthy nor given away.
+func TestAReadThatSleeps(t *testing.T) {
+	need(t, machine.FUSE)
+	root := simulate(t)
+	for _, file := range []string{"/dev_offline", "/config", "/mig_calibration", "/hwmon/hwmon*/temp1_input", "/xmc.u.*/serial_num"} {
+		t.Run(file, func(t *testing.T) {
+			found, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices", cardAddress) + file)
+			if err != nil || len(found) != 1 {
+				t.Fatal(found, err)
+			}
+			release := make(chan struct{})
+			here := hang(t, root, strings.TrimPrefix(found[0], filepath.Join(root, "sys/bus/pci/devices")+"/"), release)
+			t.Cleanup(func() { close(release) }) // before the file system is gone
+			var document struct {
+				LPUs []struct {
+					Name, Address, Health string
+					Reasons               []struct{ ID string }
+					Temperatures          []any
+				}
+			}
+			if err := json.Unmarshal([]byte(ends(t, release, "--root", here, "health", "-o", "json")), &document); err != nil {
+				t.Fatal(err)
+			}
+			hung := ""
+			for _, l := range document.LPUs {
+				switch {
+				case l.Address == cardAddress:
+					hung = l.Name
+					if l.Health != "unknown" || len(l.Reasons) != 1 || l.Reasons[0].ID != "read-stalled" {
+						t.Errorf("the card that hangs: %+v", l)
+					}
+				case l.Health != "healthy" || len(l.Reasons) > 0 || len(l.Temperatures) == 0:
+					t.Errorf("another card: %+v", l)
+				}
+			}
+			ends(t, release, "--root", here, "list")
+			if out := ends(t, release, "--root", here, "allocate", "-n", fmt.Sprint(len(document.LPUs)-1)); strings.Contains(out, hung+" ") {
+				t.Errorf("allocate gives the card that hangs away:\n%s", out)
+			}
+		})
+	}
+}
+
+// ends runs lpuctl, which must end, and returns what it printed.
+func ends(t *testing.T, release chan struct{}, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), machine.Binary(t), args...)
+	printed := make(chan []byte, 1)
+	go func() {
+		out, _ := cmd.Output() // until nobody has the pipe open
+		printed <- out
+	}()
+	select {
+	case out := <-printed:
+		return string(out)
+	case <-time.After(time.Minute):
+		close(release) // or it is never done
+		t.Fatalf("%v: does not end", args)
+		return ""
 	}
 }
 

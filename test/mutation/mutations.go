@@ -338,9 +338,20 @@ func mutations() []mutation {
 			"TestSensorsAreReadSeldom", "./pkg/discovery",
 		},
 		{
+			"another process reads no sensors", "pkg/discovery/apart.go",
+			"errands, s.askDriver, s.readSensors)", "errands, s.askDriver)", "TestApartFindsTheSame", "./pkg/discovery",
+		},
+		{
+			"a process that reads aside keeps what this one has open", "internal/aside/fork.go",
+			"	closeOthers(w)\n", "", "TestWhatItHasOpen", "./internal/aside",
+		},
+		{
+			"a command does not judge by what serve remembers", "pkg/node/memory.go",
+			"health.NewJudge(policy, r.LPUs)", "health.NewJudge(policy, nil)", "TestTheGraceOutlivesTheProgram", "./pkg/node",
+		},
+		{
 			"the sensors of a card are read before it is known to answer", "pkg/discovery/card.go",
-			"s.readDriver, s.probe}\n	if s.Sensors {\n		stages = append(stages, s.readSensors)",
-			"s.readDriver, s.probe}\n	if s.Sensors {\n		stages = slices.Insert(stages, 2, s.readSensors)",
+			"[]stage{s.readDriver, s.probe, s.readSensors}", "[]stage{s.readDriver, s.readSensors, s.probe}",
 			"TestSensorsOfACardThatCannotAnswer", "./pkg/discovery",
 		},
 		{

@@ -39,6 +39,8 @@ type App struct {
 	SpecDir   string // --spec-dir of the cdi commands
 	RingTable string // --ring-table of the commands that scan
 	NodeName  string // --node-name of serve
+
+	apart *discovery.Apart // of the scans of this process
 }
 
 // SetUpRoot gives the root of a program's commands what all programs have: the global flags and the commands about itself. Its other
@@ -208,6 +210,10 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 	if err != nil {
 		return nil, memory, err
 	}
+	if a.apart == nil {
+		a.apart = &discovery.Apart{}
+	}
+	options.Apart = a.apart
 	inv, err := discovery.Scan(ctx, string(a.Root), options)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
@@ -215,7 +221,7 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 		}
 		return nil, memory, err
 	}
-	memory.Judge(inv)
+	memory.Judge(inv, *options.Policy, host.SinceBoot())
 	a.Log.Debug("scanned", "root", a.Root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, memory, nil
 }

@@ -23,7 +23,7 @@ func (a *App) SetUpDaemonLog(cmd *cobra.Command) error {
 
 // Following is what a daemon follows the LPUs of this node with: the options of its scans, what outlives it, and the CDI spec.
 func (a *App) Following() (scan discovery.Options, memory node.Memory, spec node.Spec, err error) {
-	if scan, err = a.ScanOptions(discovery.Options{Sensors: true, Patience: discovery.Patience}); err != nil {
+	if scan, err = a.ScanOptions(discovery.Options{Patience: discovery.Patience}); err != nil {
 		return scan, memory, spec, err
 	}
 	if scan, memory, err = a.Remembering(scan); err != nil {

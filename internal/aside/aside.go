@@ -1,0 +1,139 @@
+// Package aside reads files beside this process. A process cannot end while one of its threads sleeps in the kernel, not even by SIGKILL.
+// So a file of which a read may sleep is read by a process of its own, which can be left behind.
+//
+// That process is a copy of this one (fork), because to start a program again takes longer than all that a command does. No goroutine
+// runs in it: it makes a few system calls and ends.
+package aside
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is one to be read.
+type File struct {
+	Dir   int    // descriptor of its directory
+	Name  string // in the directory; a link is not followed
+	Limit int    // bytes that are read at most
+}
+
+// Process reads files, one after the other.
+type Process struct {
+	pid    int
+	alive  *os.File // ends when it does
+	shared []byte   // memory that both have
+	taken  uint64   // files that Next has returned
+	at     int      // where the next one begins in shared
+}
+
+// The shared memory begins with how many files are wanted and how many were read. For each of these follows its length or, if it is
+// negative, an error number, and its content.
+const (
+	word      = 8
+	preamble  = 2 * word
+	stopsHere = word - 1 // a content is padded to whole words
+)
+
+// Start starts a process that reads files. It has a session of its own, and nothing open that this process has: who waits for the
+// end of a file of this process, or for a lock, does not wait for it.
+func Start(files []File) (*Process, error) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil { // so that Wait has a limit
+		return nil, os.NewSyscallError("pipe2", err)
+	}
+	p := &Process{alive: os.NewFile(uintptr(pipe[0]), "pipe"), at: preamble}
+	defer func() { _ = unix.Close(pipe[1]) }()
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(&os.PathError{Op: "open", Path: os.DevNull, Err: err}, p.alive.Close())
+	}
+	defer func() { _ = unix.Close(null) }()
+	size := preamble
+	for _, f := range files {
+		size += word + (f.Limit+stopsHere)&^stopsHere
+	}
+	if p.shared, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON); err != nil {
+		return nil, errors.Join(os.NewSyscallError("mmap", err), p.alive.Close())
+	}
+	p.Want(len(files))
+	pid, errno := fork(newWork(files, pipe[1], null, p.shared))
+	if errno != 0 {
+		return nil, errors.Join(os.NewSyscallError("clone", errno), p.alive.Close(), unix.Munmap(p.shared))
+	}
+	p.pid = int(pid)
+	return p, nil
+}
+
+// Want says that only the first n files are wanted. A read that goes on is not ended.
+func (p *Process) Want(n int) { atomic.StoreUint64(p.word(0), uint64(n)) }
+
+func (p *Process) word(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.shared[at])) }
+
+// Wait waits until the process has ended, for a time. It reports whether it has.
+func (p *Process) Wait(limit time.Duration) bool {
+	_ = p.alive.SetReadDeadline(time.Now().Add(limit))
+	_, err := p.alive.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// Next returns the content of the next file, or the error of reading it. It is not ok if it was not read yet.
+func (p *Process) Next() (data []byte, err error, ok bool) {
+	if p.taken == atomic.LoadUint64(p.word(word)) {
+		return nil, nil, false
+	}
+	p.taken++
+	n := int(*p.word(p.at))
+	p.at += word
+	if n < 0 {
+		return nil, unix.Errno(-n), true
+	}
+	data = bytes.Clone(p.shared[p.at : p.at+n])
+	p.at += (n + stopsHere) &^ stopsHere
+	return data, nil, true
+}
+
+// End waits until the process has ended.
+func (p *Process) End() {
+	for {
+		if _, err := unix.Wait4(p.pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	_ = p.alive.Close()
+	_ = unix.Munmap(p.shared)
+}
+
+// work is what the other process does. All of it is there before the fork, because no memory can be allocated after it.
+type work struct {
+	files       []task
+	shared      []byte
+	alive, null uintptr
+	open        []uintptr // the descriptors that stay open, in ascending order
+	name        [16]byte
+}
+
+type task struct {
+	dir, limit uintptr
+	name       *byte
+}
+
+func newWork(files []File, alive, null int, shared []byte) *work {
+	w := &work{shared: shared, alive: uintptr(alive), null: uintptr(null)}
+	copy(w.name[:], "lpuctl-read")
+	w.open = append(w.open, w.alive, w.null)
+	for _, f := range files {
+		name := append([]byte(f.Name), 0)
+		w.files = append(w.files, task{uintptr(f.Dir), uintptr(f.Limit), &name[0]})
+		w.open = append(w.open, uintptr(f.Dir))
+	}
+	slices.Sort(w.open)
+	w.open = slices.Compact(w.open)
+	return w
+}

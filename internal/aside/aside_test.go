@@ -1,0 +1,118 @@
+package aside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const generous = time.Minute
+
+// open opens a directory.
+func open(t *testing.T, dir string) int {
+	t.Helper()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// TestRead: content and errors come in the order of the files.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("a", 5000)
+	for name, text := range map[string]string{"short": "0\n", "empty": "", "long": long} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("short", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	fd := open(t, dir)
+	p, err := Start([]File{{fd, "short", 4097}, {fd, "absent", 4097}, {fd, "empty", 4097}, {fd, "long", 4097}, {fd, "link", 8}, {fd, "short", 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Wait(generous) {
+		t.Fatal("it has not ended")
+	}
+	for i, want := range []struct {
+		text string
+		err  error
+	}{{"0\n", nil}, {"", unix.ENOENT}, {"", nil}, {long[:4097], nil}, {"", unix.ELOOP}, {"0", nil}} {
+		if data, err, ok := p.Next(); string(data) != want.text || !errors.Is(err, want.err) || !ok {
+			t.Errorf("file %d: %.20q, %v, %t", i, data, err, ok)
+		}
+	}
+	if _, _, ok := p.Next(); ok {
+		t.Error("there is more")
+	}
+	p.End()
+}
+
+// TestWhatItHasOpen: nothing that this process has, not even what a program is to inherit.
+func TestWhatItHasOpen(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(filepath.Join(dir, "fifo"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	inherited, err := unix.FcntlInt(fifo.Fd(), unix.F_DUPFD, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(inherited) }()
+	own := open(t, "/proc/self/fd")                                                                  // of this process: it reads that there, and must not have it
+	p, err := Start(slices.Repeat([]File{{open(t, dir), "absent", 1}, {own, "absent", 1}}, 300_000)) // for longer than it takes to stop it
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ok := false; !ok; _, _, ok = p.Next() {
+		if p.Wait(time.Millisecond) {
+			t.Fatal("it has ended")
+		}
+	}
+	if err := unix.Kill(p.pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	links, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var has []string
+	for _, l := range links {
+		to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", p.pid, l.Name()))
+		if strings.HasPrefix(to, "pipe:") {
+			to = "pipe"
+		}
+		has = append(has, to)
+	}
+	slices.Sort(has)
+	want := []string{os.DevNull, os.DevNull, os.DevNull, os.DevNull, dir, fmt.Sprintf("/proc/%d/fd", os.Getpid()), "pipe"}
+	slices.Sort(want)
+	if !slices.Equal(has, want) {
+		t.Errorf("it has open %v, want %v", has, want)
+	}
+	if sid, err := unix.Getsid(p.pid); err != nil || sid != p.pid {
+		t.Errorf("its session is %d, %v", sid, err)
+	}
+	p.Want(0)
+	if err := unix.Kill(p.pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	p.End()
+}

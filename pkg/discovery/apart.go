@@ -1,0 +1,259 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/aside"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/health"
+)
+
+// Apart lets other processes read what may sleep in the kernel: what the drivers of LPUs answer, and configuration spaces. A process with
+// such a read cannot end before the read does. It is for any number of scans, which do not read a card again while a read of it hangs.
+// The zero value is ready.
+type Apart struct{ hanging readers }
+
+// apartAtOnce is how many cards are read together, which bounds the descriptors of their directories.
+const apartAtOnce = 16
+
+// readApart is readCard for all cards.
+func (s *scan) readApart(ctx context.Context, lpus []function, found []LPU) {
+	for first := 0; first < len(lpus); first += apartAtOnce {
+		errands := make([]*errand, 0, apartAtOnce)
+		for i := first; i < min(first+apartAtOnce, len(lpus)); i++ {
+			found[i] = s.newLPU(ctx, i, lpus[i])
+			if lpus[i].readable() {
+				errands = append(errands, &errand{lpu: &found[i], f: lpus[i]})
+			}
+		}
+		s.readTogether(ctx, errands)
+		for _, e := range errands {
+			s.finish(e.lpu, e.err)
+		}
+	}
+}
+
+// readTogether reads cards stage by stage: first what decides whether a card may be asked, then its sensors. A card that hangs leaves the
+// others the whole deadline for these.
+func (s *scan) readTogether(ctx context.Context, errands []*errand) {
+	first, cancel := context.WithTimeout(ctx, s.CardDeadline)
+	defer cancel()
+	inParallel(len(errands), func(i int) { errands[i].err = s.readFirst(first, errands[i].lpu, &errands[i].f) })
+	s.readAside(ctx, errands, s.readState, s.probe)
+	unsettled := slices.DeleteFunc(slices.Clone(errands), func(e *errand) bool { return !health.MemoryOff(e.lpu.Reading.Command) })
+	if len(unsettled) > 0 {
+		time.Sleep(settle)
+		s.readAside(ctx, unsettled, s.probe)
+	}
+	s.readAside(ctx, errands, s.askDriver, s.readSensors)
+}
+
+// errand is a card that is read, and what another process has read of it.
+type errand struct {
+	lpu *LPU
+	f   function
+	err error // by which the reading ended
+
+	dirs  map[string]int // descriptors of its directories
+	paths map[string]int // positions in files
+	files []aside.File   // that the stages read
+	ends  []int          // how many of them are read by the stages up to each one
+
+	mu   sync.Mutex
+	read []content     // of the files, as far as they were read
+	here bool          // no other process can read it
+	done chan struct{} // closed when all was read, or never will be
+
+	ended func() // is called before done is closed
+}
+
+type content struct {
+	data []byte
+	err  error
+}
+
+// readAside carries out stages of cards with files that another process reads. Which these are shows if the stages are carried out while
+// there are none yet: no stage may read a file only because of what another one says.
+func (s *scan) readAside(ctx context.Context, errands []*errand, stages ...stage) {
+	var started []*errand
+	for _, e := range errands {
+		if e.err == nil {
+			s.plan(e, stages)
+		}
+		if e.err == nil && len(e.files) > 0 && !e.here {
+			started = append(started, e)
+		}
+	}
+	go readFiles(started, s.CardDeadline/(2*apartAtOnce))
+	late, cancel := context.WithTimeout(ctx, s.CardDeadline)
+	defer cancel()
+	for _, e := range errands {
+		if slices.Contains(started, e) {
+			select {
+			case <-e.done:
+			case <-late.Done():
+			}
+		}
+		if e.err == nil && !s.carryOut(ctx, e, stages) {
+			e.err = fmt.Errorf("%w within %v", errStalled, s.CardDeadline)
+		}
+	}
+}
+
+// plan finds out which files the stages read of a card. It is an error if a read of it hangs that has begun earlier.
+func (s *scan) plan(e *errand, stages []stage) {
+	what := stageOf(e.lpu.Address, driverStage)
+	mine, earlier := s.Apart.hanging.begin(what)
+	if earlier != nil {
+		e.err = fmt.Errorf("%w: an earlier read hangs", errStalled)
+		return
+	}
+	e.dirs, e.paths, e.files, e.ends, e.read = map[string]int{}, map[string]int{}, nil, nil, nil
+	e.done = make(chan struct{})
+	e.ended = func() { s.Apart.hanging.end(what, mine) }
+	f := e.f
+	f.apart, f.tree = true, s.tree.Through(e.note)
+	for _, read := range stages {
+		read(*e.lpu, f)
+		e.ends = append(e.ends, len(e.files))
+	}
+	if len(e.files) == 0 || e.here {
+		e.end(e.here)
+	}
+}
+
+// note notes a file that is to be read. For now there is none.
+func (e *errand) note(d *host.Dir, name string, limit int) ([]byte, error) {
+	p := path.Join(d.Path, name)
+	if _, known := e.paths[p]; known {
+		return nil, unix.ENOENT
+	}
+	fd, opened := e.dirs[d.Path]
+	if !opened {
+		var err error
+		if fd, err = d.Dup(); err != nil {
+			e.here = true
+			return nil, err
+		}
+		e.dirs[d.Path] = fd
+	}
+	e.paths[p] = len(e.files)
+	e.files = append(e.files, aside.File{Dir: fd, Name: name, Limit: limit})
+	return nil, unix.ENOENT
+}
+
+// carryOut carries out those stages of which all files were read, or all in this process if there is no other one. It returns false if
+// some are left.
+func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
+	e.mu.Lock()
+	have, here := e.read, e.here
+	e.mu.Unlock()
+	f := e.f
+	f.apart, f.tree = true, s.tree.Through(func(d *host.Dir, name string, limit int) ([]byte, error) {
+		i, known := e.paths[path.Join(d.Path, name)]
+		if !known || i >= len(have) {
+			return nil, errStalled
+		}
+		return have[i].data[:min(limit, len(have[i].data))], have[i].err
+	})
+	if here {
+		f = e.f
+	}
+	for i, read := range stages {
+		switch {
+		case here:
+			ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
+			defer cancel()
+			if s.stage(ctx, driverStage, read, e.lpu, f) != nil {
+				return false
+			}
+		case len(have) < e.ends[i]:
+			return false
+		default:
+			*e.lpu = read(*e.lpu, f)
+		}
+	}
+	return true
+}
+
+// readFiles lets one process read the files of cards, card by card, which is cheapest. If one does not answer for a while, another process
+// goes on with the next.
+func readFiles(errands []*errand, patience time.Duration) {
+	if len(errands) == 0 {
+		return
+	}
+	files := filesOf(errands)
+	p, err := aside.Start(files)
+	if err != nil {
+		for _, e := range errands {
+			e.end(true)
+		}
+		return
+	}
+	for wait, ended := patience, false; !ended; {
+		ended = p.Wait(wait)
+		var complete []*errand
+		for len(errands) > 0 && errands[0].take(p) {
+			complete, errands = append(complete, errands[0]), errands[1:]
+		}
+		if ended {
+			p.End() // before this process can end, which would else leave it to others to wait for it
+		}
+		for _, e := range complete {
+			e.end(false)
+		}
+		if len(complete) == 0 && len(errands) > 0 && !ended {
+			if len(errands) > 1 {
+				p.Want(len(files) - len(filesOf(errands[1:])))
+				go readFiles(errands[1:], patience)
+			}
+			errands, wait = errands[:1], forGood
+		}
+	}
+	for _, e := range errands {
+		e.end(true)
+	}
+}
+
+func filesOf(errands []*errand) (files []aside.File) {
+	for _, e := range errands {
+		files = append(files, e.files...)
+	}
+	return files
+}
+
+// take takes what was read of the card, and reports whether that is all.
+func (e *errand) take(p *aside.Process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.read) < len(e.files) {
+		data, err, ok := p.Next()
+		if !ok {
+			return false
+		}
+		e.read = append(e.read, content{data, err})
+	}
+	return true
+}
+
+// forGood is longer than a read that ends takes.
+const forGood = 1000 * time.Hour
+
+// end says that no more is read of the card; here: because there is no other process to do so.
+func (e *errand) end(here bool) {
+	for _, fd := range e.dirs {
+		_ = unix.Close(fd)
+	}
+	e.mu.Lock()
+	e.here = e.here || here
+	e.mu.Unlock()
+	e.ended()
+	close(e.done)
+}

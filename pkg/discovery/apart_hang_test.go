@@ -1,0 +1,29 @@
+package discovery
+
+import (
+	"testing"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// TestACardThatHangsApart is not read again, and the others are. What is known of it without its driver is reported. test/e2e does the same
+// with a read that sleeps.
+func TestACardThatHangsApart(t *testing.T) {
+	root := unpack(t, u55c)
+	apart := &Apart{}
+	apart.hanging.begin(stageOf(Address{Bus: 0x43, Function: 1}, driverStage))
+	for range 2 {
+		inv, err := Scan(t.Context(), root, Options{Models: captureModels(), Apart: apart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := inv.LPUs[0]; !l.Reasons.Has(finding.ReadStalled) || l.Health != HealthUnknown || l.Driver == "" {
+			t.Errorf("the card that hangs: %s %q %v", l.Health, l.Driver, l.Reasons)
+		}
+		for _, l := range inv.LPUs[1:] {
+			if l.Reasons.Has(finding.ReadStalled) || l.Reading.Sensors == nil {
+				t.Errorf("%s: %v", l.Name, l.Reasons)
+			}
+		}
+	}
+}
