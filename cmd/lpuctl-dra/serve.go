@@ -96,7 +96,8 @@ func (f *serveFlags) check() error {
 	case f.owner != "" && f.owner != string(owner.DRA):
 		return cli.Usage("--owner %s: this program can only be started as the owner dra; see lpuctl owner set", f.owner)
 	case node.OnCDIOff(f.onCDIOff) != node.FailOnCDIOff && node.OnCDIOff(f.onCDIOff) != node.WarnOnCDIOff:
-		return cli.Usage("--on-cdi-off %s: expected %s or %s: claims are handed out by CDI only", f.onCDIOff, node.FailOnCDIOff, node.WarnOnCDIOff)
+		return cli.Usage("--on-cdi-off %s: expected %s or %s: claims are handed out by CDI only",
+			f.onCDIOff, node.FailOnCDIOff, node.WarnOnCDIOff)
 	case !path.IsAbs(f.kubeletDir):
 		return cli.Usage("--kubelet-dir %s: it is not an absolute path", f.kubeletDir)
 	case f.interval < 100*time.Millisecond || f.interval > 10*time.Second:
@@ -194,7 +195,8 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
 			Claims:    claims,
 			Gate:      gate, OnCDIOff: node.OnCDIOff(f.onCDIOff),
-			InUse: plugin.From(pods.Ask, (*plugin.Said).Claims), Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
+			InUse:  plugin.From(pods.Ask, (*plugin.Said).Claims),
+			Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),
 	}, nil
 }

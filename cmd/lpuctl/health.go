@@ -22,8 +22,9 @@ func newHealthCommand(a *app) *cobra.Command {
 		Use:   healthName + " [LPU...]",
 		Short: "Show how the LPUs are, and why",
 		Long: `health shows how each LPU is: what one reading says, judged by what lpuctl serve remembers, which has watched the LPU for longer.
-Beside it is what serve itself says: SERVE and SINCE are "-" if it does not run on this node. Only serve knows history: errors that were
-counted, a link that was better, a driver that was bound again. With --watch this command has a history of its own, and shows that as HEALTH.
+Beside it is what serve itself says: SERVE and SINCE are "-" if it does not run on this node. Only serve knows history: errors that
+were counted, a link that was better, a driver that was bound again. With --watch this command has a history of its own, and shows that
+as HEALTH.
 A state is healthy, unhealthy, or unknown while what is wrong may pass by itself, such as a reset.
 ` + lpuForms + `
 The exit code is 3 if an LPU is unhealthy or in doubt, and 4 if there is no LPU. Warnings leave it 0.

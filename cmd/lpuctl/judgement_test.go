@@ -38,7 +38,7 @@ func TestOneJudgement(t *testing.T) {
 				sees = j.nodes
 				alone := j.agree()
 				j.serve()
-				*row = fmt.Sprintf("| `%s` | %s | %s |\n", kind.Name, alone, j.agree())
+				*row = fmt.Sprintf("| %#q | %s | %s |\n", kind.Name, alone, j.agree())
 			})
 		}
 		for i, pairs := range slices.Collect(slices.Chunk(pairs(t), 16)) {

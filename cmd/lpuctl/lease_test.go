@@ -133,7 +133,8 @@ func TestKubernetesNeedsAPool(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o755), os.Symlink("elsewhere", lock)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := askArbiter(t, dir, "", one); !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "it cannot be known whether") {
+	if _, err := askArbiter(t, dir, "", one); !refusedFor(err, finding.LeaseClosed) ||
+		!strings.Contains(err.Error(), "it cannot be known whether") {
 		t.Error(err) // what cannot be seen is no no
 	}
 }
@@ -154,7 +155,8 @@ func TestAllocateBesideKubernetes(t *testing.T) {
 		if got := answer.Explanation.Kubernetes; !strings.Contains(got, says) || says == "" && got != "" {
 			t.Errorf("%s: the explanation has %q", what, got)
 		}
-		if is := strings.Contains(said.String(), severity+": free LPUs: "+says) && strings.Contains(said.String(), "beside-kubernetes"); is != (says != "") {
+		is := strings.Contains(said.String(), severity+": free LPUs: "+says) && strings.Contains(said.String(), "beside-kubernetes")
+		if is != (says != "") {
 			t.Errorf("%s: it says %s", what, &said)
 		}
 	}

@@ -90,7 +90,8 @@ func TestServeFollowsTheOwner(t *testing.T) {
 	const uid = "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01"
 	n.plant("var/run/cdi/hyperaccel.ai-lpu-claim-"+uid+".json", `{"cdiVersion": "0.3.0", "kind": "hyperaccel.ai/lpu-claim",
 		"devices": [{"name": "claim-`+uid+`-lpus", "containerEdits": {"env": ["LPU_VISIBLE_DEVICES=1",
-		"LPU_CLAIM_0D8EF4A5_ADDRESSES=0000:44:00.1", "LPU_CLAIM_0D8EF4A5_DEVICES=lpu1-0000-44-00-1-681c5c16", "LPU_CLAIM_0D8EF4A5_NAME=team/job"]}}]}`)
+		"LPU_CLAIM_0D8EF4A5_ADDRESSES=0000:44:00.1", "LPU_CLAIM_0D8EF4A5_DEVICES=lpu1-0000-44-00-1-681c5c16",
+		"LPU_CLAIM_0D8EF4A5_NAME=team/job"]}}]}`)
 	record := filepath.Join(n.root, node.StateDir, claim.DirName, uid+".json")
 	n.plant(strings.TrimPrefix(record, n.root), "{")
 	holds := func(want bool) {
@@ -130,7 +131,10 @@ func TestServeFollowsTheOwner(t *testing.T) {
 // gate is what serve asks.
 func (n *observedNode) gate() *owner.Gate {
 	n.Helper()
-	a := &app{App: cli.App{Program: "lpuctl", Root: host.Root(n.root), Log: slog.New(slog.DiscardHandler), Env: func(string) (string, bool) { return "", false }}}
+	a := &app{App: cli.App{Program: "lpuctl", Root: host.Root(n.root), Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
+	if err := a.LoadConfig(); err != nil {
+		n.Fatal(err)
+	}
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		n.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,14 +61,15 @@ func TestFewDescriptors(t *testing.T) {
 			switch {
 			case gotCode == 1 && code != 1:
 				failures++
-				if !strings.Contains(complaint, "too many open files") || !strings.Contains(complaint, "remedy: raise the limit of open files: ulimit -n ") {
+				if !strings.Contains(complaint, "too many open files") ||
+					!strings.Contains(complaint, "remedy: raise the limit of open files: ulimit -n ") {
 					t.Errorf("%s with %d descriptors: it says %q", line, limit, complaint)
 				}
 			case gotCode != code || got != out:
 				t.Errorf("%s with %d descriptors: exit code %d, want %d, and it prints %d bytes, not %d: %s\n%s",
 					line, limit, gotCode, code, len(got), len(out), complaint, said)
 			}
-			if have, err := os.ReadFile(spec); err != nil || string(have) != string(want) {
+			if have, err := os.ReadFile(spec); err != nil || !bytes.Equal(have, want) {
 				t.Fatalf("%s with %d descriptors has changed the spec: %v", line, limit, err)
 			}
 		}
@@ -77,7 +79,8 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
-// TestServeHoldsWhatItKnew: while the machine cannot be read the kubelet is told nothing else and no file changes. After three scans serve is
+// TestServeHoldsWhatItKnew: while the machine cannot be read the kubelet is told nothing else and no
+// file changes. After three scans serve is
 // not ready and says why, and how to mend it. It is alive, and ready again with the first scan that succeeds.
 func TestServeHoldsWhatItKnew(t *testing.T) {
 	for name, fault := range map[string]struct {

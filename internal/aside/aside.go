@@ -84,19 +84,19 @@ func (p *Process) Wait(limit time.Duration) bool {
 }
 
 // Next returns the content of the next file, or the error of reading it. It is not ok if it was not read yet.
-func (p *Process) Next() (data []byte, err error, ok bool) {
+func (p *Process) Next() (data []byte, ok bool, err error) {
 	if p.taken == atomic.LoadUint64(p.word(word)) {
-		return nil, nil, false
+		return nil, false, nil
 	}
 	p.taken++
 	n := int(*p.word(p.at))
 	p.at += word
 	if n < 0 {
-		return nil, unix.Errno(-n), true
+		return nil, true, unix.Errno(-n)
 	}
 	data = bytes.Clone(p.shared[p.at : p.at+n])
 	p.at += (n + stopsHere) &^ stopsHere
-	return data, nil, true
+	return data, true, nil
 }
 
 // End waits until the process has ended.

@@ -39,7 +39,9 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	fd := open(t, dir)
-	p, err := Start([]File{{fd, "short", 4097}, {fd, "absent", 4097}, {fd, "empty", 4097}, {fd, "long", 4097}, {fd, "link", 8}, {fd, "short", 1}})
+	p, err := Start([]File{
+		{fd, "short", 4097}, {fd, "absent", 4097}, {fd, "empty", 4097}, {fd, "long", 4097}, {fd, "link", 8}, {fd, "short", 1},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +52,11 @@ func TestRead(t *testing.T) {
 		text string
 		err  error
 	}{{"0\n", nil}, {"", unix.ENOENT}, {"", nil}, {long[:4097], nil}, {"", unix.ELOOP}, {"0", nil}} {
-		if data, err, ok := p.Next(); string(data) != want.text || !errors.Is(err, want.err) || !ok {
+		if data, ok, err := p.Next(); string(data) != want.text || !errors.Is(err, want.err) || !ok {
 			t.Errorf("file %d: %.20q, %v, %t", i, data, err, ok)
 		}
 	}
-	if _, _, ok := p.Next(); ok {
+	if _, ok, _ := p.Next(); ok {
 		t.Error("there is more")
 	}
 	p.End()
@@ -76,19 +78,8 @@ func TestWhatItHasOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(inherited) }()
-	own := open(t, "/proc/self/fd")                                                                  // of this process: it reads that there, and must not have it
-	p, err := Start(slices.Repeat([]File{{open(t, dir), "absent", 1}, {own, "absent", 1}}, 300_000)) // for longer than it takes to stop it
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ok := false; !ok; _, _, ok = p.Next() {
-		if p.Wait(time.Millisecond) {
-			t.Fatal("it has ended")
-		}
-	}
-	if err := unix.Kill(p.pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	own := open(t, "/proc/self/fd") // of this process: it reads that there, and must not have it
+	p := stopped(t, []File{{open(t, dir), "absent", 1}, {own, "absent", 1}})
 	links, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
 	if err != nil {
 		t.Fatal(err)
@@ -115,4 +106,27 @@ func TestWhatItHasOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.End()
+}
+
+// stopped starts a process that reads these files very often, and stops it while it does so. One
+// that has ended before it could be stopped is followed by another.
+func stopped(t *testing.T, files []File) *Process {
+	t.Helper()
+	for {
+		p, err := Start(slices.Repeat(files, 300_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := false
+		for ok := false; !ok && !ended; _, ok, _ = p.Next() {
+			ended = p.Wait(time.Millisecond)
+		}
+		if err := unix.Kill(p.pid, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if !ended && !p.Wait(time.Millisecond) {
+			return p
+		}
+		p.End()
+	}
 }

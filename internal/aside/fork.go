@@ -29,15 +29,16 @@ func fork(w *work) (pid uintptr, err syscall.Errno) {
 //go:nocheckptr
 func forkBlocked(w *work) (pid uintptr, err syscall.Errno) {
 	all, before := ^uint64(0), uint64(0)
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK,
+		uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), 8, 0, 0)
 	pid, _, err = syscall.RawSyscall6(unix.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if pid == 0 && err == 0 {
 		do(w)
 		for {
-			syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+			_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 	}
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, 8, 0, 0)
 	return pid, err
 }
 
@@ -48,10 +49,10 @@ func forkBlocked(w *work) (pid uintptr, err syscall.Errno) {
 //go:nosplit
 //go:nocheckptr
 func do(w *work) {
-	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
-	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&w.name[0])), 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&w.name[0])), 0)
 	for stream := uintptr(0); stream <= 2; stream++ {
-		syscall.RawSyscall(unix.SYS_DUP3, w.null, stream, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_DUP3, w.null, stream, 0)
 	}
 	closeOthers(w)
 	wanted, read, at := (*uint64)(unsafe.Pointer(&w.shared[0])), (*uint64)(unsafe.Pointer(&w.shared[word])), uintptr(preamble)
@@ -65,7 +66,7 @@ func do(w *work) {
 		n := uintptr(0)
 		if err == 0 {
 			n, _, err = syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&w.shared[at+word])), f.limit)
-			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+			_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 		length := (*int64)(unsafe.Pointer(&w.shared[at]))
 		if *length = int64(n); err != 0 {
@@ -95,7 +96,7 @@ func closeOthers(w *work) {
 		if from <= to {
 			if _, _, err := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, from, to, 0); err != 0 {
 				for fd := from; fd <= to && fd <= closedAtMost; fd++ {
-					syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+					_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 				}
 			}
 		}

@@ -32,8 +32,9 @@ func (k *Kept) LinkName(name string) (string, error) {
 	return k.dir.LinkName(name)
 }
 
-// Read returns at most 128 bytes from the start of a file of the directory. It does not ask first what kind of file it is, because that takes
-// a call of the kernel more: it does not wait for a FIFO, but it would open a device.
+// Read returns at most 128 bytes from the start of a file of the directory. It does not ask first
+// what kind of file it is, because that takes a call of the kernel more: it does not wait for a FIFO,
+// but it would open a device.
 func (k *Kept) Read(name string) (string, error) {
 	defer runtime.KeepAlive(k)
 	fd, err := k.dir.openHere(name)

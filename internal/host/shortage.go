@@ -42,7 +42,8 @@ func ShortageRemedy(err error) string {
 	case errors.Is(err, unix.EMFILE):
 		return "raise the limit of open files: ulimit -n 1024 in this shell, or LimitNOFILE=1024 in the unit" + holders
 	case errors.Is(err, unix.ENFILE):
-		return "the machine has too many files open: end what holds them, or raise the limit: sysctl fs.file-nr; sysctl -w fs.file-max=NUMBER" + holders
+		return "the machine has too many files open: end what holds them, or raise the limit: " +
+			"sysctl fs.file-nr; sysctl -w fs.file-max=NUMBER" + holders
 	case errors.Is(err, unix.ENOMEM):
 		return "free some memory, or raise the limit of this service (MemoryMax= in the unit): free -m; dmesg | grep -i memory"
 	}

@@ -169,9 +169,7 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	for i, read := range stages {
 		switch {
 		case here:
-			ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
-			defer cancel()
-			if s.stage(ctx, driverStage, read, e.lpu, f) != nil {
+			if s.stageHere(ctx, read, e.lpu, f) != nil {
 				return false
 			}
 		case len(have) < e.ends[i]:
@@ -181,6 +179,13 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 		}
 	}
 	return true
+}
+
+// stageHere carries out a stage in this process.
+func (s *scan) stageHere(ctx context.Context, read stage, lpu *LPU, f function) error {
+	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
+	defer cancel()
+	return s.stage(ctx, driverStage, read, lpu, f)
 }
 
 // readFiles lets one process read the files of cards, card by card, which is cheapest. If one does not answer for a while, another process
@@ -234,7 +239,7 @@ func (e *errand) take(p *aside.Process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(e.read) < len(e.files) {
-		data, err, ok := p.Next()
+		data, ok, err := p.Next()
 		if !ok {
 			return false
 		}

@@ -189,8 +189,8 @@ type Judged struct {
 	Source  string        `json:"source"` // the file that says so
 }
 
-// Fit reports whether the LPU can be handed out as far as its health goes: a container can work with it, and it does not count as unhealthy,
-// as it still does for a moment after a fault has passed.
+// Fit reports whether the LPU can be handed out as far as its health goes: a container can work with
+// it, and it does not count as unhealthy, as it still does for a moment after a fault has passed.
 func (l *LPU) Fit() bool { return l.Usable && l.Health != Unhealthy }
 
 // State returns the state of the LPU in words for people: its health or, if it is not usable, the id of the first error

@@ -47,7 +47,7 @@ func TestAScanIsRightOrFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	right, failures := textOf(t, whole), 0
-	for n := 0; n < 24; n++ {
+	for n := range 24 {
 		restore := plant.LeaveDescriptors(t, n)
 		inv, err := discovery.Scan(t.Context(), root, options)
 		restore()

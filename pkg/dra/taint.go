@@ -134,6 +134,23 @@ func (l *looked) isHeld(a discovery.Address) bool {
 	return d != nil && d.Withheld || slices.Contains(l.held, a)
 }
 
+// causesOf are the causes of one LPU; now is nil if it is not there.
+func (l *looked) causesOf(a discovery.Address, now *discovery.LPU) (causes []cause) {
+	add := func(is bool, key string) {
+		if is {
+			causes = append(causes, cause{Key: key, LPU: a})
+		}
+	}
+	add(now == nil || l.unhealthy(now), TaintUnhealthy)
+	cordoned := now != nil && now.Cordoned != nil
+	apart := cordoned && now.Cordoned.SetApart
+	leased := now != nil && (now.Leased != nil || now.Reserved != nil) || slices.Contains(l.leased, a)
+	add(apart || leased, TaintLeases)
+	add(cordoned && !apart, TaintCordoned)
+	add(l.isHeld(a), TaintHeld)
+	return causes
+}
+
 // causes are the causes of taints at one moment, by LPU in the order of the addresses, then by cable.
 func (s *state) causes(l looked) (causes []cause) {
 	addresses := map[string]discovery.Address{}
@@ -143,19 +160,7 @@ func (s *state) causes(l looked) (causes []cause) {
 		addresses[one.Name], found[one.Address] = one.Address, one
 	}
 	for _, one := range s.Layout.LPUs {
-		add := func(is bool, key string) {
-			if is {
-				causes = append(causes, cause{Key: key, LPU: one.Address})
-			}
-		}
-		now := found[one.Address]
-		add(now == nil || l.unhealthy(now), TaintUnhealthy)
-		cordoned := now != nil && now.Cordoned != nil
-		apart := cordoned && now.Cordoned.SetApart
-		leased := now != nil && (now.Leased != nil || now.Reserved != nil) || slices.Contains(l.leased, one.Address)
-		add(apart || leased, TaintLeases)
-		add(cordoned && !apart, TaintCordoned)
-		add(l.isHeld(one.Address), TaintHeld)
+		causes = append(causes, l.causesOf(one.Address, found[one.Address])...)
 	}
 	bad := func(a discovery.Address) bool { // its arcs are tainted as they are, and all others do not use the cable
 		return slices.ContainsFunc(causes, func(c cause) bool { return c.Key == TaintUnhealthy && c.LPU == a })

@@ -257,8 +257,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{GivenTwice, Error, "Two pods have the LPU. A program gave it that does not follow lpuctl owner, or what was known of a claim was lost.",
 			"delete one of the pods that are named"},
 		{Gone, Error, "The card was there before and is gone now.", "see dmesg; reset the slot or power-cycle the server"},
-		{HeldByOther, Error, "A pod has the LPU from the other of device plugin and DRA driver, or a user has leased or reserved it. No other pod " +
-			"gets it until that one has ended.",
+		{HeldByOther, Error, "A pod has the LPU from the other of device plugin and DRA driver, or a user has leased or reserved it. " +
+			"No other pod gets it until that one has ended.",
 			"wait until that pod has ended, or delete it; of a lease, until it is given back (lpuctl list)"},
 		{Hot, Warning, "A sensor of the card shows its critical temperature. If the config file sets a limit, more than that is an error.",
 			"check fans and air flow"},

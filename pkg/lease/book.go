@@ -82,7 +82,9 @@ func NewBook() *Book {
 	return b
 }
 
-func (b *Book) look(v View) { b.view, b.limits, b.fabric = v, v.Limits, v.Inventory.Fabric() }
+// look takes the cabling whatever the health is: what is sick is not offered, and who waits for it
+// may get it when it is well again.
+func (b *Book) look(v View) { b.view, b.limits, b.fabric = v, v.Limits, v.Inventory.Cabled() }
 
 // Outbox returns the answers that the calls since the last Outbox have led to, and which records they have changed. Those are written
 // before the answers are sent.

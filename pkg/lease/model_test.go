@@ -681,7 +681,7 @@ func (g *glimpse) view() View {
 		case i%4 == 1:
 			l.Usable = false
 		case i%4 == 2:
-			l.Judged = &discovery.Judged{Health: discovery.Unhealthy}
+			l.Health = discovery.Unhealthy
 		default:
 			l.Usable, l.Absent = false, false
 		}

@@ -14,8 +14,8 @@ import (
 func refuse(id finding.ID, message, remedy string) *Refusal { return &Refusal{id, message, remedy} }
 
 func closed(why string) *Refusal {
-	return refuse(finding.LeaseClosed, why, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml, start what hands out "+
-		"the others again, and then the arbiter: sudo systemctl try-restart lpuctl-lease.service")
+	return refuse(finding.LeaseClosed, why, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml, start what "+
+		"hands out the others again, and then the arbiter: sudo systemctl try-restart lpuctl-lease.service")
 }
 
 func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {

@@ -118,8 +118,8 @@ func New(log *slog.Logger) *Node {
 }
 
 // Update scans the machine and makes the next snapshot of it. It writes the CDI spec if that is needed, and so may wait for a lock;
-// then it scans again under the lock. It returns nil, keeps the latest snapshot and writes nothing, if the machine cannot be read or ctx ends
-// before it is done.
+// then it scans again under the lock. It returns nil, keeps the latest snapshot and writes nothing,
+// if the machine cannot be read or ctx ends before it is done.
 //
 // An LPU that was in an earlier snapshot stays as an unhealthy device when it is gone. One whose health is unknown stays
 // as healthy as it was, and is unhealthy if it is new.
@@ -155,22 +155,7 @@ func (n *Node) update(ctx context.Context, spec Spec, scan Scan) (*Snapshot, err
 		return &s, nil
 	}
 	if !spec.ReadOnly && n.due(check) {
-		n.tellWorse(inv, before)
-		underLock := func(ctx context.Context) (*discovery.Inventory, error) {
-			again, err := n.scan(ctx, scan)
-			if err == nil && ctx.Err() == nil {
-				n.tellWorse(again, before) // more may have gone since: a switch takes its cards along one by one
-			}
-			return again, err
-		}
-		corrected, after, err := n.putSpec(ctx, spec, underLock)
-		if corrected != nil {
-			inv, check = corrected, after
-		}
-		if err != nil {
-			check.err = err
-		}
-		if host.IsShortage(check.err) {
+		if inv, check = n.correct(ctx, spec, scan, inv, check, before); host.IsShortage(check.err) {
 			return nil, check.err
 		}
 	}
@@ -195,6 +180,29 @@ func (n *Node) update(ctx context.Context, spec Spec, scan Scan) (*Snapshot, err
 	n.remember(s)
 	n.latest.Store(s)
 	return s, nil
+}
+
+// correct writes the spec of a second scan, under the lock. It returns that scan and what the spec is
+// then, or those from before, with the error.
+func (n *Node) correct(
+	ctx context.Context, spec Spec, scan Scan, inv *discovery.Inventory, check specCheck, before *Snapshot,
+) (*discovery.Inventory, specCheck) {
+	n.tellWorse(inv, before)
+	underLock := func(ctx context.Context) (*discovery.Inventory, error) {
+		again, err := n.scan(ctx, scan)
+		if err == nil && ctx.Err() == nil {
+			n.tellWorse(again, before) // more may have gone since: a switch takes its cards along one by one
+		}
+		return again, err
+	}
+	corrected, after, err := n.putSpec(ctx, spec, underLock)
+	if corrected != nil {
+		inv, check = corrected, after
+	}
+	if err != nil {
+		check.err = err
+	}
+	return inv, check
 }
 
 // unread is why the machine cannot be read, and in how many Updates in a row.

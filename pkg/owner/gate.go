@@ -329,11 +329,7 @@ func (g *Gate) Enter(ctx context.Context, lpus []discovery.Address) (leave func(
 		g.note()
 		_ = lock.Close() // of none it is an error, which does not matter
 	}
-	why := g.refuse(ctx, lpus)
-	if why == nil {
-		why = g.refuseLeased(lpus)
-	}
-	if why != nil {
+	if why := g.refuse(ctx, lpus); why != nil {
 		_ = lock.Close()
 		return nil, &Refusal{*why}
 	}
@@ -355,22 +351,6 @@ func (g *Gate) hold(ctx context.Context) (*os.File, error) {
 func (g *Gate) Ask(ctx context.Context, lpus []discovery.Address) error {
 	if why := g.refuse(ctx, lpus); why != nil {
 		return &Refusal{*why}
-	}
-	return nil
-}
-
-// refuseLeased says that a user has leased one of the LPUs; nil: no user has. It is asked after the
-// program is shown: the arbiter of leases writes a lease down before it looks whether a program is
-// shown, so that one of the two sees the other.
-func (g *Gate) refuseLeased(lpus []discovery.Address) *finding.Finding {
-	g.looking.Lock()
-	defer g.looking.Unlock()
-	v := g.read()
-	for _, a := range lpus {
-		if why := v.lease(a); why != nil {
-			why.Subject = a.String()
-			return why
-		}
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ func TestStanding(t *testing.T) {
 	if err := errors.Join(os.Remove(lock), os.Symlink("elsewhere", lock)); err != nil {
 		t.Fatal(err)
 	}
-	stands("a lock that cannot be seen", "", lock, "it cannot be known whether Kubernetes hands out the LPUs of this node: whether the DRA driver")
+	stands("a lock that cannot be seen", "", lock,
+		"it cannot be known whether Kubernetes hands out the LPUs of this node: whether the DRA driver")
 	if os.Geteuid() != 0 {
 		if err := errors.Join(os.Remove(lock), os.Chmod(f.Sockets, 0)); err != nil {
 			t.Fatal(err)

@@ -56,7 +56,8 @@ func lpus(t *testing.T, ids ...string) (all []discovery.Address) {
 	return all
 }
 
-// TestClaims: of a claim it is known which requests have which LPUs, of whichever kind; two pods that share it are one claim. Other drivers'
+// TestClaims: of a claim it is known which requests have which LPUs, of whichever kind; two pods that
+// share it are one claim. Other drivers'
 // devices are not ours.
 func TestClaims(t *testing.T) {
 	l := &podLister{}

@@ -241,7 +241,7 @@ func mutations() []mutation {
 		},
 		{
 			"allocate names a cordoned LPU", "pkg/allocate/allocate.go",
-			"l.Usable && l.Cordoned == nil &&", "l.Usable &&", "TestFree", "./pkg/allocate",
+			"l.Fit() && l.Cordoned == nil &&", "l.Fit() &&", "TestFree", "./pkg/allocate",
 		},
 		{
 			"a spec of no LPU stays", nodeSpec,
@@ -292,7 +292,7 @@ func mutations() []mutation {
 		},
 		{
 			"the kubelet waits until the spec is written", "pkg/node/snapshot.go",
-			"		n.tellWorse(inv, before)\n", "", "TestTheKubeletIsToldFirst", "./pkg/plugin",
+			"	n.tellWorse(inv, before)\n", "", "TestTheKubeletIsToldFirst", "./pkg/plugin",
 		},
 		{
 			"the kubelet is not told what has gone while serve waited for the lock", "pkg/node/snapshot.go",

@@ -43,8 +43,9 @@ func (a *App) SpecOrders(ctx context.Context) (orders []cdi.Order) {
 	return orders
 }
 
-// WatchAndTell looks at the node until ctx ends. It tells systemd with each look that the daemon lives, and with the first one that succeeds
-// that it has started. A machine that cannot be read is no reason to start it again, which would forget what holds meanwhile.
+// WatchAndTell looks at the node until ctx ends. It tells systemd with each look that the daemon
+// lives, and with the first one that succeeds that it has started. A machine that cannot be read is
+// no reason to start it again, which would forget what holds meanwhile.
 func WatchAndTell(ctx context.Context, watcher *discovery.Watcher, interval time.Duration, look func() bool) {
 	ready := false
 	watcher.Run(ctx, interval, func() {

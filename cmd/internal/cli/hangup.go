@@ -15,8 +15,9 @@ type hangUpKey struct{}
 // reloads is the annotation of commands that read their configuration again at SIGHUP.
 const reloads = "lpuctl_reloads"
 
-// HeedHangUp is called before anything else, so that no SIGHUP ends a program whose command takes it as a reload, however early it comes. It
-// returns the context for the commands. [App.Prepare] lets SIGHUP end any other command.
+// HeedHangUp is called before anything else, so that no SIGHUP ends a program whose command takes it
+// as a reload, however early it comes. It returns the context for the commands. [App.Prepare] lets
+// SIGHUP end any other command.
 func HeedHangUp(ctx context.Context) context.Context {
 	received := make(chan os.Signal, 1)
 	if !signal.Ignored(unix.SIGHUP) { // as by nohup(1): then it does no harm, and stays ignored

@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -97,7 +98,8 @@ func TestLostFiles(t *testing.T) {
 		c := wish(1, "arc0-1")
 		c.Requests[0].Variables = claim.None
 		w.prepare(s, c)
-		s.Restore(t.Context())
+		_, err := s.Restore(t.Context())
+		w.must(err)
 		named := []cdi.Claim{w.heard(1, "arc0-1")}
 		files := []string{record(s), cdi.ClaimFile(s.SpecDir, uid(1))}
 		before := w.read(files[1])
@@ -119,7 +121,7 @@ func TestLostFiles(t *testing.T) {
 			for range 4 {
 				turn(named)
 			}
-			if after := w.read(files[1]); gone() || string(after) != string(before) {
+			if after := w.read(files[1]); gone() || !bytes.Equal(after, before) {
 				t.Errorf("%v were lost, and are not as they were: %s", lost, after)
 			}
 		}

@@ -159,7 +159,8 @@ func (w *world) unknown(s *claim.Store, path string) {
 	w.Helper()
 	_, err := s.Holders()
 	said, ok := errors.AsType[*claim.UnknownError](err)
-	if !ok || !strings.Contains(err.Error(), path) || said.Remedy() != fmt.Sprintf("if no pod has the claim %[1]s: lpuctl cdi remove --claim %[1]s", uid(1)) {
+	if !ok || !strings.Contains(err.Error(), path) ||
+		said.Remedy() != fmt.Sprintf("if no pod has the claim %[1]s: lpuctl cdi remove --claim %[1]s", uid(1)) {
 		w.Errorf("%v; want it to name %s, and what to do", err, path)
 	}
 	_, problems, err := s.Inspect()

@@ -560,20 +560,22 @@ func TestCordonedIsPreparedByNameOnly(t *testing.T) {
 	if said := c.prepare(endpoint, before).Claims[before.Uid].Error; said != "" {
 		t.Error("who has it:", said)
 	}
-	const exists, schedule, execute = resourceapi.DeviceTolerationOpExists, resourceapi.DeviceTaintEffectNoSchedule, resourceapi.DeviceTaintEffectNoExecute
+	const exists = resourceapi.DeviceTolerationOpExists
+	const schedule, execute = resourceapi.DeviceTaintEffectNoSchedule, resourceapi.DeviceTaintEffectNoExecute
 	pair := device(2, 2)
 	for name, x := range map[string]struct {
 		device   string
 		tolerate []resourceapi.DeviceToleration
 		wants    string
 	}{
-		"nothing":    {pair, nil, "lpu2 (0000:45:00.1): it is cordoned since"},
-		"everything": {pair, []resourceapi.DeviceToleration{{Operator: exists}}, "kubectl --namespace default delete pod p; or on the node: lpuctl uncordon lpu2"},
-		"another":    {pair, []resourceapi.DeviceToleration{{Key: dra.TaintUnhealthy, Operator: exists}}, "cordoned"},
-		"eviction":   {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists, Effect: execute}}, "cordoned"},
-		"other-lpu":  {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Value: "pci-0000-43-00.1"}}, "cordoned"},
-		"by-name":    {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists, Effect: schedule}}, ""},
-		"by-value":   {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Value: "pci-0000-45-00.1"}}, ""},
+		"nothing": {pair, nil, "lpu2 (0000:45:00.1): it is cordoned since"},
+		"everything": {pair, []resourceapi.DeviceToleration{{Operator: exists}},
+			"kubectl --namespace default delete pod p; or on the node: lpuctl uncordon lpu2"},
+		"another":   {pair, []resourceapi.DeviceToleration{{Key: dra.TaintUnhealthy, Operator: exists}}, "cordoned"},
+		"eviction":  {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists, Effect: execute}}, "cordoned"},
+		"other-lpu": {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Value: "pci-0000-43-00.1"}}, "cordoned"},
+		"by-name":   {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists, Effect: schedule}}, ""},
+		"by-value":  {pair, []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Value: "pci-0000-45-00.1"}}, ""},
 		"leased": {named(apart), []resourceapi.DeviceToleration{{Key: dra.TaintCordoned, Operator: exists}, {Operator: exists}},
 			"set apart for leases (leases.pool); delete the pod"},
 	} {
@@ -622,7 +624,7 @@ func TestCDIOff(t *testing.T) {
 				tainted := len(c.devices()[device(4, 0)].Taints) > 0
 				if err != nil || !strings.Contains(phase, ready) || tainted != held ||
 					!strings.Contains(metrics.String(), `lpuctl_runtime_cdi{answer="`+metric+`"} 1`) {
-					return fmt.Errorf("ready is %q, %v; tainted: %t; metrics: %s", phase, err, tainted, &metrics)
+					return fmt.Errorf("ready is %q, %w; tainted: %t; metrics: %s", phase, err, tainted, &metrics)
 				}
 				return nil
 			})

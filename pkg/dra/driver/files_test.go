@@ -63,7 +63,8 @@ func TestLostFilesAreWritten(t *testing.T) {
 		d.Claims.Devices, d.Claims.Confirm = members(lpu), nil
 		d.Claims.Inventory = func() *node.Snapshot { return &node.Snapshot{Inventory: inv, ReadAt: time.Now()} }
 		request := claim.Request{Name: "lpus", Devices: []string{"lpu1"}}
-		if _, err := d.Claims.Prepare(t.Context(), claim.Claim{Namespace: "ml", Name: "job", UID: uid, Requests: []claim.Request{request}}); err != nil {
+		c := claim.Claim{Namespace: "ml", Name: "job", UID: uid, Requests: []claim.Request{request}}
+		if _, err := d.Claims.Prepare(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
