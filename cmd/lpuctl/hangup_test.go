@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,9 @@ import (
 // TestHangUpAtTheStart: SIGHUP that comes before anything of the node is read does not end serve, which takes it as a reload, and ends any
 // other command. Here serve ends by itself, because of its config file.
 func TestHangUpAtTheStart(t *testing.T) {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, unix.SIGHUP) // who starts the tests may ignore it, as nohup does, and the program then does so too
+	defer signal.Stop(heard)
 	root := plant.Tree(t, map[string]string{"sys/bus/pci/devices": "dir", "etc/lpuctl/config.yaml": "nonsense: true\n"})
 	lpuctl, err := exec.LookPath("lpuctl")
 	if err != nil {

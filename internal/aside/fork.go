@@ -12,7 +12,7 @@ import (
 // forkAndExecInChild of package syscall: there is no Go runtime in that process, only this one thread with a copy of all memory.
 
 // closedAtMost is up to which descriptor is closed on kernels without close_range(2), before Linux 5.9.
-const closedAtMost = 4096
+const closedAtMost = 8192
 
 // fork makes the other process do its work. No signal tells of its end.
 func fork(w *work) (pid uintptr, err syscall.Errno) {
@@ -57,7 +57,7 @@ func do(w *work) {
 	closeOthers(w)
 	wanted, read, at := (*uint64)(unsafe.Pointer(&w.shared[0])), (*uint64)(unsafe.Pointer(&w.shared[word])), uintptr(preamble)
 	for i := range w.files {
-		if uint64(i) >= *wanted {
+		if uint64(i) >= load(wanted) {
 			return
 		}
 		f := &w.files[i]
@@ -73,7 +73,7 @@ func do(w *work) {
 			*length, n = -int64(err), 0
 		}
 		at += word + (n+stopsHere)&^stopsHere
-		*read++
+		store(read, uint64(i)+1)
 	}
 }
 

@@ -20,14 +20,28 @@ import (
 // The zero value is ready.
 type Apart struct{ hanging readers }
 
-// apartAtOnce is how many cards are read together, which bounds the descriptors of their directories.
-const apartAtOnce = 16
+// Of a card about dirsOfCard directories are open while it is read apart, of atOnceMost cards
+// together. Other files are open besides.
+const (
+	atOnceMost = 16
+	dirsOfCard = 8
+	otherFiles = 24
+)
+
+// atOnce returns how many cards are read together: all of them may not be open at the same time.
+func atOnce() int {
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	left := limit.Cur - min(limit.Cur, otherFiles)
+	return int(max(1, min(atOnceMost, left/dirsOfCard)))
+}
 
 // readApart is readCard for all cards.
 func (s *scan) readApart(ctx context.Context, lpus []function, found []LPU) {
-	for first := 0; first < len(lpus); first += apartAtOnce {
-		errands := make([]*errand, 0, apartAtOnce)
-		for i := first; i < min(first+apartAtOnce, len(lpus)); i++ {
+	size := atOnce()
+	for first := 0; first < len(lpus); first += size {
+		errands := make([]*errand, 0, size)
+		for i := first; i < min(first+size, len(lpus)); i++ {
 			found[i] = s.newLPU(ctx, i, lpus[i])
 			if lpus[i].readable() {
 				errands = append(errands, &errand{lpu: &found[i], f: lpus[i]})
@@ -91,7 +105,7 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, stages ...stage
 			started = append(started, e)
 		}
 	}
-	go readFiles(started, s.CardDeadline/(2*apartAtOnce))
+	go readFiles(started, s.CardDeadline/(2*atOnceMost))
 	late, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
 	for _, e := range errands {
@@ -140,7 +154,7 @@ func (e *errand) note(d *host.Dir, name string, limit int) ([]byte, error) {
 		var err error
 		if fd, err = d.Dup(); err != nil {
 			e.here = true
-			return nil, err
+			return nil, unix.ENOENT // for now: reading it here shows whether there is a shortage
 		}
 		e.dirs[d.Path] = fd
 	}
@@ -188,6 +202,60 @@ func (s *scan) stageHere(ctx context.Context, read stage, lpu *LPU, f function) 
 	return s.stage(ctx, driverStage, read, lpu, f)
 }
 
+// one lets another process read one file, for those that are read before a card is known to answer.
+// It waits for a time, and does not read a file again while a read of it hangs.
+func (a *Apart) one(limit time.Duration) host.ReadThrough {
+	return func(d *host.Dir, name string, most int) ([]byte, error) {
+		what := path.Join(d.Path, name)
+		mine, earlier := a.hanging.begin(what)
+		if earlier != nil {
+			return nil, errStalled
+		}
+		ended := make(chan content, 1)
+		go func() {
+			defer a.hanging.end(what, mine)
+			readOne(d, aside.File{Name: name, Limit: most}, ended)
+		}()
+		select {
+		case c := <-ended:
+			return c.data, c.err
+		case <-time.After(limit):
+			return nil, fmt.Errorf("%w within %v", errStalled, limit)
+		}
+	}
+}
+
+// readOne lets another process read a file of a directory. Without such a process it is not read.
+func readOne(d *host.Dir, f aside.File, ended chan<- content) {
+	fd, err := d.Dup()
+	if err != nil {
+		ended <- content{err: err}
+		return
+	}
+	f.Dir = fd
+	p, err := aside.Start([]aside.File{f})
+	_ = unix.Close(fd)
+	if err != nil {
+		ended <- content{err: err}
+		return
+	}
+	p.Wait(forGood)
+	data, _, err := p.Next()
+	p.End()
+	ended <- content{data, err}
+}
+
+// forGood is longer than a read that ends takes.
+const forGood = 1000 * time.Hour
+
+// patient returns the tree for single files of which a read may sleep.
+func (s *scan) patient() *host.Tree {
+	if s.Apart == nil {
+		return s.tree
+	}
+	return s.tree.Through(s.Apart.one(s.CardDeadline))
+}
+
 // readFiles lets one process read the files of cards, card by card, which is cheapest. If one does not answer for a while, another process
 // goes on with the next.
 func readFiles(errands []*errand, patience time.Duration) {
@@ -202,13 +270,13 @@ func readFiles(errands []*errand, patience time.Duration) {
 		}
 		return
 	}
-	for wait, ended := patience, false; !ended; {
-		ended = p.Wait(wait)
+	for ended := false; !ended; {
+		ended = p.Wait(patience)
 		var complete []*errand
 		for len(errands) > 0 && errands[0].take(p) {
 			complete, errands = append(complete, errands[0]), errands[1:]
 		}
-		if ended {
+		if ended = ended || len(errands) == 0; ended {
 			p.End() // before this process can end, which would else leave it to others to wait for it
 		}
 		for _, e := range complete {
@@ -219,7 +287,7 @@ func readFiles(errands []*errand, patience time.Duration) {
 				p.Want(len(files) - len(filesOf(errands[1:])))
 				go readFiles(errands[1:], patience)
 			}
-			errands, wait = errands[:1], forGood
+			errands = errands[:1]
 		}
 	}
 	for _, e := range errands {
@@ -247,9 +315,6 @@ func (e *errand) take(p *aside.Process) bool {
 	}
 	return true
 }
-
-// forGood is longer than a read that ends takes.
-const forGood = 1000 * time.Hour
 
 // end says that no more is read of the card; here: because there is no other process to do so.
 func (e *errand) end(here bool) {

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -13,7 +14,7 @@ func TestACardThatHangsApart(t *testing.T) {
 	apart := &Apart{}
 	apart.hanging.begin(stageOf(Address{Bus: 0x43, Function: 1}, driverStage))
 	for range 2 {
-		inv, err := Scan(t.Context(), root, Options{Models: captureModels(), Apart: apart})
+		inv, err := Scan(t.Context(), root, Options{Models: captureModels(), Apart: apart, CardDeadline: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

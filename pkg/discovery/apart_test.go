@@ -3,6 +3,7 @@ package discovery_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -27,7 +28,7 @@ func TestApartFindsTheSame(t *testing.T) {
 			if _, err := node.Write(root); err != nil {
 				continue // LPUs of this profile do not show it
 			}
-			options := discovery.Options{Models: bertha()}
+			options := discovery.Options{Models: bertha(), CardDeadline: time.Minute}
 			want := scan(t, root, options)
 			options.Apart = &discovery.Apart{}
 			for range 2 { // of which none is in the way of the next

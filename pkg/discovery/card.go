@@ -204,7 +204,7 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 	if n := len(ports); n >= 2 && lpu.Link != nil {
 		s.limitLink(&lpu, ports[n-2])
 	}
-	lpu.judgeDriver(dir, f)
+	lpu.judgeDriver(dir, s.patient(), f)
 	s.readNodes(&lpu, f.model)
 	s.readManagement(&lpu, f.model)
 	return lpu
@@ -288,7 +288,7 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 // it go. Who waits for it cannot be killed. So it is read only where no driver is bound and neither
 // is under way: then the power state is unknown, or else the function answers and nothing has it
 // enabled, as a driver that lets it go has until then.
-func (l *LPU) driverOverride(dir *host.Dir) string {
+func (l *LPU) driverOverride(dir *host.Dir, patient *host.Tree) string {
 	if l.Driver != "" {
 		return ""
 	}
@@ -297,17 +297,17 @@ func (l *LPU) driverOverride(dir *host.Dir) string {
 			return ""
 		}
 	}
-	return l.optional(dir.Line("driver_override"))
+	return l.optional(patient.Line(path.Join(pciDevices, l.Address.String(), "driver_override")))
 }
 
 // judgeDriver compares the driver with those of the model.
-func (l *LPU) judgeDriver(dir *host.Dir, f function) {
+func (l *LPU) judgeDriver(dir *host.Dir, patient *host.Tree, f function) {
 	m := f.model
 	if f.also != nil {
 		l.reason(finding.AmbiguousModel, fmt.Sprintf("models %s and %s both match it", m.Name, f.also.Name), "")
 	}
 	only := ""
-	if override := l.driverOverride(dir); override != "" && override != "(null)" && !slices.Contains(m.Drivers, override) {
+	if override := l.driverOverride(dir, patient); override != "" && override != "(null)" && !slices.Contains(m.Drivers, override) {
 		only = "; driver_override lets only " + override + " have it"
 	}
 	needs, driver, modprobe := "", "", ""

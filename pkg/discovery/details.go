@@ -29,16 +29,17 @@ var ErrNoNames = errors.New("there is no pci.ids here: names of vendor and produ
 // Describe reads the details of an LPU: its path in the PCI tree, its vital product data and its names. If the reads do not
 // end within limit, the details are empty and the error says so. With ErrNoNames only the names are missing.
 func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (Details, error) {
-	return within(ctx, &readers{}, "details", limit, func() (Details, error) { return describe(host.Root(root), lpu) })
+	return within(ctx, &readers{}, "details", limit, func() (Details, error) { return describe(host.Root(root), lpu, limit) })
 }
 
-func describe(root host.Root, lpu *LPU) (d Details, err error) {
+func describe(root host.Root, lpu *LPU, limit time.Duration) (d Details, err error) {
 	t, err := root.Open()
 	if err != nil {
 		return d, err
 	}
 	defer t.Close()
-	if dir, err := t.Dir(pciDevices + "/" + lpu.Address.String()); err == nil {
+	patient := t.Through((&Apart{}).one(limit / 2)) // the kernel reads vpd through the configuration space
+	if dir, err := patient.Dir(pciDevices + "/" + lpu.Address.String()); err == nil {
 		readVPD(dir, &d)
 		dir.Close()
 	}

@@ -364,7 +364,7 @@ func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 // card that runs its factory image shows no user function; any other has lost it.
 func (s *scan) lostFunction(ctx context.Context, management Address) (says, remedy string) {
 	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
-		return runsGolden(s.tree, management), nil
+		return runsGolden(s.patient(), management), nil
 	})
 	if golden {
 		return ": it runs its factory image", flashShell(management) + ", then power-cycle the server"

@@ -16,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
@@ -114,13 +115,17 @@ func (m Memory) Seen() (seen []discovery.Address, err error) {
 const judgedFor = 30 * time.Second
 
 // Judge judges the LPUs of an inventory by what serve remembers of them, if that is fresh: their health is what serve will say when it
-// has read the same. A fault that serve has to read once more leaves it unknown. now is the time since boot.
-func (m Memory) Judge(inv *discovery.Inventory, policy health.Policy, now time.Duration) {
+// has read the same. A fault that serve has to read once more leaves it unknown. now is the time since boot. The error is that of a
+// shortage: what serve remembers is not known then.
+func (m Memory) Judge(inv *discovery.Inventory, policy health.Policy, now time.Duration) error {
 	r, err := m.read()
 	path := filepath.Join(m.Dir, healthFile)
 	info, statErr := os.Stat(path)
+	if short := cmp.Or(err, statErr); host.IsShortage(short) {
+		return short
+	}
 	if err != nil || statErr != nil || time.Since(info.ModTime()).Abs() > judgedFor {
-		return
+		return nil
 	}
 	inv.Judge(health.NewJudge(policy, r.LPUs), now)
 	for i := range inv.LPUs {
@@ -134,10 +139,12 @@ func (m Memory) Judge(inv *discovery.Inventory, policy health.Policy, now time.D
 		case l.Health == discovery.Healthy && !l.Usable:
 			l.Health = discovery.HealthUnknown
 		case l.Health == discovery.Unhealthy && l.Usable: // what was wrong stays said until it counts as healthy
-			l.Reasons = append(slices.Clone(c.Reasons), l.Reasons...)
+			was := slices.DeleteFunc(slices.Clone(c.Reasons), func(f finding.Finding) bool { return l.Reasons.Has(f.ID) })
+			l.Reasons = append(was, l.Reasons...)
 			l.Usable = !l.Reasons.HasErrors()
 		}
 	}
+	return nil
 }
 
 // keepHealth writes what is known. If nothing has changed but the times of the latest readings, it only renews the time of the file.

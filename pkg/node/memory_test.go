@@ -221,7 +221,7 @@ func TestTheGraceOutlivesTheProgram(t *testing.T) {
 	look("pci-0000-45-00.1")
 	var judged discovery.Inventory
 	judged.LPUs = w.scan().LPUs
-	p.Memory.Judge(&judged, judge.DefaultPolicy(), w.sinceBoot())
+	w.must(p.Memory.Judge(&judged, judge.DefaultPolicy(), w.sinceBoot()))
 	if j := judged.LPUs[2].Judged; j == nil || j.Health != discovery.Unhealthy || judged.LPUs[2].Health != discovery.Unhealthy ||
 		judged.LPUs[0].Judged.Health != discovery.Healthy {
 		t.Errorf("what serve says of it is not shown: %+v", j)
@@ -229,7 +229,7 @@ func TestTheGraceOutlivesTheProgram(t *testing.T) {
 	old := time.Now().Add(-time.Minute)
 	w.must(os.Chtimes(filepath.Join(dir, "health.json"), old, old))
 	judged.LPUs = w.scan().LPUs
-	if p.Memory.Judge(&judged, judge.DefaultPolicy(), w.sinceBoot()); judged.LPUs[2].Judged != nil {
+	if w.must(p.Memory.Judge(&judged, judge.DefaultPolicy(), w.sinceBoot())); judged.LPUs[2].Judged != nil {
 		t.Error("what serve said a minute ago is shown")
 	}
 }

@@ -165,6 +165,41 @@ func TestAReadThatSleeps(t *testing.T) {
 	}
 }
 
+// TestSingleReadsThatSleep: what is read of a card before it is known to answer, and for describe
+// alone, keeps no command from ending either.
+func TestSingleReadsThatSleep(t *testing.T) {
+	need(t, machine.FUSE)
+	const lpu, management = "0000:44:00.1", "0000:44:00.0"
+	for _, c := range []struct{ file, fault, lost, command string }{
+		{lpu + "/driver_override", "unbound@1", "", "list"},
+		{management + "/recovery", "", lpu, "list"},
+		{lpu + "/vpd", "", "", "describe lpu1"},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			args := []string{"--lpus", "4"}
+			if c.fault != "" {
+				args = append(args, "--fault", c.fault)
+			}
+			root := simulate(t, args...)
+			devices := filepath.Join(root, "sys/bus/pci/devices")
+			if c.lost != "" {
+				if err := os.RemoveAll(filepath.Join(devices, c.lost)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(devices, c.file)); err != nil {
+				t.Fatal(err)
+			}
+			release := make(chan struct{})
+			here := hang(t, root, c.file, release)
+			t.Cleanup(func() { close(release) })
+			if out := ends(t, release, append([]string{"--root", here}, strings.Fields(c.command)...)...); !strings.Contains(out, "lpu1") {
+				t.Errorf("it prints %s", out)
+			}
+		})
+	}
+}
+
 // ends runs lpuctl, which must end, and returns what it printed.
 func ends(t *testing.T, release chan struct{}, args ...string) string {
 	t.Helper()

@@ -221,7 +221,9 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 		}
 		return nil, memory, err
 	}
-	memory.Judge(inv, *options.Policy, host.SinceBoot())
+	if err := memory.Judge(inv, *options.Policy, host.SinceBoot()); err != nil {
+		return nil, memory, err
+	}
 	a.Log.Debug("scanned", "root", a.Root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, memory, nil
 }

@@ -27,7 +27,12 @@ func HeedHangUp(ctx context.Context) context.Context {
 }
 
 // Reloads says that a command calls [HangUps].
-func Reloads(cmd *cobra.Command) { cmd.Annotations = map[string]string{reloads: ""} }
+func Reloads(cmd *cobra.Command) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[reloads] = ""
+}
 
 // HangUps returns the channel that receives SIGHUP. One that came since the start of the program is in it.
 func HangUps(cmd *cobra.Command) chan os.Signal {

@@ -11,6 +11,7 @@ import (
 
 // TestAnEarlyHangUpIsRemembered until the command that takes it comes to it.
 func TestAnEarlyHangUpIsRemembered(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // who starts the tests may ignore it, as nohup does
 	ctx := HeedHangUp(t.Context())
 	if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
