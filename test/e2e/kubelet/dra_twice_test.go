@@ -44,8 +44,8 @@ func newDraining(t *testing.T) (b *draBed, four []int) {
 	return b, four
 }
 
-// TestDRALostClaims: while the driver drains, all that is written of a claim is lost. No pod of the plugin gets its LPUs, the driver writes it
-// again, and without a driver the kubelet's word is enough.
+// TestDRALostClaims: while the driver drains, all that is written of a claim is lost. No pod of the
+// plugin gets its LPUs, the driver writes it again, and without a driver the kubelet's word is enough.
 func TestDRALostClaims(t *testing.T) {
 	b, four := newDraining(t)
 	b.own("plugin")
