@@ -122,7 +122,8 @@ func TestACardThatHangs(t *testing.T) {
 }
 
 // TestAReadThatSleeps: not even SIGKILL ends a process with a read to which FUSE does not answer. The
-// command ends all the same, and so does its output; the other cards are known whole, and the one that hangs is neither called healthy nor given away.
+// command ends all the same, and so does its output; the other cards are known whole, and the one
+// that hangs is neither called healthy nor given away.
 func TestAReadThatSleeps(t *testing.T) {
 	need(t, machine.FUSE)
 	root := simulate(t)
