@@ -44,6 +44,7 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 	if err != nil {
 		return "", err
 	}
+	threads := map[int]bool{pid: true}
 	for first := true; ; first = false {
 		var status unix.WaitStatus
 		thread, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
@@ -61,6 +62,11 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 				return "", err
 			}
 		}
+		if !threads[thread] && !isThread(pid, thread) { // it has started another process, which is let go
+			_ = unix.PtraceDetach(thread)
+			continue
+		}
+		threads[thread] = true
 		if step := k.goOn(thread, status.StopSignal(), killed == ""); step != "" {
 			killed = step
 			_ = unix.Kill(pid, cmp.Or(k.Signal, unix.SIGKILL))
@@ -69,6 +75,12 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 			}
 		}
 	}
+}
+
+// isThread reports whether a thread is one of a process.
+func isThread(pid, thread int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, thread))
+	return err == nil
 }
 
 // start starts a command that stops at once, traced by this thread.
