@@ -50,12 +50,7 @@ func Start(files []File) (*Process, error) {
 	}
 	p := &Process{alive: os.NewFile(uintptr(pipe[0]), "pipe"), at: preamble}
 	defer func() { _ = unix.Close(pipe[1]) }()
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, errors.Join(&os.PathError{Op: "open", Path: os.DevNull, Err: err}, p.alive.Close())
-	}
-	defer func() { _ = unix.Close(null) }()
-	size := preamble
+	size, err := preamble, error(nil)
 	for _, f := range files {
 		size += word + (f.Limit+stopsHere)&^stopsHere
 	}
@@ -63,7 +58,7 @@ func Start(files []File) (*Process, error) {
 		return nil, errors.Join(os.NewSyscallError("mmap", err), p.alive.Close())
 	}
 	p.Want(len(files))
-	pid, errno := fork(newWork(files, pipe[1], null, p.shared))
+	pid, errno := fork(newWork(files, pipe[1], p.shared))
 	if errno != 0 {
 		return nil, errors.Join(os.NewSyscallError("clone", errno), p.alive.Close(), unix.Munmap(p.shared))
 	}
@@ -112,11 +107,11 @@ func (p *Process) End() {
 
 // work is what the other process does. All of it is there before the fork, because no memory can be allocated after it.
 type work struct {
-	files       []task
-	shared      []byte
-	alive, null uintptr
-	open        []uintptr // the descriptors that stay open, in ascending order
-	name        [16]byte
+	files  []task
+	shared []byte
+	alive  uintptr   // also in place of the standard streams, which are not used
+	open   []uintptr // the descriptors that stay open, in ascending order
+	name   [16]byte
 }
 
 type task struct {
@@ -124,10 +119,10 @@ type task struct {
 	name       *byte
 }
 
-func newWork(files []File, alive, null int, shared []byte) *work {
-	w := &work{shared: shared, alive: uintptr(alive), null: uintptr(null)}
+func newWork(files []File, alive int, shared []byte) *work {
+	w := &work{shared: shared, alive: uintptr(alive)}
 	copy(w.name[:], "lpuctl-read")
-	w.open = append(w.open, w.alive, w.null)
+	w.open = append(w.open, w.alive)
 	for _, f := range files {
 		name := append([]byte(f.Name), 0)
 		w.files = append(w.files, task{uintptr(f.Dir), uintptr(f.Limit), &name[0]})

@@ -93,7 +93,7 @@ func TestWhatItHasOpen(t *testing.T) {
 		has = append(has, to)
 	}
 	slices.Sort(has)
-	want := []string{os.DevNull, os.DevNull, os.DevNull, os.DevNull, dir, fmt.Sprintf("/proc/%d/fd", os.Getpid()), "pipe"}
+	want := []string{"pipe", "pipe", "pipe", dir, fmt.Sprintf("/proc/%d/fd", os.Getpid()), "pipe"}
 	slices.Sort(want)
 	if !slices.Equal(has, want) {
 		t.Errorf("it has open %v, want %v", has, want)

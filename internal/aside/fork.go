@@ -52,7 +52,7 @@ func do(w *work) {
 	_, _, _ = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
 	_, _, _ = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&w.name[0])), 0)
 	for stream := uintptr(0); stream <= 2; stream++ {
-		_, _, _ = syscall.RawSyscall(unix.SYS_DUP3, w.null, stream, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_DUP3, w.alive, stream, 0)
 	}
 	closeOthers(w)
 	wanted, read, at := (*uint64)(unsafe.Pointer(&w.shared[0])), (*uint64)(unsafe.Pointer(&w.shared[word])), uintptr(preamble)
