@@ -50,10 +50,11 @@ func Start(files []File) (*Process, error) {
 	}
 	p := &Process{alive: os.NewFile(uintptr(pipe[0]), "pipe"), at: preamble}
 	defer func() { _ = unix.Close(pipe[1]) }()
-	size, err := preamble, error(nil)
+	size := preamble
 	for _, f := range files {
 		size += word + (f.Limit+stopsHere)&^stopsHere
 	}
+	var err error
 	if p.shared, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON); err != nil {
 		return nil, errors.Join(os.NewSyscallError("mmap", err), p.alive.Close())
 	}

@@ -44,7 +44,7 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 	if err != nil {
 		return "", err
 	}
-	threads := map[int]bool{pid: true}
+	isOwn := threadsOf(pid)
 	for first := true; ; first = false {
 		var status unix.WaitStatus
 		thread, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
@@ -62,11 +62,10 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 				return "", err
 			}
 		}
-		if !threads[thread] && !isThread(pid, thread) { // it has started another process, which is let go
+		if !isOwn(thread) { // it has started another process, which is let go
 			_ = unix.PtraceDetach(thread)
 			continue
 		}
-		threads[thread] = true
 		if step := k.goOn(thread, status.StopSignal(), killed == ""); step != "" {
 			killed = step
 			_ = unix.Kill(pid, cmp.Or(k.Signal, unix.SIGKILL))
@@ -77,10 +76,16 @@ func (k *Killer) Run(command ...string) (killed string, err error) {
 	}
 }
 
-// isThread reports whether a thread is one of a process.
-func isThread(pid, thread int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, thread))
-	return err == nil
+// threadsOf returns what reports whether a thread is one of a process.
+func threadsOf(pid int) func(thread int) bool {
+	known := map[int]bool{}
+	return func(thread int) bool {
+		if !known[thread] {
+			_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, thread))
+			known[thread] = err == nil
+		}
+		return known[thread]
+	}
 }
 
 // start starts a command that stops at once, traced by this thread.
