@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -287,15 +288,15 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 	if err != nil {
 		return nil, err
 	}
-	logged := false
-	ask := func(ctx context.Context) (*plugin.Said, error) { // by the gate, which asks one after the other
+	var logged atomic.Bool
+	ask := func(ctx context.Context) (*plugin.Said, error) {
 		said, err := a.askKubelet(ctx, cmp.Or(socket, plugin.DefaultPodResources))
 		if err == nil {
 			claims.Hear(said.Claims())
-		} else if !logged && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {
+		} else if !logged.Load() && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {
 			a.Log.Warn("the kubelet cannot be asked which pods have claims; their files tell", "error", err)
 		}
-		logged = err != nil
+		logged.Store(err != nil)
 		return said, err
 	}
 	g := &owner.Gate{

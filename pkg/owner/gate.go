@@ -32,7 +32,7 @@ type Gate struct {
 	File File
 	Me   Owner // the program that asks
 	// Others returns which LPUs pods have from the other side, and by whom: "pod default/a, container main". The error is that it cannot
-	// be known.
+	// be known. It may take its time, and is called by several at the same time.
 	Others func(context.Context) (map[discovery.Address]string, error)
 	// Twice returns the LPUs that two pods have, and says of each which. It is asked whoever the owner is: what another program hands
 	// out cannot always be prevented. nil: it cannot be seen.
@@ -57,9 +57,15 @@ type Gate struct {
 
 	view atomic.Pointer[View]
 
-	looking  sync.Mutex // held while the following are read or written
-	seen     sighting
-	asked    answer
+	// While another program is asked no lock is held but renewing: who shows that the program runs, or
+	// hands out LPUs, does not wait for a kubelet that hangs.
+	renewing sync.Mutex // held for a Renew: a view is not to take the place of a later one
+
+	looking sync.Mutex // held while the following are read or written, and for Leased
+	seen    sighting
+	asked   answer
+
+	showing  sync.Mutex // held while the following are read or written
 	presence filelock.Presence
 	unshown  string // the latest error of Show that was logged
 }
@@ -96,8 +102,8 @@ func (g *Gate) Renew(ctx context.Context) *View {
 }
 
 func (g *Gate) renew(ctx context.Context) (now *View, changed bool) {
-	g.looking.Lock()
-	defer g.looking.Unlock()
+	g.renewing.Lock()
+	defer g.renewing.Unlock()
 	before := g.view.Load()
 	if before != nil && host.Spare() != nil { // what could be read now says nothing
 		return before, false
@@ -114,27 +120,46 @@ func (g *Gate) renew(ctx context.Context) (now *View, changed bool) {
 
 // look is what is known now. Patience is how old an answer of Others may be if there is none.
 func (g *Gate) look(ctx context.Context, patience time.Duration) *View {
-	state := host.State(g.File.Path()) // before it is read: if it changes meanwhile, the next look sees another one
-	v := g.read()
-	if !v.Mine {
-		return v
+	v, state, now := g.sight()
+	if v.Mine {
+		held, err := g.Others(ctx)
+		v.held, v.untold = g.hear(answer{state, held, now}, err, patience)
 	}
-	now := host.SinceBoot()
+	return v
+}
+
+// sight is what the file says, in which state it was, and when.
+func (g *Gate) sight() (v *View, state string, now time.Duration) {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	state = host.State(g.File.Path()) // before it is read: if it changes meanwhile, the next look sees another one
+	v = g.read()
+	now = host.SinceBoot()
+	if !v.Mine {
+		return v, state, now
+	}
 	if g.seen.state != state || g.seen.at == 0 {
 		g.seen = sighting{state, now}
 	}
 	v.unsettled = g.unsettled(v.Record, now)
-	held, err := g.Others(ctx)
+	return v, state, now
+}
+
+// hear takes an answer of Others, and returns what pods have. If there is none, that is what it said
+// last, where that is not older than patience.
+func (g *Gate) hear(said answer, err error, patience time.Duration) (map[discovery.Address]string, error) {
+	g.looking.Lock()
+	defer g.looking.Unlock()
 	switch {
 	case err == nil:
-		g.asked = answer{state, held, now}
-	case g.asked.at > 0 && g.asked.under == state && now-g.asked.at <= patience:
-		held = g.asked.held
-	default:
-		v.untold = err
+		if said.at >= g.asked.at { // another one may have asked since
+			g.asked = said
+		}
+		return said.held, nil
+	case g.asked.at > 0 && g.asked.under == said.under && said.at-g.asked.at <= patience:
+		return g.asked.held, nil
 	}
-	v.held = held
-	return v
+	return said.held, err
 }
 
 // givenTwice are the LPUs that two pods have. The kubelet does not name all pods at one moment, so they are those of two answers. What was
@@ -227,8 +252,8 @@ func (g *Gate) Claim(ctx context.Context) error {
 // all the same, and the log says so once.
 func (g *Gate) Show() {
 	err := g.show()
-	g.looking.Lock()
-	defer g.looking.Unlock()
+	g.showing.Lock()
+	defer g.showing.Unlock()
 	if said := text(err); said != g.unshown {
 		g.unshown = said
 		if err != nil {
@@ -239,8 +264,8 @@ func (g *Gate) Show() {
 
 // show shows others that the program runs. Where it cannot, the other one takes us for ended, and still nothing is given twice.
 func (g *Gate) show() error {
-	g.looking.Lock()
-	defer g.looking.Unlock()
+	g.showing.Lock()
+	defer g.showing.Unlock()
 	if g.presence.Path == "" {
 		g.presence = g.File.presence(g.Me)
 	}
@@ -250,8 +275,8 @@ func (g *Gate) show() error {
 // note notes when the program handed out LPUs last: the kubelet names the pod a moment after, and
 // the program may have ended by then.
 func (g *Gate) note() {
-	g.looking.Lock()
-	defer g.looking.Unlock()
+	g.showing.Lock()
+	defer g.showing.Unlock()
 	_ = g.presence.Note(noteOf(host.Now())) // as show
 }
 
@@ -291,8 +316,8 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
-	g.looking.Lock()
-	defer g.looking.Unlock()
+	g.showing.Lock()
+	defer g.showing.Unlock()
 	g.presence.Hide()
 }
 
@@ -357,8 +382,6 @@ func (g *Gate) Ask(ctx context.Context, lpus []discovery.Address) error {
 
 // refuse says why LPUs are not to be handed out, by what is so now; nil: they may be.
 func (g *Gate) refuse(ctx context.Context, lpus []discovery.Address) *finding.Finding {
-	g.looking.Lock()
-	defer g.looking.Unlock()
 	v := g.look(ctx, -1)
 	if why := v.All(); why != nil {
 		return why

@@ -247,6 +247,7 @@ func TestGivenTwice(t *testing.T) {
 				time.Sleep(time.Second)
 				say(nil, slices.Repeat([]map[address]finding.Finding{double}, 100)...)
 				time.Sleep(5 * time.Second)
+				synctest.Wait()
 				v := g.Look()
 				if got := v.Finding(one); got == nil || *got != double[one] || !slices.Equal(v.Twice(), []address{one}) {
 					t.Errorf("%s: %v, %v", me, got, v.Twice())
@@ -256,6 +257,7 @@ func TestGivenTwice(t *testing.T) {
 				}
 				say(errors.New("away"))
 				time.Sleep(5 * time.Second)
+				synctest.Wait()
 				if len(g.Look().Twice()) != 1 {
 					t.Error("it is forgotten while the kubelet is away")
 				}
@@ -299,6 +301,31 @@ func TestKubeletAway(t *testing.T) {
 	if v := driver.Renew(t.Context()); v.Why(two) == "" {
 		t.Error("offered by what was said before the plugin was the owner in between")
 	}
+}
+
+// TestAKubeletThatHangs stalls neither who shows that the program runs nor who hands out LPUs.
+func TestAKubeletThatHangs(t *testing.T) {
+	g, _ := gate(t, file(t), Plugin)
+	hangs, answers := context.WithTimeout(t.Context(), 20*time.Second)
+	asked := make(chan struct{})
+	var before atomic.Bool
+	g.Others = func(context.Context) (holders, error) {
+		if !before.Swap(true) {
+			close(asked)
+			<-hangs.Done()
+		}
+		return nil, nil
+	}
+	var renewing sync.WaitGroup
+	renewing.Go(func() { g.Renew(t.Context()) })
+	<-asked
+	g.Show()
+	enters(t, g, one, "")
+	if hangs.Err() != nil {
+		t.Error("it waited for the kubelet")
+	}
+	answers()
+	renewing.Wait()
 }
 
 // TestSettle: what the kubelet says just after the change may be behind what the plugin has handed out just before.

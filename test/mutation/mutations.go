@@ -636,7 +636,12 @@ func mutations() []mutation {
 		},
 		{
 			"what the kubelet said before the owner changed counts", gateGo,
-			"g.asked.under == state && ", "", "TestKubeletAway", ownerPkg,
+			"g.asked.under == said.under && ", "", "TestKubeletAway", ownerPkg,
+		},
+		{
+			"a kubelet that hangs stalls who hands out LPUs", gateGo,
+			"v, state, now := g.sight()", "g.showing.Lock()\n\tdefer g.showing.Unlock()\n\tv, state, now := g.sight()",
+			"TestAKubeletThatHangs", ownerPkg,
 		},
 		{
 			"an LPU is given twice while the owner changes", gateGo,
