@@ -22,8 +22,9 @@ func (f File) presence(o Owner) filelock.Presence {
 	return filelock.Presence{Path: filepath.Join(f.Dir, "owner-"+string(o))}
 }
 
-// Runs reports whether the program of an owner runs and has seen the LPUs of this node, by any sign
-// of it. The error is that this user cannot see that.
+// Runs reports whether the program of an owner runs and may hand out LPUs, by any sign of it: it has
+// seen the LPUs of this node, or was told to be the owner, or is handing out some. The error is that
+// this user cannot see that.
 func (f File) Runs(o Owner) (bool, error) {
 	present, err := filelock.Present(f.presence(o).Path)
 	if present || o != Plugin || f.Sockets == "" {
@@ -79,7 +80,7 @@ type Standing struct {
 
 // Stand returns the standing now.
 func (f File) Stand() Standing {
-	s := Standing{Running: map[Owner]bool{}, Unknown: map[Owner]error{}, Lately: f.lately()}
+	s := Standing{Running: map[Owner]bool{}, Unknown: map[Owner]error{}}
 	s.Record, s.Err = f.Read()
 	for _, o := range []Owner{Plugin, DRA} {
 		if runs, err := f.Runs(o); err != nil {
@@ -88,6 +89,7 @@ func (f File) Stand() Standing {
 			s.Running[o] = runs
 		}
 	}
+	s.Lately = f.lately() // last: who has ended meanwhile has noted it before
 	return s
 }
 
