@@ -50,7 +50,8 @@ func newLeaseServeCommand(a *app) *cobra.Command {
 reservation until its time is over. It never gives away an LPU that is leased, reserved for another user, cordoned, unhealthy or held
 open by any process.
 
-systemd starts it (lpuctl-lease.socket, lpuctl-lease.service), and it ends by itself when nobody has been connected for ten seconds.
+systemd starts it (lpuctl-lease.socket, lpuctl-lease.service), and it ends by itself when nobody has been connected for ten seconds and
+no lease is bound to a container.
 systemd also keeps its connections: when it is killed or restarted, nobody loses a lease. With --socket it is run by hand; then leases
 end with it. What one user may have is set by leases.maxLPUs and leases.maxHours in the config file. After a change there:
 sudo systemctl try-restart lpuctl-lease.service.

@@ -419,6 +419,49 @@ func TestPodsOutliveTheProgram(t *testing.T) {
 	}
 }
 
+// TestEndedLeasesAreNotRecorded: the record names neither the lease of a container that has ended,
+// though nobody asks the arbiter, nor those that ended with an arbiter whose connections nothing
+// keeps.
+func TestEndedLeasesAreNotRecorded(t *testing.T) {
+	dir := leaseNode(t)
+	_, dial, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
+	recorded := func() int {
+		r, err := lease.LeasesIn(filepath.Join(dir, filepath.Dir(lease.Socket))).Peek()
+		if err != nil || r == nil {
+			t.Fatal(r, err)
+		}
+		return len(r.Leases)
+	}
+	bound, held := dial(), dial()
+	for _, c := range []*lease.Client{bound, held} {
+		if _, err := c.Wish(t.Context(), lease.Wish{Selection: lease.Selection{Count: 1}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	container := strings.Repeat("0123456789abcdef", 4)
+	process := filepath.Join(dir, "proc/4711")
+	plant.File(t, filepath.Join(process, "cgroup"), "0::/docker/"+container+"\n")
+	if err := errors.Join(bound.Bind(t.Context(), container), bound.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := recorded(); n != 2 {
+		t.Errorf("%d leases are recorded", n)
+	}
+	if err := os.RemoveAll(process); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(40 * time.Second); recorded() != 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the container has ended, and the record names its lease")
+		}
+	}
+	stop()
+	if n := recorded(); n != 0 {
+		t.Errorf("the arbiter has ended, and %d leases are recorded", n)
+	}
+	_ = held.Close()
+}
+
 // TestLimits: the config says how much one user may have, and for how long.
 func TestLimits(t *testing.T) {
 	dir := leaseNode(t)

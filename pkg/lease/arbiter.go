@@ -22,7 +22,7 @@ const (
 	listFresh      = time.Second      // how old a look may be for a list
 )
 
-// While wishes wait, the node is looked at again and again: soon after a lease has ended, because its processes may need a moment to end,
+// While wishes wait, or a lease lasts as long as a container, the node is looked at again and again: soon after a lease has ended, because its processes may need a moment to end,
 // and then ever more seldom. What a look takes says how often is seldom, so that all of them together take a thousandth of a processor.
 const (
 	firstPause = 10 * time.Millisecond
@@ -58,7 +58,7 @@ type Arbiter struct {
 
 	asks    []*ask // that wait for a look at the node
 	looking bool
-	pause   time.Duration // until the next look while wishes wait
+	pause   time.Duration // until the next look where one is due by itself
 	unsaved Changes
 	clocks  clocks
 
@@ -90,6 +90,9 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	a.boot, a.book, a.conns, a.events = host.Now().Boot, NewBook(), map[Conn]*connection{}, make(chan func())
 	a.clocks = clocks{stopped(), stopped(), stopped()}
 	defer func() {
+		if a.Store == nil {
+			a.endLeases()
+		}
 		for _, c := range a.conns {
 			_ = c.Close()
 		}
@@ -123,6 +126,19 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 			}
 			accepting = a.accept(ctx)
 		}
+	}
+}
+
+// endLeases ends the leases of all connections, which nothing keeps, and writes that down: programs
+// that hand out LPUs to pods read the record.
+func (a *Arbiter) endLeases() {
+	for conn := range a.conns {
+		a.hangUp(conn)
+	}
+	a.book.Outbox() // of which no one is left
+	a.unsaved.Leases = true
+	if err := a.write(); err != nil {
+		a.Log.Error("the records cannot be written, and name leases that have ended", "error", err, "id", finding.LeaseUnrecorded)
 	}
 }
 
@@ -189,7 +205,7 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	for _, m := range out { // to holders, of which most know it: no matter if it cannot be sent
 		_ = a.conns[m.Conn].send(m.Answer)
 	}
-	if a.book.Waits() {
+	if a.book.Watches() {
 		a.look(ctx)
 	}
 	return nil
@@ -208,12 +224,15 @@ func (a *Arbiter) rest(accepting <-chan error) bool {
 		}
 		break
 	}
-	if len(a.conns) == 0 {
+	if a.idle() {
 		return true
 	}
 	_ = a.Listener.SetDeadline(time.Time{})
 	return false
 }
+
+// idle reports whether nobody is connected, and no lease lasts as long as a container.
+func (a *Arbiter) idle() bool { return len(a.conns) == 0 && !a.book.Watches() }
 
 // wind sets the clocks.
 func (a *Arbiter) wind() {
@@ -221,7 +240,7 @@ func (a *Arbiter) wind() {
 		a.clocks.expire.Reset(next - host.SinceBoot())
 	}
 	a.clocks.idle.Stop()
-	if a.Idle > 0 && len(a.conns) == 0 {
+	if a.Idle > 0 && a.idle() {
 		a.clocks.idle.Reset(a.Idle)
 	}
 }
@@ -245,10 +264,11 @@ func (a *Arbiter) hangUp(conn Conn) {
 	}
 }
 
-// lookSoon has the node looked at, if somebody waits for what has just become free.
+// lookSoon has the node looked at, if somebody waits for what has just become free, or a lease lasts as
+// long as a container.
 func (a *Arbiter) lookSoon() {
 	a.pause = firstPause
-	if a.book.Waits() {
+	if a.book.Watches() {
 		a.clocks.look.Reset(0)
 	}
 }
@@ -349,7 +369,7 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 	})
 	if len(a.asks) > 0 {
 		a.look(ctx)
-	} else if a.book.Waits() {
+	} else if a.book.Watches() {
 		a.pause = max(a.pause, firstPause)
 		a.clocks.look.Reset(a.pause)
 		seldom := min(mostPause, max(leastPause, dutyCycle*(now-view.Began)))

@@ -350,9 +350,10 @@ func (b *Book) Next() (next time.Duration) {
 	return next
 }
 
-// Waits tells whether a wish waits.
-func (b *Book) Waits() bool {
-	return slices.ContainsFunc(b.entries, func(e *entry) bool { return e.Grant == nil })
+// Watches reports whether what changes at the node matters though nobody asks: a wish waits, or a
+// lease lasts as long as a container.
+func (b *Book) Watches() bool {
+	return slices.ContainsFunc(b.entries, func(e *entry) bool { return e.Grant == nil || e.Gone })
 }
 
 // Keeps tells whether a connection has a lease or waits for one.

@@ -58,7 +58,9 @@ func (v *View) lease(a discovery.Address) *finding.Finding {
 	if !leased {
 		return nil
 	}
-	f := finding.New(finding.HeldByOther, "", by+" has it", "wait until it is given back; who has it: lpuctl list")
+	f := finding.New(finding.HeldByOther, "", by+" has it", "wait until it is given back; who has it: lpuctl list; "+
+		"if the arbiter was stopped, start it, and it writes down which leases have ended: "+
+		"sudo systemctl start lpuctl-lease.socket lpuctl-lease.service")
 	return &f
 }
 

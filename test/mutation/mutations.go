@@ -660,6 +660,14 @@ func mutations() []mutation {
 			"return d.Gate.Look().Leased(a)", "return false", "TestLeasedLeavesTheSlices", driverPkg,
 		},
 		{
+			"the lease of a container that has ended keeps its LPUs from pods", "pkg/lease/book.go",
+			"e.Grant == nil || e.Gone })", "e.Grant == nil })", "TestEndedLeasesAreNotRecorded", program,
+		},
+		{
+			"leases that ended with their arbiter keep their LPUs from pods", "pkg/lease/arbiter.go",
+			"			a.endLeases()\n", "", "TestEndedLeasesAreNotRecorded", program,
+		},
+		{
 			"a lease is granted while a program starts", "pkg/lease/arbiter.go",
 			"		out = a.withdraw(out)\n", "		out = slices.Clone(out)\n", "TestAProgramStartsMeanwhile", program,
 		},
