@@ -77,12 +77,12 @@ func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List,
 	if err != nil {
 		return nil, nil, err
 	}
-	socket, err := a.Root.Resolve(plugin.DefaultPodResources)
+	socket, err := a.PodResources("")
 	if err != nil {
 		return nil, nil, err
 	}
 	s := &claim.Store{Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}
-	if host.State(socket) != "" {
+	if socket != "" {
 		said, err := (&plugin.Pods{Socket: socket}).Ask(ctx)
 		if err != nil {
 			a.Say("claims whose files are lost are not shown: %v", err)

@@ -200,13 +200,14 @@ func (o *ownership) addTwice(inv *discovery.Inventory, twice map[discovery.Addre
 
 var errNoKubelet = errors.New("there is no kubelet")
 
-// askKubelet asks the kubelet behind a socket which pods have LPUs. The error may be errNoKubelet.
-func (a *app) askKubelet(ctx context.Context, socket string) (*plugin.Said, error) {
-	socket, err := a.Root.Resolve(socket)
+// askKubelet asks the kubelet which pods have LPUs, behind the socket that is named if there is one.
+// The error may be errNoKubelet.
+func (a *app) askKubelet(ctx context.Context, named string) (*plugin.Said, error) {
+	socket, err := a.PodResources(named)
 	if err != nil {
 		return nil, err
 	}
-	if host.State(socket) == "" {
+	if socket == "" {
 		return nil, errNoKubelet
 	}
 	return (&plugin.Pods{Socket: socket}).Ask(ctx)
@@ -218,7 +219,7 @@ func (a *app) podsAndClaims(ctx context.Context, memory node.Memory) (said *plug
 	if claims, err = a.claims(memory); err != nil {
 		return nil, nil, nil, err
 	}
-	said, untold = a.askKubelet(ctx, plugin.DefaultPodResources)
+	said, untold = a.askKubelet(ctx, "")
 	switch {
 	case untold == nil:
 		claims.Hear(said.Claims())
@@ -290,7 +291,7 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 	}
 	var logged atomic.Bool
 	ask := func(ctx context.Context) (*plugin.Said, error) {
-		said, err := a.askKubelet(ctx, cmp.Or(socket, plugin.DefaultPodResources))
+		said, err := a.askKubelet(ctx, socket)
 		if err == nil {
 			claims.Hear(said.Claims())
 		} else if !logged.Load() && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {

@@ -22,8 +22,9 @@ const (
 	listFresh      = time.Second      // how old a look may be for a list
 )
 
-// While wishes wait, or a lease lasts as long as a container, the node is looked at again and again: soon after a lease has ended, because its processes may need a moment to end,
-// and then ever more seldom. What a look takes says how often is seldom, so that all of them together take a thousandth of a processor.
+// While wishes wait, or a lease lasts as long as a container, the node is looked at again and again: soon after a lease has ended, because
+// its processes may need a moment to end, and then ever more seldom. What a look takes says how often is seldom, so that all of them
+// together take a thousandth of a processor.
 const (
 	firstPause = 10 * time.Millisecond
 	leastPause = time.Second

@@ -25,6 +25,16 @@ import (
 // pkg/kubelet/apis/podresources). Only root may connect to it.
 const DefaultPodResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
+// PodResources are the sockets where the kubelets of distributions have it: [DefaultPodResources], and
+// those of k0s and MicroK8s.
+func PodResources() []string {
+	return []string{
+		DefaultPodResources,
+		"/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
+		"/var/snap/microk8s/common/var/lib/kubelet/pod-resources/kubelet.sock",
+	}
+}
+
 // Times and sizes of asking the kubelet. What it said counts until it is older than [node.MaxAge].
 const (
 	podsInterval  = 10 * time.Second

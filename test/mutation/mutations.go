@@ -660,6 +660,11 @@ func mutations() []mutation {
 			"return d.Gate.Look().Leased(a)", "return false", "TestLeasedLeavesTheSlices", driverPkg,
 		},
 		{
+			"a kubelet with another directory is taken for none", "cmd/internal/cli/app.go",
+			"append([]string{named, a.Config.Serve.PodResources}, plugin.PodResources()...)", "[]string{named, plugin.DefaultPodResources}",
+			"TestWhereAKubeletIs", program,
+		},
+		{
 			"the lease of a container that has ended keeps its LPUs from pods", "pkg/lease/book.go",
 			"e.Grant == nil || e.Gone })", "e.Grant == nil })", "TestEndedLeasesAreNotRecorded", program,
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
 // App is what all commands share: where to speak, and the global flags.
@@ -233,6 +234,25 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 func (a *App) OwnerFile(memory node.Memory) (owner.File, error) {
 	sockets, err := a.Root.Resolve(a.Config.Serve.PluginDir)
 	return owner.File{Dir: memory.Dir, Sockets: sockets}, err
+}
+
+// PodResources returns the socket where the kubelet says which pods have LPUs: the one that is named,
+// by a flag or in the config file, or else the first that is there; "" if there is none. The config
+// was read.
+func (a *App) PodResources(named string) (string, error) {
+	for _, socket := range append([]string{named, a.Config.Serve.PodResources}, plugin.PodResources()...) {
+		if socket == "" {
+			continue
+		}
+		resolved, err := a.Root.Resolve(socket)
+		if err != nil {
+			return "", err
+		}
+		if host.State(resolved) != "" {
+			return resolved, nil
+		}
+	}
+	return "", nil
 }
 
 // RingTableFlag lets a command take another ring table.
