@@ -109,7 +109,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	arbiter := &lease.Arbiter{
 		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
 	}
-	arbiter.Closed = func(lpus []discovery.Address) string { return a.closedSince(memory, lpus) }
+	arbiter.Closed = func(lpus []discovery.Address) (why, remedy string) { return a.closedSince(memory, lpus) }
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	}
@@ -159,10 +159,13 @@ func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.Vie
 	c := a.Config.Leases
 	view.Pool, view.Limits = c.Addresses(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
 	closed, lately := a.leasesClosed(memory)
-	view.Closed = closed
+	if closed != "" { // what pods have changes nothing, and a kubelet that hangs takes its time
+		view.Closed = closed
+		return view, err
+	}
 	pods, unknown := a.holders(ctx, memory)
-	if unknown != nil && view.Pool == nil && view.Closed == "" {
-		view.Closed = "it cannot be known which LPUs pods have: " + unknown.Error()
+	if unknown != nil && view.Pool == nil {
+		view.Closed, view.ClosedRemedy = podsUnknown(unknown)
 	}
 	for i := range inv.LPUs {
 		if address := inv.LPUs[i].Address; lately != "" && pods[address] == "" {
@@ -171,6 +174,11 @@ func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.Vie
 	}
 	view.Pods = pods
 	return view, err
+}
+
+// podsUnknown says why no LPU can be leased, and what to do, where it is not known which LPUs pods have.
+func podsUnknown(err error) (why, remedy string) {
+	return "it cannot be known which LPUs pods have: " + err.Error(), cli.RemedyFor(err)
 }
 
 // holders are the LPUs that pods have from plugin or driver, whether or not these run: pods outlive
@@ -186,11 +194,11 @@ func (a *app) holders(ctx context.Context, memory node.Memory) (map[discovery.Ad
 	return all, errors.Join(untold, unread)
 }
 
-// closedSince says why LPUs that were free cannot be leased any more. What a claim has is written
+// closedSince says why LPUs that were free cannot be leased any more, and what to do about that. What a claim has is written
 // down before its pod starts, so the kubelet need not be asked.
-func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) string {
+func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) (why, remedy string) {
 	if closed, lately := a.leasesClosed(memory); closed != "" || lately != "" {
-		return cmp.Or(closed, lately)
+		return cmp.Or(closed, lately), ""
 	}
 	store, err := a.claims(memory) // after the above: a program that has ended meanwhile has written it
 	claims := map[discovery.Address]string{}
@@ -199,13 +207,13 @@ func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) string {
 	}
 	for _, address := range lpus {
 		if by := claims[address]; by != "" {
-			return address.String() + " is in use by " + by
+			return address.String() + " is in use by " + by, ""
 		}
 	}
 	if err != nil && a.Config.Leases.Addresses() == nil {
-		return "it cannot be known which LPUs pods have: " + err.Error()
+		return podsUnknown(err)
 	}
-	return ""
+	return "", ""
 }
 
 // leasesClosed says why no LPU can be leased: Kubernetes hands them out, and none are set apart;

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -415,6 +416,75 @@ func TestPodsOutliveTheProgram(t *testing.T) {
 		if lately && (!refusedFor(err, finding.LeaseNoneFree) || !strings.Contains(err.Error(), "that was given an LPU a moment ago")) {
 			t.Error(err)
 		}
+	}
+}
+
+// TestPodsAreNotKnown: where that keeps LPUs from being leased, the remedy lets them be.
+func TestPodsAreNotKnown(t *testing.T) {
+	dir := leaseNode(t)
+	one := lease.Wish{Selection: lease.Selection{Count: 1}}
+	closed := func(want string) {
+		t.Helper()
+		_, err := askArbiter(t, dir, "", one)
+		refused, _ := errors.AsType[*lease.Refusal](err)
+		if refused == nil || refused.ID != finding.LeaseClosed || !strings.HasSuffix(refused.Remedy, want) {
+			t.Errorf("%+v; want the remedy %q", err, want)
+		}
+	}
+	socket := filepath.Join(dir, plugin.DefaultPodResources)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = l.Close()
+	closed("rm " + socket)
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	const uid = "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01"
+	record := filepath.Join(dir, node.StateDir, claim.DirName, uid+".json")
+	plant.File(t, record, "{")
+	closed("lpuctl cdi remove --claim " + uid)
+	if err := os.Remove(record); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := askArbiter(t, dir, "", one); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAKubeletIsNotAskedInVain: one that hangs does not delay a refusal that has another reason.
+func TestAKubeletIsNotAskedInVain(t *testing.T) {
+	dir := leaseNode(t)
+	defer shown(t, dir, owner.DRA)()
+	socket := filepath.Join(dir, plugin.DefaultPodResources)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if _, err := askArbiter(t, dir, "", lease.Wish{Selection: lease.Selection{Count: 1}}); !refusedFor(err, finding.LeaseClosed) {
+		t.Error(err)
+	}
+	ours, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ours.Write([]byte("ours"))
+	first, accepted := l.Accept()
+	if err := errors.Join(err, ours.Close(), accepted); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	if said, err := io.ReadAll(first); err != nil || string(said) != "ours" {
+		t.Errorf("the kubelet was asked: %q, %v", said, err)
 	}
 }
 

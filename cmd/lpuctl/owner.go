@@ -210,7 +210,14 @@ func (a *app) askKubelet(ctx context.Context, named string) (*plugin.Said, error
 	if socket == "" {
 		return nil, errNoKubelet
 	}
-	return (&plugin.Pods{Socket: socket}).Ask(ctx)
+	said, err := (&plugin.Pods{Socket: socket}).Ask(ctx)
+	if err == nil {
+		return said, nil
+	}
+	if listens, unseen := host.Listens(socket); !listens && unseen == nil {
+		return nil, cli.Fail(cli.ExitFailed, "start the kubelet; if none is to run on this node: sudo rm "+socket, "%w", err)
+	}
+	return nil, err
 }
 
 // podsAndClaims are which pods have LPUs, as the kubelet says, and the prepared claims. untold is why

@@ -43,10 +43,11 @@ type Arbiter struct {
 
 	// Look looks at the node. Of these containers it tells which run. It sets all of a View but Began.
 	Look func(ctx context.Context, containers []string) (View, error)
-	// Closed says why these LPUs cannot be leased at this moment; "": they can. It is asked when a
+	// Closed says why these LPUs cannot be leased at this moment, and what to do about that, as
+	// ClosedRemedy of a View does; "": they can. It is asked when a
 	// lease is written down and before the user is answered: a program that has handed out LPUs since
 	// the look has seen the record, or is seen here, or what it handed out is. nil: as the look says.
-	Closed func(lpus []discovery.Address) string
+	Closed func(lpus []discovery.Address) (why, remedy string)
 	// Describe adds the names of user and program.
 	Describe func(Peer) Peer
 	Log      *slog.Logger
@@ -414,11 +415,11 @@ func (a *Arbiter) withdraw(out []Message) []Message {
 	if a.Closed == nil || len(promised) == 0 {
 		return out
 	}
-	why := a.Closed(promised)
+	why, remedy := a.Closed(promised)
 	if why == "" {
 		return out
 	}
-	out = a.book.withdrawn(out, why)
+	out = a.book.withdrawn(out, why, remedy)
 	a.unsaved = Changes{true, true}
 	if err := a.write(); err != nil { // the record names leases that no one has: it is written with the next change
 		a.Log.Error("the records cannot be written", "error", err, "id", finding.LeaseUnrecorded)

@@ -28,9 +28,10 @@ type View struct {
 	Limits    Limits               // of each user
 	// Pods are the LPUs that pods of Kubernetes have, and by whom: "pod default/a, container main".
 	// They need not have opened them yet.
-	Pods       map[discovery.Address]string
-	Closed     string          // why no LPU can be leased; "": they can
-	Containers map[string]bool // the ids of those that run
+	Pods         map[discovery.Address]string
+	Closed       string          // why no LPU can be leased; "": they can
+	ClosedRemedy string          // what to do about that; "": set some apart
+	Containers   map[string]bool // the ids of those that run
 }
 
 // Conn is the number of a connection. It is never used twice.
@@ -127,11 +128,11 @@ func (m Message) promised() []LPU {
 
 // withdrawn takes back the LPUs that answers promise, because none can be leased any more, and
 // returns refusals in their place.
-func (b *Book) withdrawn(answers []Message, why string) []Message {
+func (b *Book) withdrawn(answers []Message, why, remedy string) []Message {
 	for i, m := range slices.Backward(answers) {
 		if len(m.promised()) > 0 {
 			m.undo()
-			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: closed(why)}}
+			answers[i] = Message{Conn: m.Conn, Answer: Answer{APIVersion: discovery.APIVersion, Refused: closed(why, remedy)}}
 		}
 	}
 	return answers

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,9 +14,10 @@ import (
 
 func refuse(id finding.ID, message, remedy string) *Refusal { return &Refusal{id, message, remedy} }
 
-func closed(why string) *Refusal {
-	return refuse(finding.LeaseClosed, why, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml, start what "+
-		"hands out the others again, and then the arbiter: sudo systemctl try-restart lpuctl-lease.service")
+// closed is the refusal where no LPU can be leased. Without a remedy it is a pool.
+func closed(why, remedy string) *Refusal {
+	return refuse(finding.LeaseClosed, why, cmp.Or(remedy, "name the LPUs that can be leased in leases.pool of /etc/lpuctl/config.yaml, "+
+		"start what hands out the others again, and then the arbiter: sudo systemctl try-restart lpuctl-lease.service"))
 }
 
 func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
@@ -25,7 +27,7 @@ func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
 // never is the reason why a wish cannot be fulfilled whoever has the LPUs now; nil if it can.
 func (b *Book) never(uid int, s *Selection, limit time.Duration) *Refusal {
 	if b.view.Closed != "" {
-		return closed(b.view.Closed)
+		return closed(b.view.Closed, b.view.ClosedRemedy)
 	}
 	if uid != 0 && b.limits.LPUs > 0 && s.Count > b.limits.LPUs {
 		return refuse(finding.LeaseLimit, fmt.Sprintf("%d LPUs asked for, and a user may have %d", s.Count, b.limits.LPUs), "ask for fewer")

@@ -660,6 +660,14 @@ func mutations() []mutation {
 			"return d.Gate.Look().Leased(a)", "return false", "TestLeasedLeavesTheSlices", driverPkg,
 		},
 		{
+			"a kubelet that hangs delays each lease that is refused all the same", "cmd/lpuctl/lease.go",
+			"if closed != \"\" { // what", "if _ = closed; false { // what", "TestAKubeletIsNotAskedInVain", program,
+		},
+		{
+			"what to do about a broken record of a claim is not said to who asks for a lease", "pkg/lease/why.go",
+			"closed(b.view.Closed, b.view.ClosedRemedy)", "closed(b.view.Closed, \"\")", "TestPodsAreNotKnown", program,
+		},
+		{
 			"a kubelet with another directory is taken for none", "cmd/internal/cli/app.go",
 			"append([]string{named, a.Config.Serve.PodResources}, plugin.PodResources()...)", "[]string{named, plugin.DefaultPodResources}",
 			"TestWhereAKubeletIs", program,

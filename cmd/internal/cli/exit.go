@@ -102,7 +102,16 @@ func RemedyFor(err error) string {
 	if errors.As(err, new(*isolate.ExecError)) {
 		return ""
 	}
+	if r, ok := errors.AsType[remediable](err); ok {
+		return r.Remedy()
+	}
 	return remedyByKind(err)
+}
+
+// remediable is an error that knows what to do about it.
+type remediable interface {
+	error
+	Remedy() string
 }
 
 // remedyByKind says what to do about errors of files.
