@@ -266,21 +266,21 @@ func TestLeasedBeforeAProgramStarts(t *testing.T) {
 func TestAProgramStartsMeanwhile(t *testing.T) {
 	dir := leaseNode(t)
 	kill := func() {}
+	starts := sync.OnceFunc(func() { kill = shown(t, dir, owner.DRA) })
 	_, dial, stop := leasing(t, dir, "", func(a *lease.Arbiter) {
 		look := a.Look
 		a.Look = func(ctx context.Context, containers []string) (lease.View, error) {
 			v, err := look(ctx, containers)
-			kill = shown(t, dir, owner.DRA)
+			starts()
 			return v, err
 		}
 	})
-	defer stop()
+	defer func() { stop(); kill() }()
 	c := dial()
 	_, err := c.Wish(t.Context(), lease.Wish{Selection: lease.Selection{Count: 1}}, nil)
 	if !refusedFor(err, finding.LeaseClosed) || !strings.Contains(err.Error(), "by the DRA driver") {
 		t.Error(err)
 	}
-	kill()
 	run := filepath.Join(dir, filepath.Dir(lease.Socket))
 	if r, err := lease.LeasesIn(run).Peek(); err != nil || r == nil || len(r.Leases) > 0 {
 		t.Errorf("%+v, %v", r, err)
@@ -292,7 +292,7 @@ func TestAProgramStartsMeanwhile(t *testing.T) {
 func TestNoLPUForAPodAndAUser(t *testing.T) {
 	const changeovers, users, given = 20, 3, 4
 	dir := leaseNode(t)
-	a, dial, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
+	a, _, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
 	defer stop()
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
@@ -318,7 +318,11 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 	for range users {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				c := dial()
+				c, err := lease.Dial(filepath.Join(dir, "socket"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
 				if g, err := c.Wish(ctx, lease.Wish{Selection: lease.Selection{Count: 2}}, nil); err == nil {
 					for _, l := range g.LPUs {
 						take(l.Address, "a user")

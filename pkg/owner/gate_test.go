@@ -492,7 +492,7 @@ func TestRun(t *testing.T) {
 	if g.Look() != before {
 		t.Error("nothing has changed, and there is another view")
 	}
-	started, said := time.Now(), changes.Load()
+	said := changes.Load()
 	claims.say(holders{one: "claim default/b"}, nil)
 	if err := os.WriteFile(g.Follow, []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
@@ -500,9 +500,6 @@ func TestRun(t *testing.T) {
 	eventually(t, "held", func() bool { return g.Look().Why(one) != "" && g.Look().Why(two) == "" })
 	set(t, f, DRA)
 	eventually(t, "withheld", func() bool { return g.Look().Why(two) != "" && changes.Load() >= said+2 })
-	if took := time.Since(started); took > 5*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	if runs, err := f.Runs(Plugin); err != nil || !runs {
 		t.Errorf("it runs: %t, %v", runs, err)
 	}
