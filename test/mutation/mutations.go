@@ -599,6 +599,18 @@ func mutations() []mutation {
 			"if err := s.Confirm(ctx, r.Members()); err != nil {", "if err := error(nil); err != nil {", "TestConfirm", claimPkg,
 		},
 		{
+			"an old word of the kubelet makes a claim prepared", claimGo,
+			"s.holds(have) && !f.unconfirmed[uid]", "s.holds(have)", "TestStaleWord", claimPkg,
+		},
+		{
+			"a claim that is prepared is refused, and loses its files", claimGo,
+			"f.of(r.UID).sameLPUs(r)", "f.of(r.UID).same(r)", "TestAskedAgain", claimPkg,
+		},
+		{
+			"a claim that is prepared is asked again whether its LPUs may be given", claimGo,
+			"	if !s.has(f, r) {\n", "	if true {\n", "TestAskedAgain", claimPkg,
+		},
+		{
 			"an LPU is given twice when all files of a claim are lost", "pkg/dra/claim/memory.go",
 			"		if f.records[uid] != nil || f.adopted[uid] != nil {\n", "		if true {\n", "TestAnyOneIsEnough", claimPkg,
 		},
@@ -754,7 +766,7 @@ func mutations() []mutation {
 		},
 		{
 			"a claim gets an LPU that a pod of the device plugin has", driverDir + "prepare.go",
-			"lpus := d.members(wanted); !d.has(wanted.UID)", "lpus := d.members(wanted); false", "TestOwner", driverPkg,
+			"lpus := d.members(wanted); !d.Claims.Prepared(wanted.UID)", "lpus := d.members(wanted); false", "TestOwner", driverPkg,
 		},
 		{
 			"a container does not start again after the spec directory was wiped", driverDir + "metadata.go",

@@ -166,3 +166,56 @@ func TestConfirm(t *testing.T) {
 	taken = errors.New("a pod has it")
 	w.prepare(s, wish(1, "arc0-1"))
 }
+
+// TestStaleWord: a claim that was given back, and that an answer of the kubelet from before still names, is not prepared: it is
+// confirmed as any other.
+func TestStaleWord(t *testing.T) {
+	w := newWorld(t)
+	s := w.store()
+	w.prepare(s, wish(1, "arc0-1"))
+	if !s.Prepared(uid(1)) {
+		t.Error("it is not prepared")
+	}
+	w.unprepare(s, uid(1))
+	s.Hear([]cdi.Claim{w.heard(1, "arc0-1")})
+	if s.Prepared(uid(1)) {
+		t.Error("it is prepared still")
+	}
+	s.Confirm = func(context.Context, []discovery.Address) error { return errors.New("a pod has it") }
+	w.refused(s, wish(1, "arc0-1"), "a pod has it")
+}
+
+// TestAskedAgain: a claim that is prepared stays so when it is prepared again, though not all was known of it, and its LPUs would not be
+// given now.
+func TestAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := w.store()
+		c := wish(1, "arc0-1")
+		c.Requests[0].Variables = claim.None
+		w.prepare(s, c)
+		file := cdi.ClaimFile(s.SpecDir, uid(1))
+		before := w.read(file)
+		for _, again := range []func(*claim.Store){
+			func(*claim.Store) {},
+			func(s *claim.Store) { _, err := s.Restore(t.Context()); w.must(err) }, // with variables, which the kubelet does not know
+		} {
+			w.lose(record(s), file)
+			s = w.store()
+			for range 2 {
+				s.Hear([]cdi.Claim{w.heard(1, "arc0-1")})
+				s.Missing()
+				time.Sleep(time.Second)
+			}
+			again(s)
+			s.Confirm = func(context.Context, []discovery.Address) error { return errors.New("a pod has it") }
+			s.Refuse = func(discovery.Address) error { return errors.New("it is unhealthy") }
+			w.prepare(s, c)
+			if after := w.read(file); !bytes.Equal(after, before) {
+				t.Errorf("the file is %s", after)
+			}
+			w.holds(w.store(), map[int]int{0: 1, 1: 1})
+			w.restore(s)
+		}
+	})
+}

@@ -33,6 +33,14 @@ type found struct {
 	unconfirmed map[string]bool // by uid, of adopted: there is no file of the claim, and another process may just have given it back
 }
 
+// of returns what is known of a claim, nil if nothing is.
+func (f *found) of(uid string) *Record {
+	if r := f.records[uid]; r != nil {
+		return r
+	}
+	return f.adopted[uid]
+}
+
 // isBad reports whether a claim has a record that cannot be used.
 func (f *found) isBad(uid string) bool {
 	return slices.ContainsFunc(f.bad, func(b bad) bool { return b.uid == uid })

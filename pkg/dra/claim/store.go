@@ -66,8 +66,7 @@ type Store struct {
 	SpecDir string  // where the CDI files of the claims go, as a path of this machine
 	Kind    string  // the CDI kind of the LPUs; "": cdi.DefaultKind
 	Devices Devices // of published devices
-	// Refuse says why an LPU must not be given now; nil: it may. It is asked when a claim is prepared, and not when one is restored. It may
-	// be nil.
+	// Refuse says why an LPU must not be given now; nil: it may. It is asked when a claim is prepared that was not before. It may be nil.
 	Refuse func(discovery.Address) error
 	// Inventory is the latest snapshot of the node.
 	Inventory func() *node.Snapshot
@@ -80,8 +79,8 @@ type Store struct {
 }
 
 // Prepare gives a claim its LPUs: it records who has them, and writes the CDI file of the claim. It may be called again for a claim that is
-// prepared, and then sees to it that the file is there. It fails if an LPU is another claim's, must not be given now, or is not there;
-// then nothing is recorded of a claim that was not prepared before.
+// prepared, and then sees to it that the file is there. It fails if an LPU is another claim's, or is not there, or must not be given now to
+// a claim that was not prepared before; then nothing is recorded of such a one.
 func (s *Store) Prepare(ctx context.Context, c Claim) ([]Prepared, error) {
 	prepared, err := s.prepare(ctx, c)
 	if err != nil {
@@ -115,6 +114,11 @@ func (s *Store) prepare(ctx context.Context, c Claim) ([]Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !s.has(f, r) {
+		if err := s.refuse(r); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.clear(f, r); err != nil {
 		return nil, err
 	}
@@ -125,27 +129,43 @@ func (s *Store) prepare(ctx context.Context, c Claim) ([]Prepared, error) {
 	return s.prepared(r), nil
 }
 
-// keep records a claim and writes its CDI file, as far as that has not been done.
+// keep records a claim and writes its CDI file, as far as that has not been done. A claim that is prepared stays so, whatever fails: a
+// container may run with its LPUs.
 func (s *Store) keep(ctx context.Context, f *found, r *Record, spec []byte) error {
-	have, recorded := f.records[r.UID]
-	if !recorded {
-		have = f.adopted[r.UID]
-	}
+	have := f.of(r.UID)
 	if have != nil {
 		r.rest = have.rest
 	}
-	switch again := have != nil && s.holds(have) && have.same(r); {
-	case again && recorded:
+	switch {
+	case !s.has(f, r):
+		err := s.put(ctx, r, spec)
+		if err != nil {
+			err = errors.Join(err, s.remove(r.UID))
+		}
+		return err
+	case f.records[r.UID] != nil && have.same(r):
 		return s.render(r.UID, spec)
-	case again:
-		r.State = completed
-		return errors.Join(s.write(r), s.render(r.UID, spec))
 	}
-	err := s.put(ctx, r, spec)
-	if err != nil {
-		err = errors.Join(err, s.remove(r.UID))
-	}
-	return err
+	r.State = completed
+	return errors.Join(s.write(r), s.render(r.UID, spec))
+}
+
+// has reports whether the claim of a record is prepared already, with the same LPUs.
+func (s *Store) has(f *found, r *Record) bool {
+	return s.isPrepared(f, r.UID) && f.of(r.UID).sameLPUs(r)
+}
+
+// isPrepared reports whether a claim is prepared. What only the kubelet says of it does not count until it is confirmed: its answer may be
+// from before the claim was given back.
+func (s *Store) isPrepared(f *found, uid string) bool {
+	have := f.of(uid)
+	return have != nil && s.holds(have) && !f.unconfirmed[uid]
+}
+
+// Prepared reports whether a claim is prepared. If the checkpoint cannot be read it is not known to be.
+func (s *Store) Prepared(uid string) bool {
+	f, err := s.read()
+	return err == nil && s.isPrepared(f, uid)
 }
 
 // lock takes the lock of the checkpoint.
@@ -153,7 +173,7 @@ func (s *Store) lock(ctx context.Context) (*os.File, error) {
 	return filelock.Hold(ctx, filepath.Join(s.Dir, "claims.json"))
 }
 
-// resolve makes the record of a claim, if all of its LPUs may be given.
+// resolve makes the record of a claim, if all of its LPUs are there.
 func (s *Store) resolve(inv *discovery.Inventory, c Claim) (*Record, error) {
 	r := &Record{
 		APIVersion: discovery.APIVersion, Kind: recordKind, Version: recordVersion, Boot: s.BootID, State: started,
@@ -191,7 +211,7 @@ func (s *Store) inventory() (*discovery.Inventory, error) {
 	return snapshot.Inventory, snapshot.Fresh(time.Now(), node.MaxAge)
 }
 
-// members are the LPUs of a device, each of which may be given now.
+// members are the LPUs of a device, each of which is there.
 func (s *Store) members(inv *discovery.Inventory, device string) ([]discovery.Address, error) {
 	members, err := s.Devices.Members(device)
 	if err != nil {
@@ -202,14 +222,25 @@ func (s *Store) members(inv *discovery.Inventory, device string) ([]discovery.Ad
 		if i < 0 || len(inv.LPUs[i].Nodes) == 0 {
 			return nil, fmt.Errorf("device %s: LPU %s is not given: it has no device node", device, a)
 		}
-		if s.Refuse == nil {
-			continue
-		}
-		if err := s.Refuse(a); err != nil {
-			return nil, fmt.Errorf("device %s: LPU %s is not given: %w", device, a, err)
-		}
 	}
 	return members, nil
+}
+
+// refuse returns why an LPU of a claim must not be given now.
+func (s *Store) refuse(r *Record) error {
+	if s.Refuse == nil {
+		return nil
+	}
+	for _, q := range r.Requests {
+		for _, d := range q.Devices {
+			for _, a := range d.Members {
+				if err := s.Refuse(a); err != nil {
+					return fmt.Errorf("request %s: device %s: LPU %s is not given: %w", q.Name, d.Name, a, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // clear makes sure that nobody else has an LPU of a claim. One that was only started is nobody's, and is rolled back.

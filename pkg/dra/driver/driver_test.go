@@ -603,7 +603,7 @@ func named(a discovery.Address) string {
 }
 
 // TestCDIOff: a runtime that starts containers without their LPUs is said, and with the policy fail
-// nothing is given out.
+// nothing is given out but what was before.
 func TestCDIOff(t *testing.T) {
 	why := finding.New(finding.CDIOff, "", "containerd has CDI off", "turn it on")
 	off, on := &node.Runtime{CDI: node.CDIOff, Reason: &why}, &node.Runtime{CDI: node.CDIOn}
@@ -615,6 +615,10 @@ func TestCDIOff(t *testing.T) {
 		device := c.published(r)
 		endpoint := c.register()[0]
 		c.eventually("ready", 10*time.Second, func() error { _, err := r.Ready(); return err })
+		before := c.allocate("before", "", device(2, 0))
+		if said := c.prepare(endpoint, before).Claims[before.Uid].Error; said != "" {
+			t.Fatal(said)
+		}
 		says := func(ready, metric string, held bool) {
 			t.Helper()
 			c.eventually(string(policy)+": "+metric, 10*time.Second, func() error {
@@ -636,6 +640,9 @@ func TestCDIOff(t *testing.T) {
 		pair := c.allocate("pair", "", device(2, 4))
 		if said := c.prepare(endpoint, pair).Claims[pair.Uid].Error; strings.Contains(said, "containerd has CDI off; turn it on") != fails {
 			t.Errorf("%s: %s", policy, said)
+		}
+		if said := c.prepare(endpoint, before).Claims[before.Uid].Error; said != "" {
+			t.Errorf("%s, of a claim that was prepared: %s", policy, said)
 		}
 		c.runtime.Store(on)
 		says("ok", "on", false)

@@ -49,7 +49,7 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 	if err != nil {
 		return nil, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
 	}
-	if lpus := d.members(wanted); !d.has(wanted.UID) {
+	if lpus := d.members(wanted); !d.Claims.Prepared(wanted.UID) { // else its LPUs are its own, and it needs no leave
 		if err := d.tolerated(c); err != nil {
 			return nil, fmt.Errorf("claim %s/%s: %w", c.Namespace, c.Name, err)
 		}
@@ -73,12 +73,6 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 		}
 	}
 	return devices, nil
-}
-
-// has tells whether a claim is prepared already. It needs nobody's leave then: its LPUs are its own.
-func (d *Driver) has(uid string) bool {
-	claims, err := d.Claims.Claims()
-	return err == nil && slices.ContainsFunc(claims, func(r claim.Record) bool { return r.UID == uid })
 }
 
 // members are the LPUs of a claim. Those of a device that is not known are left out: whoever prepares it says what is wrong.
