@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -118,11 +120,11 @@ func (s *Server) readPods(ctx context.Context, client podresources.PodResourcesL
 func askForPods(ctx context.Context, client podresources.PodResourcesListerClient, resource string) (*pods, error) {
 	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
-	allocatable, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	allocatable, err := patiently(ctx, client.GetAllocatableResources, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.List(ctx, &podresources.ListPodResourcesRequest{})
+	list, err := patiently(ctx, client.List, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +153,25 @@ func askForPods(ctx context.Context, client podresources.PodResourcesListerClien
 	}
 	return p, nil
 }
+
+// patiently makes a call again while the kubelet has too many of them, until ctx ends. It takes ten at once, and a hundred a second, of all
+// programs together (k8s.io/kubernetes pkg/kubelet/apis/grpc).
+func patiently[In, Out any](ctx context.Context, call func(context.Context, In, ...grpc.CallOption) (Out, error), in In) (Out, error) {
+	for {
+		out, err := call(ctx, in)
+		if said := status.Convert(err); said.Code() != codes.ResourceExhausted || said.Message() != rateLimited {
+			return out, err // also one that is too large, which has the same code
+		}
+		select {
+		case <-ctx.Done():
+			return out, err
+		case <-time.After(20*time.Millisecond + rand.N(30*time.Millisecond)): // not all programs at once
+		}
+	}
+}
+
+// rateLimited is what the kubelet says to a call too many.
+const rateLimited = "rejected by rate limit"
 
 // Pods asks the kubelet which containers have LPUs: from a device plugin, whatever the resource is called there, or by claims. It is what
 // plugin and DRA driver have to know of each other's pods ([owner.Gate]).

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -24,6 +26,8 @@ type podLister struct {
 	pods  []*podresources.PodResources
 	ids   []string // that are allocatable
 	hangs bool
+	busy  bool // every other call is one too many
+	calls atomic.Int64
 
 	asked  atomic.Int64 // how often it was asked for pods
 	server *grpc.Server
@@ -31,6 +35,9 @@ type podLister struct {
 
 func (l *podLister) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	l.asked.Add(1)
+	if err := l.refused(); err != nil {
+		return nil, err
+	}
 	if l.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -41,9 +48,20 @@ func (l *podLister) List(ctx context.Context, _ *podresources.ListPodResourcesRe
 func (l *podLister) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
+	if err := l.refused(); err != nil {
+		return nil, err
+	}
 	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
 		{ResourceName: DefaultResource, DeviceIds: l.ids}, {ResourceName: "example.com/other", DeviceIds: []string{"x"}},
 	}}, nil
+}
+
+// refused returns an error for a call too many.
+func (l *podLister) refused() error {
+	if l.calls.Add(1)%2 == 1 && l.busy {
+		return status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	return nil
 }
 
 // run adds a pod with one container that has these devices, which the kubelet names one by one, as it does where they have NUMA nodes.
@@ -315,5 +333,16 @@ func TestPodsHolders(t *testing.T) {
 	want := append([]string{"0000:43:00.1: the kubelet, which still offers it to pods,"}, pods...)
 	if got := text(said.Holders()); !slices.Equal(got, want) {
 		t.Errorf("holders: %q", got)
+	}
+}
+
+// TestPodsOfABusyKubelet: a call that is one too many for the kubelet is made again.
+func TestPodsOfABusyKubelet(t *testing.T) {
+	dir := t.TempDir()
+	lister := &podLister{ids: ids(0), busy: true}
+	lister.serve(t, dir)
+	said, err := (&Pods{Socket: filepath.Join(dir, "pods")}).Ask(t.Context())
+	if err != nil || len(said.Holders()) != 1 || lister.asked.Load() != 2 {
+		t.Errorf("%v, %v, asked %d times for pods", said, err, lister.asked.Load())
 	}
 }

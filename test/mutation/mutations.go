@@ -105,6 +105,10 @@ func mutations() []mutation {
 			"f.dir, f.inReach = dir, err == nil", "f.dir, f.inReach = dir, true", "TestFeatureDirectoryCutOff", program,
 		},
 		{
+			"claims are refused while many ask the kubelet", "pkg/plugin/pods.go",
+			"said.Code() != codes.ResourceExhausted ||", "true ||", "TestPodsOfABusyKubelet", "./pkg/plugin",
+		},
+		{
 			"what the kubelet said of pods never gets old", "pkg/plugin/pods.go",
 			"s.Plugin.Node.Now().Sub(p.readAt) > node.MaxAge", "false", "TestPodMetrics", "./pkg/plugin",
 		},
