@@ -35,6 +35,11 @@ func TestKubeletSocket(t *testing.T) {
 			"proc/77/comm":    "kubelet\n",
 			"proc/77/cmdline": "/usr/bin/kubelet\x00--container-runtime-endpoint\x00unix://" + own + "\x00",
 		}, "proc/77/cmdline"},
+		"running in a container": {map[string]string{
+			"proc/77/comm":    "kubelet\n",
+			"proc/77/cmdline": "/usr/bin/kubelet\x00--container-runtime-endpoint\x00unix://" + own + "\x00",
+			"proc/77/status":  "Name:\tkubelet\nNSpid:\t77\t5\n",
+		}, ""},
 		"running on config": {map[string]string{
 			"proc/77/comm":    "kubelet\n",
 			"proc/77/cmdline": "kubelet\x00--config=/srv/k.yaml\x00",

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -310,11 +312,14 @@ func withoutAttributes(value any, appends bool) (any, bool) {
 	return kept, appends
 }
 
-// filesBelow are the files in a directory and in those below it, in the order of their paths.
+// filesBelow are the files in a directory and in those below it, in the order of their paths. As
+// CRI-O does, it takes a link for a file, also one to a directory, which may lead in a circle.
 func (c *checker) filesBelow(dir string) (files []string, err error) {
 	matches, err := c.Glob(dir + "/*")
+	real, resolveErr := c.Resolve(dir)
+	err = cmp.Or(err, resolveErr)
 	for _, name := range matches {
-		if !c.isDirectory(name) {
+		if info, statErr := os.Lstat(filepath.Join(real, path.Base(name))); statErr != nil || !info.IsDir() {
 			files = append(files, name)
 			continue
 		}

@@ -2,12 +2,16 @@ package runtimes
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 func TestOthers(t *testing.T) {
@@ -74,6 +78,19 @@ func TestOthers(t *testing.T) {
 			map[string]string{
 				unit:          "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
 				"proc/9/comm": "dockerd\n", "proc/9/cmdline": "dockerd\x00--feature\x00cdi=true\x00",
+			}, "on files [/etc/cdi /var/run/cdi]", nil},
+		"docker, running in a container": {"docker", "dockerd", "docker-ce", "27.3.1",
+			map[string]string{
+				unit:          "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+				"proc/9/comm": "dockerd\n", "proc/9/cmdline": "dockerd\x00--feature\x00cdi=true\x00",
+				"proc/9/status": "Name:\tdockerd\nUid:\t0\t0\nNSpid:\t9\t1\n",
+			}, "off default []", []string{"cdi-off:0"}},
+		"docker, running beside one in a container": {"docker", "dockerd", "docker-ce", "27.3.1",
+			map[string]string{
+				unit:          "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+				"proc/8/comm": "dockerd\n", "proc/8/cmdline": "dockerd\x00", "proc/8/status": "NSpid:\t8\t1\n",
+				"proc/9/comm": "dockerd\n", "proc/9/cmdline": "dockerd\x00--feature\x00cdi=true\x00",
+				"proc/9/status": "Name:\tdockerd\nUid:\t0\t0\nNSpid:\t9\n",
 			}, "on files [/etc/cdi /var/run/cdi]", nil},
 		"docker, in both places": {"docker", "dockerd", "docker-ce", "28.2.2",
 			map[string]string{
@@ -224,6 +241,34 @@ func TestOthers(t *testing.T) {
 				t.Errorf("found %v, want %v\n%s", finds, test.finds, describe(root, r))
 			}
 		})
+	}
+}
+
+// A link below a directory of CRI-O is a file, as for CRI-O, and none leads in a circle.
+func TestLinksOfCRIO(t *testing.T) {
+	root := t.TempDir()
+	const dir = "/etc/crio/crio.conf.d"
+	writeFile(t, root, "srv/x.conf", "")
+	writeFile(t, root, dir+"/d/y.conf", "")
+	for _, link := range [][2]string{{".", "a"}, {".", "b"}, {"../../../srv/x.conf", "c.conf"}, {"nowhere", "e"}, {"..", "d/z"}} {
+		if err := os.Symlink(link[0], filepath.Join(root, dir, link[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &checker{machine: machine{host.Root(root)}}
+	files, err := c.filesBelow(dir)
+	want := []string{dir + "/a", dir + "/b", dir + "/c.conf", dir + "/d/y.conf", dir + "/d/z", dir + "/e"}
+	if err != nil || !slices.Equal(files, want) {
+		t.Errorf("%q, %v", files, err)
+	}
+	if files, err := c.filesBelow("/none"); err != nil || len(files) > 0 {
+		t.Errorf("%q, %v", files, err)
+	}
+	writeFile(t, root, "usr/bin/crio", "")
+	writeFile(t, root, "var/lib/dpkg/status", "Package: cri-o\nStatus: install ok installed\nVersion: 1.31.0\n")
+	all := Check(t.Context(), root, Options{SpecDir: "/var/run/cdi"})
+	if len(all) != 1 || all[0].CDI == On {
+		t.Errorf("with a link to a directory: %+v", all)
 	}
 }
 

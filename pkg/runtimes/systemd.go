@@ -44,23 +44,38 @@ func (m machine) commandOf(unit string, wanted func(dir string) bool, names ...s
 	return m.service(unit)
 }
 
-// processes are the directories below /proc of processes with one of some names.
+// processes are the directories below /proc of processes of the machine with one of some names.
 func (m machine) processes(names ...string) (dirs []string) {
 	all, _ := m.Glob("/proc/[0-9]*/comm")
 	for _, file := range all { // comm can be read even of a process that hangs
-		if comm, _ := m.Read(file, configMax); slices.Contains(names, strings.TrimSuffix(string(comm), "\n")) {
-			dirs = append(dirs, path.Dir(file))
+		dir := path.Dir(file)
+		if comm, _ := m.Read(file, configMax); slices.Contains(names, strings.TrimSuffix(string(comm), "\n")) && !m.inContainer(dir) {
+			dirs = append(dirs, dir)
 		}
 	}
 	return dirs
 }
 
-// ofRoot reports whether a process has the user id 0 (proc_pid_status(5)). A process that does not
-// tell counts as root's.
+// inContainer reports whether a process has a PID in a namespace below that of /proc, as one of
+// Docker in Docker has. Unlike the link ns/pid, each user may read that.
+func (m machine) inContainer(dir string) bool { return len(m.status(dir, "NSpid")) > 1 }
+
+// ofRoot reports whether a process has the user id 0. A process that does not tell counts as
+// root's.
 func (m machine) ofRoot(dir string) bool {
-	status, _ := m.Read(dir+"/status", configMax)
-	_, ids, found := strings.Cut(string(status), "\nUid:")
-	return !found || strings.HasPrefix(strings.TrimSpace(ids), "0\t")
+	ids := m.status(dir, "Uid")
+	return len(ids) == 0 || ids[0] == "0"
+}
+
+// status returns the words of a field of a process's status (proc_pid_status(5)).
+func (m machine) status(dir, field string) []string {
+	text, _ := m.Read(dir+"/status", configMax)
+	for line := range strings.Lines(string(text)) {
+		if words, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.Fields(words)
+		}
+	}
+	return nil
 }
 
 // service returns the command that systemd starts a service with (systemd.service(5),

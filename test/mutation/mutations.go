@@ -151,6 +151,10 @@ func mutations() []mutation {
 			"TestService", "./pkg/runtimes",
 		},
 		{
+			"a Docker in a container is taken for the machine's", "pkg/runtimes/systemd.go",
+			"len(m.status(dir, \"NSpid\")) > 1", "false", "TestOthers", "./pkg/runtimes",
+		},
+		{
 			"a wrong type in containers.conf is no matter", "pkg/runtimes/others.go",
 			"err = k.checkTypes(d, r)", "err = nil", "TestOthers", "./pkg/runtimes",
 		},
