@@ -84,6 +84,7 @@ type exporter struct {
 
 	changed chan struct{}   // has room for one: the inventory is another one than when it was looked who has the LPUs
 	fault   cli.LatestFault // about leases
+	unseen  cli.LatestFault // whether another program has the metrics
 }
 
 func (a *app) newExporter() (*exporter, error) {
@@ -100,22 +101,22 @@ func (a *app) newExporter() (*exporter, error) {
 	return e, nil
 }
 
-// refused returns an error if a program hands out the LPUs of this node to pods, whose metrics say
-// the same.
+// refused returns an error if a program is known to hand out the LPUs of this node to pods, whose
+// metrics say the same. If none can be seen it only warns: the exporter gives nothing away, and what
+// is there of a program may be of one that was killed.
 func (e *exporter) refused() error {
 	now, err := e.app.standing(e.node.Memory)
 	if err != nil {
 		return err
 	}
 	program, err := now.Program()
-	switch {
-	case err != nil:
-		return cli.Fail(cli.ExitFailed, "if nothing has the socket or the lock that is named, remove it; else run it as root, or by its unit: "+
-			"sudo systemctl start lpuctl-exporter.service",
-			"it cannot be known whether another program has the metrics of this node: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-	case program != "":
+	if program != "" {
 		return cli.Fail(cli.ExitUsage, "take its metrics (--listen), and switch the exporter off: "+
 			"sudo systemctl disable --now lpuctl-exporter.service", "%s runs on this node, and has the metrics of its LPUs", program.Program())
+	}
+	if e.unseen.IsNew(err) {
+		e.app.Log.Warn("it cannot be known whether another program has the metrics of this node",
+			"error", strings.ReplaceAll(err.Error(), "\n", "; "), "remedy", "if nothing has the socket or the lock that is named, remove it")
 	}
 	return nil
 }
