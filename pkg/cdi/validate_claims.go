@@ -120,7 +120,7 @@ func (v *Validator) checkClaims(findings *finding.List, files []*document) {
 		}
 		if c := claimIn(d); v.Claims != nil && c != nil && !slices.Contains(v.Claims, uid) {
 			findings.Add(finding.ClaimRecord, d.name(), "the DRA driver has not recorded claim "+c.String()+" as prepared",
-				"the driver records it anew when it starts; if no pod has the claim: lpuctl cdi remove --claim "+uid).At(d.path, 0)
+				"the driver records it again within five seconds, while it runs; if no pod has the claim: lpuctl cdi remove --claim "+uid).At(d.path, 0)
 		}
 	}
 	for _, uid := range v.Claims {
@@ -132,7 +132,7 @@ func (v *Validator) checkClaims(findings *finding.List, files []*document) {
 	for _, name := range v.Devices {
 		if strings.HasPrefix(name, ClaimKind+"=") && !slices.Contains(names, name) {
 			findings.Add(finding.DeviceUnknown, name, "no file defines it: the claim is not prepared on this node, or its file was lost",
-				"see whether the DRA driver runs; it writes the files of prepared claims anew when it starts")
+				"see whether the DRA driver runs; it writes lost files of prepared claims again within five seconds")
 		}
 	}
 }
