@@ -71,18 +71,32 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 	return &api.Empty{}, nil
 }
 
-// List says which pods have which LPUs.
+// List says which pods have which LPUs. The first LPU of the pod "twice" is that of a claim too.
 func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	answer := &podresources.ListPodResourcesResponse{}
 	for name, ids := range k.pods {
+		main := &podresources.ContainerResources{
+			Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: resource, DeviceIds: ids}},
+		}
+		if name == "twice" {
+			main.DynamicResources = []*podresources.DynamicResource{claimOf(ids[0])}
+		}
 		answer.PodResources = append(answer.PodResources, &podresources.PodResources{
-			Namespace: "ml", Name: name,
-			Containers: []*podresources.ContainerResources{{
-				Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: resource, DeviceIds: ids}},
-			}},
+			Namespace: "ml", Name: name, Containers: []*podresources.ContainerResources{main},
 		})
 	}
 	return answer, nil
+}
+
+// claimOf is what the kubelet says of a claim that has an LPU.
+func claimOf(id string) *podresources.DynamicResource {
+	return &podresources.DynamicResource{
+		ClaimNamespace: "ml", ClaimName: "job", ClaimResources: []*podresources.ClaimResource{{
+			DriverName: "lpu.hyperaccel.ai", DeviceName: "lpu1", CdiDevices: []*podresources.CDIDevice{
+				{Name: resource + "=" + id}, {Name: resource + "-claim=claim-0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01-lpus"},
+			},
+		}},
+	}
 }
 
 // GetAllocatableResources says which LPUs pods can have at all.

@@ -229,7 +229,7 @@ func startFaulty(t *testing.T) *faultyNode {
 		ids = append(ids, id(i))
 	}
 	// lpu1, lpu3 and lpu7 are left: no two of them are connected.
-	k := startKubelet(t, n.dir, ids, map[string][]string{"apart": {id(0), id(4)}})
+	k := startKubelet(t, n.dir, ids, map[string][]string{"apart": {id(0), id(4)}, "twice": {id(2)}})
 	for i, address := range n.addresses {
 		start(t, lpuctl, "--root", n.dir, "serve", "--listen", address, "--pod-resources", "--nfd", "/etc/features.d/lpuctl", "--node-name", "n1")
 		if i == 0 {
