@@ -77,7 +77,7 @@ func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List,
 	if err != nil {
 		return nil, nil, err
 	}
-	socket, err := a.PodResources("")
+	socket, err := a.PodResources(a.Config.Serve.PodResources)
 	if err != nil {
 		return nil, nil, err
 	}

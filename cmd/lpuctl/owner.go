@@ -200,10 +200,10 @@ func (o *ownership) addTwice(inv *discovery.Inventory, twice map[discovery.Addre
 
 var errNoKubelet = errors.New("there is no kubelet")
 
-// askKubelet asks the kubelet which pods have LPUs, behind the socket that is named if there is one.
+// askKubelet asks the kubelet which pods have LPUs, behind the first socket that is named and is there.
 // The error may be errNoKubelet.
-func (a *app) askKubelet(ctx context.Context, named string) (*plugin.Said, error) {
-	socket, err := a.PodResources(named)
+func (a *app) askKubelet(ctx context.Context, named ...string) (*plugin.Said, error) {
+	socket, err := a.PodResources(named...)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (a *app) podsAndClaims(ctx context.Context, memory node.Memory) (said *plug
 	if claims, err = a.claims(memory); err != nil {
 		return nil, nil, nil, err
 	}
-	said, untold = a.askKubelet(ctx, "")
+	said, untold = a.askKubelet(ctx, a.Config.Serve.PodResources)
 	switch {
 	case untold == nil:
 		claims.Hear(said.Claims())
@@ -297,8 +297,9 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 		return nil, err
 	}
 	var logged atomic.Bool
+	configured := a.Config.Serve.PodResources // which a reload takes another one in place of
 	ask := func(ctx context.Context) (*plugin.Said, error) {
-		said, err := a.askKubelet(ctx, socket)
+		said, err := a.askKubelet(ctx, socket, configured)
 		if err == nil {
 			claims.Hear(said.Claims())
 		} else if !logged.Load() && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {

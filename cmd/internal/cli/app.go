@@ -236,11 +236,11 @@ func (a *App) OwnerFile(memory node.Memory) (owner.File, error) {
 	return owner.File{Dir: memory.Dir, Sockets: sockets}, err
 }
 
-// PodResources returns the socket where the kubelet says which pods have LPUs: the one that is named,
-// by a flag or in the config file, or else the first that is there; "" if there is none. The config
-// was read.
-func (a *App) PodResources(named string) (string, error) {
-	for _, socket := range append([]string{named, a.Config.Serve.PodResources}, plugin.PodResources()...) {
+// PodResources returns the socket where the kubelet says which pods have LPUs: the first that is there
+// of those that are named, by a flag or in the config file, and then of the usual ones; "" if there is
+// none.
+func (a *App) PodResources(named ...string) (string, error) {
+	for _, socket := range append(named, plugin.PodResources()...) {
 		if socket == "" {
 			continue
 		}
