@@ -45,7 +45,7 @@ func specFlags(cmd *cobra.Command, o *cdi.Options) {
 
 // scanForSpec scans the node for a spec with these options, and adds to them what the config says.
 func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Inventory, error) {
-	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management})
+	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management, Unsensed: true})
 	if err == nil {
 		o.Kind, o.Annotations = a.Config.CDI.Kind, a.Config.CDI.Annotations
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,15 +154,9 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 	if err != nil {
 		return "", err
 	}
-	v := a.specValidator(cmd.Context(), held.File, m.inv)
-	unread, err := v.CheckDirs([]string{a.Config.CDI.SpecDir})
-	var wrong finding.List
-	var wrongErr error
-	if !held.IsAlone(v.Orders) { // what was just written is right by itself
-		wrong, wrongErr = v.Effective(a.specDirs())
-	}
+	unread, wrong, err := a.checkBeside(cmd.Context(), held.File, m.inv)
 	*findings = slices.Concat(*findings, unread, wrong)
-	if err = cmp.Or(err, wrongErr); err == nil && len(wrong) > 0 && m.end == nil {
+	if err == nil && len(wrong) > 0 && m.end == nil {
 		m.end = cli.Found()
 	}
 	if memory, err := node.RememberIn(a.Root); err == nil {
@@ -170,6 +165,22 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 		}
 	}
 	return fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, cli.Plural(len(m.spec.Devices), "device"), m.spec.Version), err
+}
+
+// checkBeside says whether runtimes read the directory of the spec, and what containers get by other
+// files and should not. What was just written is right by itself. Where it lies in a usual directory
+// and no other file is there, the runtimes are not looked for, because that takes time.
+func (a *app) checkBeside(ctx context.Context, own cdi.File, inv *discovery.Inventory) (unread, wrong finding.List, err error) {
+	usual := []cdi.Order{{Dirs: []string{"/etc/cdi", cdi.DefaultSpecDir}}}
+	isUsual := a.Root.Same(a.Config.CDI.SpecDir, "/etc/cdi") || a.Root.Same(a.Config.CDI.SpecDir, cdi.DefaultSpecDir)
+	v := &cdi.Validator{Root: string(a.Root), Kind: a.Config.CDI.Kind, Own: own.Path}
+	if !isUsual || !own.IsAlone(usual) {
+		v = a.specValidator(ctx, own, inv)
+	}
+	if unread, err = v.CheckDirs([]string{a.Config.CDI.SpecDir}); err == nil && v.Host && !own.IsAlone(v.Orders) {
+		wrong, err = v.Effective(a.specDirs())
+	}
+	return unread, wrong, err
 }
 
 // previewSpec shows what refresh would change.

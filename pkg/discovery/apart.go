@@ -66,7 +66,11 @@ func (s *scan) readTogether(ctx context.Context, errands []*errand) {
 		time.Sleep(settle)
 		s.readAside(ctx, unsettled, s.probe)
 	}
-	s.readAside(ctx, errands, s.askDriver, s.readSensors)
+	ask := []stage{s.askDriver, s.readSensors}
+	if s.Unsensed {
+		ask = ask[:1]
+	}
+	s.readAside(ctx, errands, ask...)
 }
 
 // errand is a card that is read, and what another process has read of it.

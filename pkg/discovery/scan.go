@@ -88,6 +88,9 @@ type Options struct {
 	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
 	Policy *health.Policy
 
+	// Unsensed leaves the sensors out, for those who say nothing of health: what a spec has does not
+	// depend on it.
+	Unsensed bool
 	// Apart lets other processes read what may sleep in the kernel, so that this one can end; nil: this one does.
 	Apart *Apart
 	// sensed are the sensors that a watcher has read before, and now is its clock: what is not old is not read again.
