@@ -106,7 +106,7 @@ func mutations() []mutation {
 		},
 		{
 			"claims are refused while many ask the kubelet", "pkg/plugin/pods.go",
-			"said.Code() != codes.ResourceExhausted ||", "true ||", "TestPodsOfABusyKubelet", "./pkg/plugin",
+			"said.Message() != rateLimited {", "said.Message() != \"\" {", "TestPodsOfABusyKubelet", "./pkg/plugin",
 		},
 		{
 			"what the kubelet said of pods never gets old", "pkg/plugin/pods.go",
