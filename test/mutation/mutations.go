@@ -347,7 +347,7 @@ func mutations() []mutation {
 		},
 		{
 			"another process reads no sensors", "pkg/discovery/apart.go",
-			"errands, s.askDriver, s.readSensors)", "errands, s.askDriver)", "TestApartFindsTheSame", "./pkg/discovery",
+			"s.askDriver, s.readSensors}", "s.askDriver}", "TestApartFindsTheSame", "./pkg/discovery",
 		},
 		{
 			"a process that reads aside keeps what this one has open", "internal/aside/fork.go",
@@ -689,7 +689,7 @@ func mutations() []mutation {
 		},
 		{
 			"a kubelet with another directory is taken for none", "cmd/internal/cli/app.go",
-			"append([]string{named, a.Config.Serve.PodResources}, plugin.PodResources()...)", "[]string{named, plugin.DefaultPodResources}",
+			"append(named, plugin.PodResources()...)", "append(named, plugin.DefaultPodResources)",
 			"TestWhereAKubeletIs", program,
 		},
 		{
