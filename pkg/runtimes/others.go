@@ -89,7 +89,8 @@ func podman() tomlRuntime {
 // (containers/common, pkg/config).
 func (c *checker) podmanFiles(r release, _ command) (files []string, err error) {
 	const name = "containers/containers.conf"
-	mains := []string{"/usr/share/" + name, "/etc/" + name, "/root/.config/" + name}
+	ofRoot := path.Join("/root", ".config", name)
+	mains := []string{"/usr/share/" + name, "/etc/" + name, ofRoot}
 	if r.before("5.0") {
 		mains = mains[:2]
 	}
@@ -107,7 +108,7 @@ func (c *checker) podmanFiles(r release, _ command) (files []string, err error) 
 	if r.before("6.0") {
 		return files, err
 	}
-	more, listErr := c.dropIns("/root/.config/"+name+".d/*.conf", "/etc/containers/containers.rootful.conf.d/*.conf", "/etc/"+name+".d/*.conf",
+	more, listErr := c.dropIns(ofRoot+".d/*.conf", "/etc/containers/containers.rootful.conf.d/*.conf", "/etc/"+name+".d/*.conf",
 		"/usr/share/containers/containers.rootful.conf.d/*.conf", "/usr/share/"+name+".d/*.conf")
 	return append(files, c.noDirectories(more)...), cmp.Or(err, listErr)
 }
