@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
