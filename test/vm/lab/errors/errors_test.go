@@ -91,7 +91,7 @@ func recovered(n *guest.Node, c guest.Card, at string, uncorrectable uint32) {
 	n.Fault("an error is reported by "+at, func() error { return n.Inject(at, uncorrectable, 0) })
 	n.SinceEvent(c, "ERROR_EVENT=SUCCESSFUL_RECOVERY")
 	n.Finds(c, n.Polled, finding.Recovered)
-	n.Well(c, n.Polled)
+	n.Well(c, n.Back) // list judges by what serve remembers
 	n.Quiet(0)
 }
 
