@@ -1,8 +1,9 @@
-// Package aside reads files beside this process. A process cannot end while one of its threads sleeps in the kernel, not even by SIGKILL.
-// So a file of which a read may sleep is read by a process of its own, which can be left behind.
+// Package aside reads files beside this process. A process cannot end while one of its threads
+// sleeps in the kernel, not even by SIGKILL. So a file of which a read may sleep is read by a
+// process of its own, which can be left behind.
 //
-// That process is a copy of this one (fork), because to start a program again takes longer than all that a command does. No goroutine
-// runs in it: it makes a few system calls and ends.
+// That process is a copy of this one (fork), because to start a program again takes longer than all
+// that a command does. No goroutine runs in it: it makes a few system calls and ends.
 package aside
 
 import (
@@ -33,16 +34,17 @@ type Process struct {
 	at     int      // where the next one begins in shared
 }
 
-// The shared memory begins with how many files are wanted and how many were read. For each of these follows its length or, if it is
-// negative, an error number, and its content.
+// The shared memory begins with how many files are wanted and how many were read. For each of these
+// follows its length or, if it is negative, an error number, and its content.
 const (
 	word      = 8
 	preamble  = 2 * word
 	stopsHere = word - 1 // a content is padded to whole words
 )
 
-// Start starts a process that reads files. It has a session of its own, and nothing open that this process has: who waits for the
-// end of a file of this process, or for a lock, does not wait for it.
+// Start starts a process that reads files. It has a session of its own, and nothing open that this
+// process has: who waits for the end of a file of this process, or for a lock, does not wait for
+// it.
 func Start(files []File) (*Process, error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil { // so that Wait has a limit
@@ -79,7 +81,8 @@ func (p *Process) Wait(limit time.Duration) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Next returns the content of the next file, or the error of reading it. It is not ok if it was not read yet.
+// Next returns the content of the next file, or the error of reading it. It is not ok if it was not
+// read yet.
 func (p *Process) Next() (data []byte, ok bool, err error) {
 	if p.taken == atomic.LoadUint64(p.word(word)) {
 		return nil, false, nil
@@ -106,7 +109,8 @@ func (p *Process) End() {
 	_ = unix.Munmap(p.shared)
 }
 
-// work is what the other process does. All of it is there before the fork, because no memory can be allocated after it.
+// work is what the other process does. All of it is there before the fork, because no memory can be
+// allocated after it.
 type work struct {
 	files  []task
 	shared []byte

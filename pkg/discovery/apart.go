@@ -15,9 +15,10 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
-// Apart lets other processes read what may sleep in the kernel: what the drivers of LPUs answer, and configuration spaces. A process with
-// such a read cannot end before the read does. It is for any number of scans, which do not read a card again while a read of it hangs.
-// The zero value is ready.
+// Apart lets other processes read what may sleep in the kernel: what the drivers of LPUs answer,
+// and configuration spaces. A process with such a read cannot end before the read does. It is for
+// any number of scans, which do not read a card again while a read of it hangs. The zero value is
+// ready.
 type Apart struct{ hanging readers }
 
 // Of a card about dirsOfCard directories are open while it is read apart, of atOnceMost cards
@@ -54,8 +55,8 @@ func (s *scan) readApart(ctx context.Context, lpus []function, found []LPU) {
 	}
 }
 
-// readTogether reads cards stage by stage: first what decides whether a card may be asked, then its sensors. A card that hangs leaves the
-// others the whole deadline for these.
+// readTogether reads cards stage by stage: first what decides whether a card may be asked, then its
+// sensors. A card that hangs leaves the others the whole deadline for these.
 func (s *scan) readTogether(ctx context.Context, errands []*errand) {
 	first, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
@@ -97,8 +98,9 @@ type content struct {
 	err  error
 }
 
-// readAside carries out stages of cards with files that another process reads. Which these are shows if the stages are carried out while
-// there are none yet: no stage may read a file only because of what another one says.
+// readAside carries out stages of cards with files that another process reads. Which these are
+// shows if the stages are carried out while there are none yet: no stage may read a file only
+// because of what another one says.
 func (s *scan) readAside(ctx context.Context, errands []*errand, stages ...stage) {
 	var started []*errand
 	for _, e := range errands {
@@ -125,7 +127,8 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, stages ...stage
 	}
 }
 
-// plan finds out which files the stages read of a card. It is an error if a read of it hangs that has begun earlier.
+// plan finds out which files the stages read of a card. It is an error if a read of it hangs that
+// has begun earlier.
 func (s *scan) plan(e *errand, stages []stage) {
 	what := stageOf(e.lpu.Address, driverStage)
 	mine, earlier := s.Apart.hanging.begin(what)
@@ -167,8 +170,8 @@ func (e *errand) note(d *host.Dir, name string, limit int) ([]byte, error) {
 	return nil, unix.ENOENT
 }
 
-// carryOut carries out those stages of which all files were read, or all in this process if there is no other one. It returns false if
-// some are left.
+// carryOut carries out those stages of which all files were read, or all in this process if there
+// is no other one. It returns false if some are left.
 func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	e.mu.Lock()
 	have, here := e.read, e.here
@@ -260,8 +263,8 @@ func (s *scan) patient() *host.Tree {
 	return s.tree.Through(s.Apart.one(s.CardDeadline))
 }
 
-// readFiles lets one process read the files of cards, card by card, which is cheapest. If one does not answer for a while, another process
-// goes on with the next.
+// readFiles lets one process read the files of cards, card by card, which is cheapest. If one does
+// not answer for a while, another process goes on with the next.
 func readFiles(errands []*errand, patience time.Duration) {
 	if len(errands) == 0 {
 		return

@@ -1,7 +1,7 @@
 package owner
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,21 +77,13 @@ func (v *View) All() *finding.Finding {
 		return because(id, "the LPUs of this node are handed out by "+v.Record.Owner.Program())
 	case v.untold != nil:
 		f := because(finding.OwnerUnsettled, fmt.Sprintf("it is not known which LPUs pods have from %s: %v", v.me.Other().Program(), v.untold))
-		if known, ok := errors.AsType[remediable](v.untold); ok {
-			f.Remedy = known.Remedy()
-		}
+		f.Remedy = cmp.Or(finding.RemedyOf(v.untold), f.Remedy)
 		return f
 	case v.unsettled > 0:
 		return because(finding.OwnerUnsettled, "the node changed over a moment ago, and it may not be known yet what "+
 			v.me.Other().Program()+" handed out last")
 	}
 	return nil
-}
-
-// remediable is an error that knows what to do about it.
-type remediable interface {
-	error
-	Remedy() string
 }
 
 func because(id finding.ID, message string) *finding.Finding {

@@ -44,12 +44,3 @@ func (r *Runtime) consumer() string {
 	}
 	return r.Name
 }
-
-// SpecDirs are the directories of all [Orders], sorted.
-func SpecDirs(ctx context.Context, root string) (dirs []string) {
-	for _, o := range Orders(ctx, root) {
-		dirs = append(dirs, o.Dirs...)
-	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
-}

@@ -1,7 +1,9 @@
 package runtimes
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -39,9 +41,18 @@ func TestOrders(t *testing.T) {
 			if got := fmt.Sprint(Orders(t.Context(), root)); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
-			if got := fmt.Sprint(SpecDirs(t.Context(), root)); got != test.wantDirs {
+			if got := fmt.Sprint(specDirs(t.Context(), root)); got != test.wantDirs {
 				t.Errorf("got %v, want %v", got, test.wantDirs)
 			}
 		})
 	}
+}
+
+// specDirs are the directories of all orders, sorted.
+func specDirs(ctx context.Context, root string) (dirs []string) {
+	for _, o := range Orders(ctx, root) {
+		dirs = append(dirs, o.Dirs...)
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }

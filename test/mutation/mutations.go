@@ -652,7 +652,7 @@ func mutations() []mutation {
 		},
 		{
 			"what is to be done about a broken record is not said", "pkg/owner/view.go",
-			"			f.Remedy = known.Remedy()\n", "			_ = known\n", "TestRemedyOfWhatIsNotKnown", ownerPkg,
+			"cmp.Or(finding.RemedyOf(v.untold), f.Remedy)", "cmp.Or(f.Remedy)", "TestRemedyOfWhatIsNotKnown", ownerPkg,
 		},
 		{
 			"what the kubelet said before the owner changed counts", gateGo,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -102,16 +103,7 @@ func RemedyFor(err error) string {
 	if errors.As(err, new(*isolate.ExecError)) {
 		return ""
 	}
-	if r, ok := errors.AsType[remediable](err); ok {
-		return r.Remedy()
-	}
-	return remedyByKind(err)
-}
-
-// remediable is an error that knows what to do about it.
-type remediable interface {
-	error
-	Remedy() string
+	return cmp.Or(finding.RemedyOf(err), remedyByKind(err))
 }
 
 // remedyByKind says what to do about errors of files.

@@ -26,11 +26,12 @@ type learned struct {
 	at     time.Time
 }
 
-// confirmAfter is how much later than a claim was missed the kubelet has to name it, for its files to be written anew. It still names a
-// claim while another process gives that back.
+// confirmAfter is how much later than a claim was missed the kubelet has to name it, for its files
+// to be written anew. It still names a claim while another process gives that back.
 const confirmAfter = 500 * time.Millisecond
 
-// Hear takes the claims that pods have, as the kubelet says. Their LPUs are theirs, whatever has become of their files.
+// Hear takes the claims that pods have, as the kubelet says. Their LPUs are theirs, whatever has
+// become of their files.
 func (s *Store) Hear(claims []cdi.Claim) {
 	heard := map[string]*Record{}
 	for i := range claims {
@@ -87,8 +88,9 @@ func (m *memory) forget(uid string) {
 	delete(m.heard, uid)
 }
 
-// recall adds the claims whose records are lost or cannot be used, and of which there is something else: a CDI file, a broken file, or the
-// kubelet's word. What the store remembers of one is exact, but without anything else another process has given the claim back.
+// recall adds the claims whose records are lost or cannot be used, and of which there is something
+// else: a CDI file, a broken file, or the kubelet's word. What the store remembers of one is exact,
+// but without anything else another process has given the claim back.
 func (m *memory) recall(f *found) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
