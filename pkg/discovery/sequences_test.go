@@ -521,10 +521,11 @@ func (b *bed) plays(t *testing.T, failed *atomic.Bool, seeds ...uint64) {
 	}
 }
 
-// TestSequences plays 10,000 seeded sequences of faults, events and restarts of serve on simulated nodes, and compares what a watcher says
-// with a model. The race detector sees 100 of them. Afterwards no goroutine and no file is left open.
+// TestSequences plays 2,000 seeded sequences of faults, events and restarts of serve on simulated
+// nodes, 20,000 in .ci/long, and compares what a watcher says with a model. The race detector sees
+// 100 of them. Afterwards no goroutine and no file is left open.
 func TestSequences(t *testing.T) {
-	rounds := long.Steps(t, 10_000)
+	rounds := long.Steps(t, 2_000)
 	if raceDetector {
 		rounds = 100
 	}
