@@ -262,8 +262,9 @@ vm-lab: build ## let cards fail on a real kernel under QEMU, and watch serve, li
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/vm/lab $(BOOTS) | go run ./test/report
 
 .PHONY: bench
-bench: build ## benchmarks, and the whole process against lspci
+bench: build ## benchmarks, the whole process against lspci, and with cards that hang (needs FUSE and root)
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./internal/...
+	LPUCTL=$(CURDIR)/bin/lpuctl go test -C test/e2e -run '^$$' -bench . -benchtime 10x .
 	LPUCTL=$(CURDIR)/bin/lpuctl go run ./test/bench
 
 .PHONY: bench-dra

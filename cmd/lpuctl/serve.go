@@ -194,7 +194,7 @@ func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin
 	if options.Strategy == plugin.CDI {
 		guard.specDir = filepath.Dir(options.Spec.Path)
 	}
-	d.guard.start(ctx, guard, d.guardDirs)
+	d.guard.start(ctx, guard, d.guardOf(guard))
 	r := registrationConfig{dir, c.Resource, c.Overlap, c.PreStartCheck}
 	if d.registration.config != r {
 		d.server.Store(&plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.Log})

@@ -55,23 +55,59 @@ func (s *scan) readApart(ctx context.Context, lpus []function, found []LPU) {
 	}
 }
 
-// readTogether reads cards stage by stage: first what decides whether a card may be asked, then its
-// sensors. A card that hangs leaves the others the whole deadline for these.
+// readTogether reads cards, all of them within the deadline of one: first what decides whether a
+// card may be asked, then its sensors.
 func (s *scan) readTogether(ctx context.Context, errands []*errand) {
-	first, cancel := context.WithTimeout(ctx, s.CardDeadline)
+	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
 	defer cancel()
-	inParallel(len(errands), func(i int) { errands[i].err = s.readFirst(first, errands[i].lpu, &errands[i].f) })
-	s.readAside(ctx, errands, s.readState, s.probe)
+	for _, e := range errands {
+		e.done = make(chan struct{})
+		go func() {
+			e.err = s.readFirst(ctx, e.lpu, &e.f)
+			close(e.done)
+		}()
+	}
+	s.goOn(ctx, errands, func(e *errand) { <-e.done }, func(errands []*errand) {
+		s.readAside(ctx, errands, func(errands []*errand) { s.readSettled(ctx, errands) }, s.readState, s.probe)
+	})
+}
+
+// readSettled reads the rest of cards whose state is known.
+func (s *scan) readSettled(ctx context.Context, errands []*errand) {
+	noMore := func([]*errand) {}
 	unsettled := slices.DeleteFunc(slices.Clone(errands), func(e *errand) bool { return !health.MemoryOff(e.lpu.Reading.Command) })
 	if len(unsettled) > 0 {
 		time.Sleep(settle)
-		s.readAside(ctx, unsettled, s.probe)
+		s.readAside(ctx, unsettled, noMore, s.probe)
 	}
 	ask := []stage{s.askDriver, s.readSensors}
 	if s.Unsensed {
 		ask = ask[:1]
 	}
-	s.readAside(ctx, errands, ask...)
+	s.readAside(ctx, errands, noMore, ask...)
+}
+
+// goOn finishes with each card what was begun, and goes on with next. A card that lets wait goes on
+// by itself, so that it delays no other one.
+func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand), next func([]*errand)) {
+	soon, cancel := context.WithTimeout(ctx, s.CardDeadline/8)
+	defer cancel()
+	var prompt []*errand
+	var wg sync.WaitGroup
+	for _, e := range errands {
+		if e.readBy(soon) {
+			finish(e)
+			prompt = append(prompt, e)
+			continue
+		}
+		wg.Go(func() {
+			e.readBy(ctx)
+			finish(e)
+			next([]*errand{e})
+		})
+	}
+	next(prompt)
+	wg.Wait()
 }
 
 // errand is a card that is read, and what another process has read of it.
@@ -98,43 +134,36 @@ type content struct {
 	err  error
 }
 
-// readAside carries out stages of cards with files that another process reads. Which these are
-// shows if the stages are carried out while there are none yet: no stage may read a file only
-// because of what another one says.
-func (s *scan) readAside(ctx context.Context, errands []*errand, stages ...stage) {
-	var started []*errand
+// readAside carries out stages of cards with files that another process reads, and goes on with
+// next. Which files these are shows if the stages are carried out while there are none yet: no stage
+// may read a file only because of what another one says.
+func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*errand), stages ...stage) {
+	var planned, started []*errand
 	for _, e := range errands {
-		if e.err == nil {
-			s.plan(e, stages)
+		if e.err != nil || !s.plan(e, stages) {
+			continue
 		}
-		if e.err == nil && len(e.files) > 0 && !e.here {
+		planned = append(planned, e)
+		if len(e.files) > 0 && !e.here {
 			started = append(started, e)
 		}
 	}
 	go readFiles(started, s.CardDeadline/(2*atOnceMost))
-	late, cancel := context.WithTimeout(ctx, s.CardDeadline)
-	defer cancel()
-	for _, e := range errands {
-		if slices.Contains(started, e) {
-			select {
-			case <-e.done:
-			case <-late.Done():
-			}
-		}
-		if e.err == nil && !s.carryOut(ctx, e, stages) {
+	s.goOn(ctx, planned, func(e *errand) {
+		if !s.carryOut(ctx, e, stages) {
 			e.err = fmt.Errorf("%w within %v", errStalled, s.CardDeadline)
 		}
-	}
+	}, next)
 }
 
-// plan finds out which files the stages read of a card. It is an error if a read of it hangs that
-// has begun earlier.
-func (s *scan) plan(e *errand, stages []stage) {
+// plan finds out which files the stages read of a card. It returns false, and the card has an error,
+// if a read of it hangs that has begun earlier.
+func (s *scan) plan(e *errand, stages []stage) bool {
 	what := stageOf(e.lpu.Address, driverStage)
 	mine, earlier := s.Apart.hanging.begin(what)
 	if earlier != nil {
 		e.err = fmt.Errorf("%w: an earlier read hangs", errStalled)
-		return
+		return false
 	}
 	e.dirs, e.paths, e.files, e.ends, e.read = map[string]int{}, map[string]int{}, nil, nil, nil
 	e.done = make(chan struct{})
@@ -148,6 +177,7 @@ func (s *scan) plan(e *errand, stages []stage) {
 	if len(e.files) == 0 || e.here {
 		e.end(e.here)
 	}
+	return true
 }
 
 // note notes a file that is to be read. For now there is none.
@@ -168,6 +198,19 @@ func (e *errand) note(d *host.Dir, name string, limit int) ([]byte, error) {
 	e.paths[p] = len(e.files)
 	e.files = append(e.files, aside.File{Dir: fd, Name: name, Limit: limit})
 	return nil, unix.ENOENT
+}
+
+// readBy reports whether what was begun with a card is done before the context ends. It is not if
+// this process has to do it.
+func (e *errand) readBy(ctx context.Context) bool {
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.here
 }
 
 // carryOut carries out those stages of which all files were read, or all in this process if there

@@ -20,20 +20,21 @@ import (
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
-// hangingTree serves a simulated node through FUSE; reads of one file never end.
+// hangingTree serves a simulated node through FUSE; reads of some files never end.
 type hangingTree struct {
 	*fs.LoopbackNode
-	file    string        // the end of the path of the file that hangs
+	files   []string      // ends of the paths of files that hang
 	release chan struct{} // closed when reads end; nil: they end when the reader is killed
 }
 
 func (n *hangingTree) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
-	return &hangingTree{child.(*fs.LoopbackNode), n.file, n.release}
+	return &hangingTree{child.(*fs.LoopbackNode), n.files, n.release}
 }
 
 func (n *hangingTree) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	handle, openFlags, errno := n.LoopbackNode.Open(ctx, flags)
-	if errno == 0 && strings.HasSuffix(n.Path(nil), n.file) {
+	hangs := func(file string) bool { return strings.HasSuffix(n.Path(nil), file) }
+	if errno == 0 && slices.ContainsFunc(n.files, hangs) {
 		return hangingFile{handle, n.release}, openFlags | fuse.FOPEN_DIRECT_IO, 0
 	}
 	return handle, openFlags, errno
@@ -54,8 +55,8 @@ func (f hangingFile) Read(ctx context.Context, _ []byte, _ int64) (fuse.ReadResu
 	return nil, syscall.EINTR
 }
 
-// hang mounts root so that the file hangs, and returns where.
-func hang(t *testing.T, root, file string, release chan struct{}) string {
+// hang mounts root so that files hang, and returns where.
+func hang(t testing.TB, root string, release chan struct{}, files ...string) string {
 	t.Helper()
 	loopback, err := fs.NewLoopbackRoot(root)
 	if err != nil {
@@ -63,7 +64,7 @@ func hang(t *testing.T, root, file string, release chan struct{}) string {
 	}
 	here := t.TempDir()
 	options := fuse.MountOptions{DirectMountStrict: true, Options: []string{"dev"}}
-	_, err = fs.Mount(here, &hangingTree{loopback.(*fs.LoopbackNode), file, release}, &fs.Options{MountOptions: options})
+	_, err = fs.Mount(here, &hangingTree{loopback.(*fs.LoopbackNode), files, release}, &fs.Options{MountOptions: options})
 	if err != nil {
 		t.Fatalf("mounting FUSE: %v", err)
 	}
@@ -96,7 +97,7 @@ func TestACardThatHangs(t *testing.T) {
 		"before it is known to be an LPU": {file: cardAddress + "/vendor", reason: "read-stalled", refresh: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := hang(t, root, c.file, nil)
+			here := hang(t, root, nil, c.file)
 			got, took := listed(t, here)
 			if took > 4*time.Second {
 				t.Errorf("list took %v", took)
@@ -134,7 +135,7 @@ func TestAReadThatSleeps(t *testing.T) {
 				t.Fatal(found, err)
 			}
 			release := make(chan struct{})
-			here := hang(t, root, strings.TrimPrefix(found[0], filepath.Join(root, "sys/bus/pci/devices")+"/"), release)
+			here := hang(t, root, release, strings.TrimPrefix(found[0], filepath.Join(root, "sys/bus/pci/devices")+"/"))
 			t.Cleanup(func() { close(release) }) // before the file system is gone
 			var document struct {
 				LPUs []struct {
@@ -192,7 +193,7 @@ func TestSingleReadsThatSleep(t *testing.T) {
 				t.Fatal(err)
 			}
 			release := make(chan struct{})
-			here := hang(t, root, c.file, release)
+			here := hang(t, root, release, c.file)
 			t.Cleanup(func() { close(release) })
 			if out := ends(t, release, append([]string{"--root", here}, strings.Fields(c.command)...)...); !strings.Contains(out, "lpu1") {
 				t.Errorf("it prints %s", out)

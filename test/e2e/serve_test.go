@@ -22,7 +22,7 @@ func TestServeWithACardThatHangs(t *testing.T) {
 	if err != nil || len(serial) != 1 {
 		t.Fatal(serial, err)
 	}
-	here := hang(t, root, filepath.Base(filepath.Dir(serial[0]))+"/serial_num", nil)
+	here := hang(t, root, nil, filepath.Base(filepath.Dir(serial[0]))+"/serial_num")
 	cmd := exec.Command(machine.Binary(t), "--root", here, "serve", "--interval", "100ms", "--listen", "")
 	var log strings.Builder
 	cmd.Stderr = &log

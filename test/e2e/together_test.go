@@ -68,7 +68,7 @@ func TestManyRefreshesWithACardThatHangs(t *testing.T) {
 				}
 				hangs = filepath.Base(filepath.Dir(serial[0])) + "/serial_num"
 			}
-			here := hang(t, root, hangs, nil)
+			here := hang(t, root, nil, hangs)
 			refresh := []string{machine.Binary(t), "--root", here, "cdi", "refresh"}
 			alone := machine.Run(t, refresh...)
 			spec := filepath.Join(root, "var/run/cdi", specName)
