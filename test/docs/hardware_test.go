@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestAssumptions: the assumptions of docs/hardware.md are numbered from 1 on without a gap, and each has a statement,
-// a source, what stands on it, and a check.
+// TestAssumptions: the assumptions of docs/hardware.md are numbered from 1 on without a gap, and each
+// has a statement, a source, what stands on it, and a check.
 func TestAssumptions(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^### HW-(\d+)\n`)
 	text := readPage(t, "docs/hardware.md")
@@ -36,7 +36,7 @@ func TestAssumptions(t *testing.T) {
 	}
 }
 
-// TestAssumptionsThatAreNamed: an assumption that source, tests or pages name is in docs/hardware.md.
+// TestAssumptionsThatAreNamed: what source, tests or pages name is in docs/hardware.md.
 func TestAssumptionsThatAreNamed(t *testing.T) {
 	known, id := readPage(t, "docs/hardware.md"), regexp.MustCompile(`\bHW-\d+\b|#hw-\d+\b`)
 	named := 0
