@@ -59,7 +59,8 @@ func (s *scan) askDriver(lpu LPU, f function) LPU {
 }
 
 // readXocl reads the state of a card under XRT's driver. Sensors and serial number go through the management function, and wait for a
-// timeout if that is not ready. So ready is read first.
+// timeout if that is not ready. So ready is read first. None of this was seen on a card: HW-13 to
+// HW-19 of docs/hardware.md.
 func (f *function) readXocl(lpu *LPU, dir *host.Dir) {
 	remedy := "if it stays so: xbutil reset --device " + lpu.Address.String() + ", or power-cycle the server"
 	if offline := lpu.optional(dir.Line("dev_offline")); offline != "" && offline != "0" {

@@ -75,6 +75,8 @@ const (
 // BuiltinModels returns the model table that is built into lpuctl. Sources of the ids and names: the id tables of XRT's
 // xocl and xclmgmt drivers (orion-u55c), HyperAccel's published articles and libraries (lpu, bertha).
 // Bertha's PCI ids are not public, so that row matches nothing until the operator gives them.
+// What of the rows was read and not seen is in docs/hardware.md: HW-1 to HW-7, HW-29, HW-33, HW-34
+// and HW-52 to HW-61.
 func BuiltinModels() []Model {
 	return []Model{
 		{

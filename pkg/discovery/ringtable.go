@@ -18,7 +18,8 @@ import (
 )
 
 // The files in which a scan searches for a ring table, under the root. The first is what `lpuctl ring install` writes, the second
-// is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where every user may write.)
+// is where HyperDex up to 1.4 puts its own (HW-40 of docs/hardware.md). (Later releases write below
+// /tmp, where every user may write: HW-41.)
 const (
 	InstalledRingTable = "/etc/lpuctl/ring.yaml"
 	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"

@@ -66,7 +66,8 @@ func (f *function) sense(lpu LPU) *health.Sensors {
 	return sensors
 }
 
-// senseXocl reads what XRT's driver knows of the card's logic and memory.
+// senseXocl reads what XRT's driver knows of the card's logic and memory. XRT's source contradicts
+// what is assumed of the firewall and of the memory's errors: HW-22 and HW-23 of docs/hardware.md.
 func (f *function) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
 	if dir, err := f.tree.Dir(function); err == nil {
 		defer dir.Close()

@@ -18,7 +18,7 @@ import (
 const DriverName = "lpu.hyperaccel.ai"
 
 // DefaultSizes are the sizes that are published besides whole rings. All sizes would more than double the devices that the scheduler
-// looks at, and its cost.
+// looks at, and its cost. They are also those that HyperDex can use: HW-50 of docs/hardware.md.
 func DefaultSizes() []int { return []int{1, 2, 4, 8} }
 
 // Options is what one node publishes.

@@ -20,8 +20,8 @@ type Policy struct {
 	MaxCelsius float64
 }
 
-// DefaultPolicy is the policy for which nothing is configured. A hot reset of a card takes up to half a minute
-// (xocl), a reset of a PCI function a few seconds.
+// DefaultPolicy is the policy for which nothing is configured. A hot reset of a card is assumed to take
+// up to half a minute (xocl; HW-14 of docs/hardware.md), a reset of a PCI function a few seconds.
 func DefaultPolicy() Policy {
 	return Policy{
 		BadReadings: 2, GoodReadings: 3, GoodFor: 3 * time.Second,

@@ -12,7 +12,8 @@ const (
 )
 
 // orionCard is an Alveo U55C: the management function under xclmgmt, the user function under xocl. The
-// attributes and their forms are those of XRT 2.15 (src/runtime_src/core/pcie/driver/linux/xocl).
+// attributes and their forms are those of XRT 2.15 (src/runtime_src/core/pcie/driver/linux/xocl), but
+// for what HW-16 and HW-22 to HW-24 of docs/hardware.md say.
 func orionCard(c *card) []*function {
 	instance := int(c.address.Domain<<16 | uint32(c.address.Bus)<<8) // 32 bits, as XRT has it
 	first := 16 + 4*c.probe                                          // the drivers number the devices below their functions

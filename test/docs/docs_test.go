@@ -28,12 +28,12 @@ func exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// TestPaths: what the pages for contributors name in backticks is there, if it looks like a path of the repository, and
+// TestPaths: what the pages about the source name in backticks is there, if it looks like a path of the repository, and
 // a name that they say is in a file is in that file.
 func TestPaths(t *testing.T) {
 	path := regexp.MustCompile("`((?:cmd|docs|internal|packaging|pkg|systemd|test|\\.ci)/[\\w./-]+|[\\w-]*\\.?[\\w-]+\\.(?:md|yml))`")
 	nameIn := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)` (?:of|in)\\s`([\\w./-]+\\.go)`")
-	for _, page := range []string{"CONTRIBUTING.md", "docs/architecture.md"} {
+	for _, page := range []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/hardware.md"} {
 		text := readPage(t, page)
 		paths := path.FindAllStringSubmatch(text, -1)
 		if len(paths) == 0 {
