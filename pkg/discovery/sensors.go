@@ -67,7 +67,7 @@ func (f *function) sense(lpu LPU) *health.Sensors {
 }
 
 // senseXocl reads what XRT's driver knows of the card's logic and memory. XRT's source contradicts
-// what is assumed of the firewall and of the memory's errors: HW-22 and HW-23 of docs/hardware.md.
+// what is assumed of the memory's errors: HW-23 of docs/hardware.md.
 func (f *function) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
 	if dir, err := f.tree.Dir(function); err == nil {
 		defer dir.Close()
@@ -81,8 +81,9 @@ func (f *function) senseXocl(function string, sensors *health.Sensors, aside *LP
 	names, err := f.names()
 	aside.optional("", err)
 	f.below(function, slices.Clone(names), "firewall.u.", func(dir *host.Dir) {
-		level, _ := aside.number(dir, "level")
-		sensors.Firewall = max(sensors.Firewall, level)
+		if status := aside.optionalCount(dir, "status"); status != nil {
+			sensors.Firewall |= *status
+		}
 	})
 	f.below(function, slices.Clone(names), "mig.u.", func(dir *host.Dir) {
 		sensors.ECC = sum(sensors.ECC, aside.optionalCount(dir, "ecc_ue_cnt"))

@@ -67,7 +67,7 @@ func TestSeveralSensors(t *testing.T) {
 	faults := []simulate.Fault{{Name: "ecc", Index: 0}, {Name: "firewall", Index: 0}}
 	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 1, Faults: faults})
 	for name, text := range map[string]string{
-		"mig.u.99/ecc_ue_cnt": "4", "firewall.u.99/level": "0",
+		"mig.u.99/ecc_ue_cnt": "4", "firewall.u.99/status": "0",
 		"hwmon/hwmon0/temp10_input": "-1500", "hwmon/hwmon0/in0_input": "900", "hwmon/hwmon0/power2_input": "7",
 		"hwmon/hwmon1/temp1_input": "30000", "hwmon/hwmon1/power1_input": "9",
 	} {
@@ -129,7 +129,7 @@ func TestSensorsOfACardThatCannotAnswer(t *testing.T) {
 func TestOddSensors(t *testing.T) {
 	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 1})
 	for _, name := range []string{
-		"device_bad_state", "host_mem_size", "xclbinuuid", "mig_calibration", "firewall.u/level", "mig.u/ecc_ue_cnt",
+		"device_bad_state", "host_mem_size", "xclbinuuid", "mig_calibration", "firewall.u/status", "mig.u/ecc_ue_cnt",
 		"hwmon/temp1_input", "hwmon/temp1_crit", "hwmon/temp1_label", "hwmon/power1_input",
 	} {
 		for _, text := range []string{"", "none", "-", "99999999999999999999", "1\n2", "\x01"} {
@@ -174,9 +174,9 @@ func TestSensorsAreReadSeldom(t *testing.T) {
 		{nil, time.Second, "healthy 44 unreadable-attribute"},
 		{func() error { return m.Set(0, "hwmon/temp1_input", "51000") }, 19 * time.Second, "healthy 51"},
 		// A firewall that trips is read once more at the next scan before it counts.
-		{func() error { return m.Set(0, "firewall.u/level", "1") }, 20 * time.Second, "healthy 51 firewall"},
+		{func() error { return m.Set(0, "firewall.u/status", "2") }, 20 * time.Second, "healthy 51 firewall"},
 		{func() error { return m.Set(0, "hwmon/temp1_input", "52000") }, time.Second, "unhealthy 52 firewall"},
-		{func() error { return m.Set(0, "firewall.u/level", "0") }, 10 * time.Second, "unhealthy 52 recovering"},
+		{func() error { return m.Set(0, "firewall.u/status", "0") }, 10 * time.Second, "unhealthy 52 recovering"},
 		{nil, time.Second, "unhealthy 52 recovering"},
 		{nil, 2 * time.Second, "healthy 52"},
 		// While it is in a reset nothing is known, and at once afterwards all.

@@ -393,7 +393,7 @@ func (s *sequence) writeDriver(i int, c *modelCard) {
 		}
 		set["ha/state"], set["ha/errors_uncorrectable"] = state, fmt.Sprint(c.ecc.value)
 	} else {
-		set["dev_offline"], set["device_bad_state"], set["firewall.u/level"] = number(c.offline), number(c.bad), number(c.firewall)
+		set["dev_offline"], set["device_bad_state"], set["firewall.u/status"] = number(c.offline), number(c.bad), number(c.firewall)
 		set["mig.u/ecc_ue_cnt"] = fmt.Sprint(c.ecc.value)
 	}
 	for name, text := range set {

@@ -50,7 +50,7 @@ var signals = [...]Signal{
 	{finding.BadNode, Now, "the class device"},
 	{finding.BadState, Confirmed, "device_bad_state (xocl), ha/haN/state (ha)"},
 	{finding.ECCUncorrectable, Counter, "mig.u.N/ecc_ue_cnt (xocl), ha/haN/errors_uncorrectable (ha)"},
-	{finding.Firewall, Confirmed, "firewall.u.N/level (xocl)"},
+	{finding.Firewall, Confirmed, "firewall.u.N/status (xocl)"},
 	{finding.Gone, Now, "the directory itself"},
 	{finding.Hot, Hint, "hwmon/hwmonN/tempN_input, tempN_crit"},
 	{finding.InRecovery, Passing, "uevent with ERROR_EVENT=BEGIN_RECOVERY"},
@@ -145,7 +145,7 @@ type Reading struct {
 
 // Sensors are what a driver may have to ask the card for, so that reading them can take long. A field without a value is nil.
 type Sensors struct {
-	Firewall     int     // firewall.u.N/level (xocl)
+	Firewall     uint64  // firewall.u.N/status (xocl), a bit for each error by which it has tripped, see HW-22
 	Loaded       bool    // xclbinuuid is not all zeros (xocl): a bitstream is loaded
 	Calibrated   *bool   // mig_calibration is not 0 (xocl)
 	ECC          *uint64 // uncorrectable errors of the memory: mig.u.N/ecc_ue_cnt, summed (xocl), or ha/haN/errors_uncorrectable (ha)
@@ -231,7 +231,7 @@ func (r *Sensors) Findings(subject string, p *Policy) (all finding.List) {
 			all.Add(id, subject, message, "")
 		}
 	}
-	add(r.Firewall > 0, finding.Firewall, fmt.Sprintf("its firewall has tripped (level %d)", r.Firewall))
+	add(r.Firewall > 0, finding.Firewall, fmt.Sprintf("its firewall has tripped (status %#x)", r.Firewall))
 	add(r.Loaded && r.Calibrated != nil && !*r.Calibrated, finding.NotCalibrated, "its memory is not calibrated, and a bitstream is loaded")
 	addTotal(&all, finding.ECCUncorrectable, subject, r.ECC, 0, "uncorrectable %s of its memory",
 		"start the jobs again that had it since then; if it counts more, replace the card (the counter begins at 0 after a power cycle)")

@@ -13,7 +13,7 @@ const (
 
 // orionCard is an Alveo U55C: the management function under xclmgmt, the user function under xocl. The
 // attributes and their forms are those of XRT 2.15 (src/runtime_src/core/pcie/driver/linux/xocl), but
-// for what HW-16 and HW-22 to HW-24 of docs/hardware.md say.
+// for what HW-16, HW-23 and HW-24 of docs/hardware.md say.
 func orionCard(c *card) []*function {
 	instance := int(c.address.Domain<<16 | uint32(c.address.Bus)<<8) // 32 bits, as XRT has it
 	first := 16 + 4*c.probe                                          // the drivers number the devices below their functions
@@ -33,7 +33,7 @@ func orionCard(c *card) []*function {
 			binding: binding{driver: "xocl", children: []*child{
 				platformDevice("rom.u", first, romAttributes),
 				platformDevice("xmc.u", first+1, "serial_num="+c.serial()+"\nbd_name=ALVEO U55C PQ\nbmc_ver=7.1.20"),
-				platformDevice("firewall.u", first+2, "level=0"),
+				platformDevice("firewall.u", first+2, "status=0\nlevel=18446744073709551615"),
 				platformDevice("mig.u", first+3, "ecc_ue_cnt=0\necc_ce_cnt=0"),
 				sensorChip(c.probe, "xmc", "FPGA TEMP", "HBM TEMP"),
 			}, extra: userAttributes + xrtAttributes},

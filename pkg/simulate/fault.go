@@ -65,7 +65,7 @@ func FaultKinds() []FaultKind {
 		{"two-nodes", "two class devices of the class that the node comes from", "driver/second node", addSecondNode, nil},
 		{"recovery", "the card runs its golden image", "driver/shell", flashGoldenImage, xrt},
 		{"bad-state", "the driver calls the card's state bad", "driver/state", set("device_bad_state=1", "ha/state=failed"), telling},
-		{"firewall", "the card's firewall has tripped", "driver/firewall", set("firewall.u/level=1"), xrt},
+		{"firewall", "the card's firewall has tripped", "driver/firewall", set("firewall.u/status=2", "firewall.u/level=0"), xrt},
 		{"not-calibrated", "the card's memory is not calibrated", "driver/mig", set("mig_calibration=0x0"), xrt},
 		{"ecc", "memory errors were not corrected, by the counter", "driver/ecc",
 			set("mig.u/ecc_ue_cnt=1", "ha/errors_uncorrectable=1"), telling},

@@ -122,7 +122,7 @@ func TestEveryFaultMakesItsDifference(t *testing.T) {
 		{"reset-behind-driver", "orion", false, []string{`(?s)~` + lpu + `/config -\S+ .\x10\x5d\x50\x00\x00.*`}},
 		{"bad-state", "orion", false, []string{`~` + lpu + `/device_bad_state -\S+ 1 `}},
 		{"bad-state", "bertha", false, []string{`~` + oneLPU + `/ha/ha2/state -\S+ failed `}},
-		{"firewall", "orion", false, []string{`~` + lpu + `/firewall\.u\.\d+/level -\S+ 1 `}},
+		{"firewall", "orion", false, []string{`~` + lpu + `/firewall\.u\.\d+/status -\S+ 2 `, `~` + lpu + `/firewall\.u\.\d+/level -\S+ 0 `}},
 		{"not-calibrated", "orion", false, []string{`~` + lpu + `/mig_calibration -\S+ 0x0 `}},
 		{"ecc", "orion", false, []string{`~` + lpu + `/mig\.u\.\d+/ecc_ue_cnt -\S+ 1 `}},
 		{"ecc", "bertha", false, []string{`~` + oneLPU + `/ha/ha2/errors_uncorrectable -\S+ 1 `}},
