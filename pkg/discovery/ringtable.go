@@ -21,7 +21,7 @@ import (
 // is where HyperDex up to 1.4 puts its own. (Later releases write below /tmp, where every user may write.)
 const (
 	InstalledRingTable = "/etc/lpuctl/ring.yaml"
-	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
+	HyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
 )
 
 // LastRingTable is the file, under the root, with the last cabling that could be used, in our own format. `lpuctl serve` and
@@ -33,7 +33,7 @@ const LastRingTable = "/var/lib/lpuctl/last-ring.yaml"
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
-		paths = []string{s.real(InstalledRingTable), s.real(hyperdexRingTable)}
+		paths = []string{s.real(InstalledRingTable), s.real(HyperdexRingTable)}
 	}
 	for _, p := range paths {
 		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })

@@ -213,7 +213,7 @@ func mutations() []mutation {
 		},
 		{
 			"a ring table by index and by address counts the indices only", "pkg/ring/table.go",
-			"return max(t.Count, n, len(t.IDs))", "return max(t.Count, n)", "TestMixedIDs", "./pkg/ring",
+			"return max(t.cards(), n, len(t.IDs))", "return max(t.cards(), n)", "TestMixedIDs", "./pkg/ring",
 		},
 		{
 			"a file with cordons that breaks lets LPUs go", "pkg/health/cordon.go",
