@@ -216,6 +216,26 @@ func mutations() []mutation {
 			"return max(t.cards(), n, len(t.IDs))", "return max(t.cards(), n)", "TestMixedIDs", "./pkg/ring",
 		},
 		{
+			"HyperDex is thought to choose past the end of a table", "pkg/ring/reader.go",
+			"case i >= count:", "case i >= 2*count:", "TestReadIsTheVendorsRule", "./pkg/ring",
+		},
+		{
+			"a container's table closes a chain, or joins two arcs", "pkg/ring/container.go",
+			"	t.put(-1, left)\n", "", "TestEveryArcInAContainer", "./pkg/ring",
+		},
+		{
+			"the whole ring that a container has is a chain in its table", "pkg/ring/container.go",
+			" || closed && n == len(t.own) {", " {", "TestEveryArcInAContainer", "./pkg/ring",
+		},
+		{
+			"a container's table wants cables that lead out of the container", "pkg/ring/check.go",
+			"	if r.Container > 0 {\n		return\n	}\n", "", "TestEveryArcInAContainer", "./pkg/ring",
+		},
+		{
+			"a table whose links are not in the order of the cables has nothing wrong", "pkg/ring/check.go",
+			"	r.checkOrder()\n", "", "TestFileOrder", "./pkg/ring",
+		},
+		{
 			"a file with cordons that breaks lets LPUs go", "pkg/health/cordon.go",
 			"	return f.last, findings\n", "	return nil, findings\n", "TestBadFiles", "./pkg/health",
 		},
