@@ -229,6 +229,7 @@ func (inv *Inventory) RingCards() []ring.Card {
 // addRing adds a ring of the table to the inventory.
 func (inv *Inventory) addRing(r ring.Ring) {
 	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
+	made.Leftward, made.OneCable = r.Leftward(), r.Closed && !r.Looped()
 	n := len(r.Cards)
 	for i, card := range r.Cards {
 		l := &inv.LPUs[card]

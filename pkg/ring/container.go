@@ -18,29 +18,25 @@ import "slices"
 //
 // The table says how many cards the container has, in a key that HyperDex does not read; [Parse]
 // takes the others for what they are. The bytes depend on the set of cards only, not on their order.
-// Without a ring table c is nil: the cards have no cables.
+// Cards that are on no ring have no cables.
 func WriteContainer(c *Cabling, cards []int) []byte {
-	own := slices.Compact(slices.Sorted(slices.Values(cards)))
-	if c == nil {
-		c = alone(own)
-	}
-	t := containerTable{own: own}
+	t := containerTable{own: slices.Compact(slices.Sorted(slices.Values(cards)))}
+	onRing := map[int]bool{}
 	for _, r := range c.Rings {
 		t.add(r)
+		for _, card := range r.Cards {
+			onRing[card] = true
+		}
+	}
+	for _, card := range t.own {
+		if !onRing[card] {
+			t.add(Ring{Cards: []int{card}})
+		}
 	}
 	if t.other == 0 {
-		return writeHyperdex(t.links(), len(own), 0)
+		return writeHyperdex(t.links(), len(t.own), 0)
 	}
-	return writeHyperdex(t.links(), len(t.cards), len(own))
-}
-
-// alone is the cabling of cards without cables.
-func alone(cards []int) *Cabling {
-	c := &Cabling{}
-	for _, card := range cards {
-		c.Rings = append(c.Rings, Ring{Cards: []int{card}})
-	}
-	return c
+	return writeHyperdex(t.links(), len(t.cards), len(t.own))
 }
 
 // containerTable collects the cards of a table in the order of the file. That is a circle: each card
@@ -61,21 +57,20 @@ type numbered struct {
 
 // add adds the cards of a ring, from where an arc of the container's cards starts.
 func (t *containerTable) add(r Ring) {
-	n, closed := len(r.Cards), len(r.Cards) > 1 && len(r.Links) == len(r.Cards)
-	start := t.start(r, closed)
+	n, left := len(r.Cards), r.Leftward()
+	start := t.start(r)
 	if start < 0 {
 		return
 	}
-	left := len(r.Links) > 0 && !slices.Contains(r.Links, [2]int{r.Cards[0], r.Cards[1]})
 	for i := range n {
 		t.put(r.Cards[(start+i)%n], left)
 	}
 	ring := t.cards[len(t.cards)-n:]
 	first, last := ring[0].number, ring[n-1].number
-	if last >= len(t.own) || closed && n == len(t.own) {
+	if last >= len(t.own) || r.Looped() && n == len(t.own) {
 		return
 	}
-	if closed {
+	if r.Looped() {
 		t.behind = append(t.behind, written{last, first, left})
 	}
 	t.put(-1, left)
@@ -83,10 +78,10 @@ func (t *containerTable) add(r Ring) {
 
 // start is the position of the first arc of the container's cards on a ring. A whole ring starts at 0;
 // -1: the container has none of its cards.
-func (t *containerTable) start(r Ring, closed bool) int {
+func (t *containerTable) start(r Ring) int {
 	has := func(i int) bool { return slices.Contains(t.own, r.Cards[i%len(r.Cards)]) }
 	for i := range r.Cards {
-		if has(i) && (i == 0 && !closed || !has(i+len(r.Cards)-1)) {
+		if has(i) && (i == 0 && !r.Looped() || !has(i+len(r.Cards)-1)) {
 			return i
 		}
 	}

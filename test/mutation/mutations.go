@@ -225,7 +225,7 @@ func mutations() []mutation {
 		},
 		{
 			"the whole ring that a container has is a chain in its table", "pkg/ring/container.go",
-			" || closed && n == len(t.own) {", " {", "TestEveryArcInAContainer", "./pkg/ring",
+			" || r.Looped() && n == len(t.own) {", " {", "TestEveryArcInAContainer", "./pkg/ring",
 		},
 		{
 			"a container's table wants cables that lead out of the container", "pkg/ring/check.go",
@@ -234,6 +234,14 @@ func mutations() []mutation {
 		{
 			"a table whose links are not in the order of the cables has nothing wrong", "pkg/ring/check.go",
 			"	r.checkOrder()\n", "", "TestFileOrder", "./pkg/ring",
+		},
+		{
+			"an inventory forgets on which side LPUs are cabled", "pkg/discovery/ringtable.go",
+			"made.Leftward, made.OneCable = r.Leftward(),", "made.Leftward, made.OneCable = false,", "TestLastRingIsTheSameCabling", "./pkg/discovery",
+		},
+		{
+			"an inventory takes two LPUs with one cable for a ring", "pkg/discovery/ringtable.go",
+			"r.Leftward(), r.Closed && !r.Looped()", "r.Leftward(), false", "TestLastRingIsTheSameCabling", "./pkg/discovery",
 		},
 		{
 			"a file with cordons that breaks lets LPUs go", "pkg/health/cordon.go",
