@@ -17,8 +17,8 @@ import "slices"
 //     wherever the program must not close a ring.
 //
 // The table says how many cards the container has, in a key that HyperDex does not read; [Parse]
-// takes the others for what they are. The bytes depend on the set of cards only, not on their order.
-// Cards that are on no ring have no cables.
+// takes the others for what they are. The bytes depend on the set of cards only, not on their
+// order. Cards that are on no ring have no cables.
 func WriteContainer(c *Cabling, cards []int) []byte {
 	t := containerTable{own: slices.Compact(slices.Sorted(slices.Values(cards)))}
 	onRing := map[int]bool{}
@@ -39,14 +39,14 @@ func WriteContainer(c *Cabling, cards []int) []byte {
 	return writeHyperdex(t.links(), len(t.cards), len(t.own))
 }
 
-// containerTable collects the cards of a table in the order of the file. That is a circle: each card
-// has a link to the next.
+// containerTable collects the cards of a table in the order of the file. That is a circle: each
+// card has a link to the next.
 type containerTable struct {
 	own   []int // the cards of the container
 	other int   // how many other numbers are used
 	cards []numbered
-	// behind is the cables that close a whole ring of the container beside other cards. HyperDex does not
-	// read them there.
+	// behind is the cables that close a whole ring of the container beside other cards. HyperDex does
+	// not read them there.
 	behind []written
 }
 
@@ -76,8 +76,8 @@ func (t *containerTable) add(r Ring) {
 	t.put(-1, left)
 }
 
-// start is the position of the first arc of the container's cards on a ring. A whole ring starts at 0;
-// -1: the container has none of its cards.
+// start is the position of the first arc of the container's cards on a ring. A whole ring starts at
+// 0; -1: the container has none of its cards.
 func (t *containerTable) start(r Ring) int {
 	has := func(i int) bool { return slices.Contains(t.own, r.Cards[i%len(r.Cards)]) }
 	for i := range r.Cards {

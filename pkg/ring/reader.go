@@ -21,8 +21,8 @@ type Reading struct {
 }
 
 // Read returns which n cards HyperDex's program chooses, or why it ends with an error. entries is
-// the table's network, count its num_device; 0: it has none. free reports whether the card with an id
-// is there and nothing uses it.
+// the table's network, count its num_device; 0: it has none. free reports whether the card with an
+// id is there and nothing uses it.
 //
 // The rule is that of search_devices in testbench/FPGA_Verification/devtoolset/__init__.py, which
 // HyperAccel publishes at github.com/Hyper-Accel/vllm, branch testbench; the file calls itself
@@ -105,7 +105,8 @@ func (t *Table) Read(n int, busy ...int) (Reading, error) {
 	})
 }
 
-// Hops is the steps of a reading, and whether the table has a cable for each. A card by itself has none.
+// Hops is the steps of a reading, and whether the table has a cable for each. A card by itself has
+// none.
 func (t *Table) Hops(r Reading) []Hop {
 	cables := t.cables()
 	hops := []Hop{}
