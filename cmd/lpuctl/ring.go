@@ -18,7 +18,7 @@ import (
 func newRingCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ring",
-		Short: "Check, show, convert and install the ring table",
+		Short: "Check, show, read, convert and install the ring table",
 		Long: `The ring table says which LPUs are cabled to which. lpuctl reads the network table of the HyperDex
 toolchain (hyperdex-net) and its own form. It looks for ` + discovery.InstalledRingTable + `, then for HyperDex's own;
 a table that anybody could have written is not trusted: ring install checks one and installs it on this node.`,
@@ -26,7 +26,8 @@ a table that anybody could have written is not trusted: ring install checks one 
   sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json
   lpuctl topology`,
 	}
-	cmd.AddCommand(newRingCheckCommand(a), newRingShowCommand(a), newRingConvertCommand(a), newRingInstallCommand(a))
+	cmd.AddCommand(newRingCheckCommand(a), newRingShowCommand(a), newRingConvertCommand(a), newRingInstallCommand(a),
+		newRingReadCommand(a))
 	return cmd
 }
 

@@ -66,9 +66,14 @@ func (inv *Inventory) markDeadLinks() {
 	for i, cabled := range inv.cabling().Rings {
 		r := &inv.Rings[i]
 		r.DeadLinks = [][2]string{}
-		for _, l := range cabled.Links {
-			a, b := inv.LPUs[l[0]].Name, inv.LPUs[l[1]].Name
-			if (inv.passesNothing(l[0], unhealthy) || inv.passesNothing(l[1], unhealthy)) && !r.Dead(a, b) { // two LPUs are a ring of one cable
+		for j, card := range cabled.Cards {
+			next := (j + 1) % len(cabled.Cards)
+			if next == 0 && !cabled.Closed {
+				break
+			}
+			a, b := r.Members[j], r.Members[next]
+			dead := inv.passesNothing(card, unhealthy) || inv.passesNothing(cabled.Cards[next], unhealthy)
+			if dead && !r.Dead(a, b) { // two LPUs are neighbours on both sides
 				r.DeadLinks = append(r.DeadLinks, [2]string{a, b})
 			}
 		}
@@ -86,11 +91,23 @@ func (inv *Inventory) cabling() *ring.Cabling {
 		made := ring.Ring{Closed: r.Closed}
 		for i, name := range r.Members {
 			made.Cards = append(made.Cards, index[name])
-			if next := (i + 1) % len(r.Members); next > 0 || r.Closed {
+			if next := (i + 1) % len(r.Members); next > 0 || r.Closed && !r.OneCable {
 				made.Links = append(made.Links, [2]int{index[name], index[r.Members[next]]})
+			}
+		}
+		if r.Leftward {
+			slices.Reverse(made.Links)
+			for i, l := range made.Links {
+				made.Links[i] = [2]int{l[1], l[0]}
 			}
 		}
 		c.Rings = append(c.Rings, made)
 	}
 	return c
+}
+
+// ContainerTable returns the ring table for a container that has the LPUs at these positions, as
+// [ring.WriteContainer] writes it.
+func (inv *Inventory) ContainerTable(cards []int) []byte {
+	return ring.WriteContainer(inv.cabling(), cards)
 }

@@ -32,7 +32,7 @@ func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 	}
 	slices.Sort(names)
 	tables, err := within(ctx, w.options.readers, "glance ring tables", w.options.CardDeadline, func() (string, error) {
-		return fmt.Sprint(host.State(w.options.RingTable), t.State(InstalledRingTable), t.State(hyperdexRingTable)), nil
+		return fmt.Sprint(host.State(w.options.RingTable), t.State(InstalledRingTable), t.State(HyperdexRingTable)), nil
 	})
 	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n"), nil
 }

@@ -48,6 +48,9 @@ type Ring struct {
 	Closed  bool     `json:"closed"` // a cable leads from the last member to the first
 	// DeadLinks are the cables with an LPU at one end that is absent or unhealthy. An LPU of which that is not known passes data on.
 	DeadLinks [][2]string `json:"deadLinks"`
+
+	Leftward bool `json:"-"` // each member has the next one on its left; else on its right, or that is not known
+	OneCable bool `json:"-"` // it has two members and one cable
 }
 
 // Dead tells whether the cable between two neighbours is one of DeadLinks. Their order does not matter.

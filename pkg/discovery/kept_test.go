@@ -51,7 +51,18 @@ func cabling(t *testing.T, inv *discovery.Inventory) string {
 	return text + string(data)
 }
 
-// TestLastRingIsTheSameCabling: rings of every length, chains, two rings, cards without a cable.
+// containerTables are the tables for containers with each LPU, with two LPUs and with all.
+func containerTables(write func(cards []int) []byte, lpus int) (text string) {
+	var all []int
+	for i := range lpus {
+		all = append(all, i)
+		text += string(write([]int{i})) + string(write([]int{i, (i + 1) % lpus}))
+	}
+	return text + string(write(all))
+}
+
+// TestLastRingIsTheSameCabling: rings of every length and direction, chains, two rings, cards without a cable.
+// Containers get the tables that follow from what is written.
 func TestLastRingIsTheSameCabling(t *testing.T) {
 	type shape struct {
 		lpus  int
@@ -63,6 +74,9 @@ func TestLastRingIsTheSameCabling(t *testing.T) {
 		"one pair of four":           {4, ringTable("[0, 3]")},
 		"a chain":                    {4, ringTable("", [2]int{0, 1}, [2]int{1, 2}, [2]int{2, 3})},
 		"a chain out of order":       {5, ringTable("", [2]int{3, 1}, [2]int{1, 4}, [2]int{4, 0}, [2]int{0, 2})},
+		"a chain to the left":        {4, ringTable("", [2]int{3, 2}, [2]int{2, 1}, [2]int{1, 0})},
+		"a ring to the left":         {5, ringTable("[4, 3, 2, 1, 0]")},
+		"a pair to the left":         {2, ringTable("[1, 0]")},
 		"two rings":                  {8, ringTable("[0, 1, 2, 3], [4, 5, 6, 7]")},
 		"two crossed rings":          {8, ringTable("[0, 2, 4, 6], [1, 3, 5, 7]")},
 		"two pairs, one cable, two":  {4, ringTable("[0, 1]", [2]int{2, 3}, [2]int{3, 2})},
@@ -103,6 +117,14 @@ func TestLastRingIsTheSameCabling(t *testing.T) {
 			again := scan(t, root, discovery.Options{LastRing: kept})
 			if diff := cmp.Diff(cabling(t, inv), cabling(t, again)); diff != "" {
 				t.Errorf("of\n%s\n%s", inv.LastRing(), diff)
+			}
+			table, _ := ring.Parse("table", []byte(s.table))
+			bound, _ := ring.Bind(table, inv.RingCards())
+			want := containerTables(func(cards []int) []byte { return ring.WriteContainer(bound, cards) }, s.lpus)
+			for what, inv := range map[string]*discovery.Inventory{"the table": inv, "the kept cabling": again} {
+				if diff := cmp.Diff(want, containerTables(inv.ContainerTable, s.lpus)); diff != "" {
+					t.Errorf("by %s: %s", what, diff)
+				}
 			}
 			if again.LastRing() != nil {
 				t.Error("a kept cabling is taken for a new one")

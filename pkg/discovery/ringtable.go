@@ -22,7 +22,7 @@ import (
 // /tmp, where every user may write: HW-41.)
 const (
 	InstalledRingTable = "/etc/lpuctl/ring.yaml"
-	hyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
+	HyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
 )
 
 // LastRingTable is the file, under the root, with the last cabling that could be used, in our own format. `lpuctl serve` and
@@ -34,7 +34,7 @@ const LastRingTable = "/var/lib/lpuctl/last-ring.yaml"
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
-		paths = []string{s.real(InstalledRingTable), s.real(hyperdexRingTable)}
+		paths = []string{s.real(InstalledRingTable), s.real(HyperdexRingTable)}
 	}
 	for _, p := range paths {
 		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
@@ -230,6 +230,7 @@ func (inv *Inventory) RingCards() []ring.Card {
 // addRing adds a ring of the table to the inventory.
 func (inv *Inventory) addRing(r ring.Ring) {
 	made := Ring{ID: fmt.Sprintf("ring%d", len(inv.Rings)), Closed: r.Closed, Members: []string{}, DeadLinks: [][2]string{}}
+	made.Leftward, made.OneCable = r.Leftward(), r.Closed && !r.Looped()
 	n := len(r.Cards)
 	for i, card := range r.Cards {
 		l := &inv.LPUs[card]

@@ -102,6 +102,7 @@ const (
 	RingDegree       ID = "ring-degree"
 	RingDuplicateKey ID = "ring-duplicate-key"
 	RingEmpty        ID = "ring-empty"
+	RingFileOrder    ID = "ring-file-order"
 	RingIsolated     ID = "ring-isolated"
 	RingKey          ID = "ring-key"
 	RingKept         ID = "ring-kept"
@@ -365,6 +366,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{RingDegree, Error, "A card has more than two neighbours.", "remove the links that are not cables"},
 		{RingDuplicateKey, Error, "An object has one key twice.", "keep one of them"},
 		{RingEmpty, Error, "The table names no cables.", ringWriteAgain},
+		{RingFileOrder, Warning,
+			"The links are not listed in the order of the cables. HyperDex's program takes the order of the file for that of the ring.",
+			"write the table in the order of the cables: lpuctl ring convert --to hyperdex --output FILE FILE"},
 		{RingIsolated, Warning, "A card has no cable. It can be used by itself.", "check its cables, if it should have any"},
 		{RingKey, Error, "A key is unknown, or missing.", ringCorrect},
 		{RingKept, Warning, "The ring table cannot be used. The last cabling that could be used stays in force.",

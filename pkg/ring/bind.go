@@ -75,8 +75,11 @@ func (b *binder) bindIDs(t *Table) []int {
 			index := t.IDs[slices.IndexFunc(t.IDs, ID.positional)]
 			at, how = location{line: index.Line}, fmt.Sprintf(", some by index (%s) and others by %s (%s)", index, t.IDs[other].Kind, t.IDs[other])
 		}
-		b.add(finding.RingCount, at, "", "the table lists %d cards%s, but this node has %s", want, how, has).
-			Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
+		f := b.add(finding.RingCount, at, "", "the table lists %d cards%s, but this node has %s", want, how, has)
+		f.Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
+		if t.Container > 0 {
+			f.Remedy = "the table is made for a container with so many LPUs: use it there, or give the table of this node"
+		}
 		return nil
 	}
 	bound := make([]int, len(t.IDs))
@@ -117,7 +120,7 @@ func (b *binder) warn(t *Table, c *Cabling) {
 		}
 	}
 	for _, ring := range c.Rings {
-		if inOrder(ring.Cards) {
+		if t.Container > 0 || inOrder(ring.Cards) { // a container's table has what its job needs
 			continue
 		}
 		var names []string

@@ -155,8 +155,13 @@ type piece struct {
 	first, last string
 }
 
-// warn reports what is notable about the rings of a table without errors.
+// warn reports what is notable about the rings of a table without errors. Where a container has only
+// some cards of a ring, cables to others are not missing.
 func (r *reader) warn() {
+	r.checkOrder()
+	if r.Container > 0 {
+		return
+	}
 	single := max(len(r.IDs), r.positions()) == 1 // there is no other card to be cabled to
 	var sizes []string
 	var pieces []piece
@@ -192,6 +197,53 @@ func (r *reader) warn() {
 	if len(sizes) > 1 && (chains == 0 || len(pieces) == 1) {
 		r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
 	}
+}
+
+// checkOrder reports links that are not listed in the order of the cables: HyperDex's program takes
+// the order of the file for that of the ring. Only where a ring ends another one may follow.
+func (r *reader) checkOrder() {
+	if !r.directed() || !r.byIndex() {
+		return
+	}
+	entries := r.Entries
+	if r.Count > 0 {
+		entries = entries[:min(len(entries), r.Count)]
+	}
+	jumps, cables := 0, r.cables()
+	var from, to Entry // the first jump
+	for i := range len(entries) - 1 {
+		a, b := entries[i], entries[i+1]
+		inside := r.Container == 0 || max(a.ID, b.ID) < r.Container
+		if h := (Hop{From: a.ID, To: b.ID, Left: a.Side != right}); !inside || cables[h.cable()] {
+			continue
+		}
+		if jumps++; jumps == 1 {
+			from, to = a, b
+		}
+	}
+	if jumps <= r.ends() {
+		return
+	}
+	a, b, side := indexID(from.ID), indexID(to.ID), "right"
+	if from.Side != right {
+		side = "left"
+	}
+	r.add(finding.RingFileOrder, location{line: to.at.line}, a.String()+", "+b.String(),
+		"the links are not in the order of the cables: %s follows %s, but is not on the %s of it", b, a, side).
+		Remedy = "write it in the order of the cables: lpuctl ring convert --to hyperdex --output " + r.report.file + " " + r.report.file
+}
+
+// ends is how many times one ring ends and another one follows. In a container's table a card that
+// the container does not have stands between them.
+func (r *reader) ends() int {
+	if r.Container > 0 {
+		return 0
+	}
+	rings := 0
+	for _, ring := range newCabling(len(r.IDs), r.Links).Rings {
+		rings += min(1, len(ring.Links))
+	}
+	return max(0, rings-1)
 }
 
 // chain reports the one piece that is not a whole ring: it lacks the cable from its last card to its first. A table by

@@ -1,5 +1,7 @@
 package ring
 
+import "slices"
+
 // Ring is the cards that cables connect, one to the next. It may be open, which is a chain. Cards are indices of LPUs, from 0.
 type Ring struct {
 	// Cards in the order of the cables. A closed ring starts at its lowest card and goes on to the lower neighbour of
@@ -13,3 +15,11 @@ type Ring struct {
 	// links, one in each direction.
 	Links [][2]int
 }
+
+// Leftward reports whether each card has the next one on its left.
+func (r Ring) Leftward() bool {
+	return len(r.Links) > 0 && !slices.Contains(r.Links, [2]int{r.Cards[0], r.Cards[1]})
+}
+
+// Looped reports whether a cable leads from the last of several cards to the first, beside those between them.
+func (r Ring) Looped() bool { return len(r.Cards) > 1 && len(r.Links) == len(r.Cards) }

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,8 @@ const (
 	// The keys of the ends are src, src_id or src_bdf and likewise dst; an end is the index of a card or
 	// the PCI address of one of its functions. Right says that dst is on the right of src. Either each
 	// cable is listed once, or each is listed twice, from both ends (once Right, once Left). Other keys
-	// are accepted: the format is not ours.
+	// are accepted: the format is not ours. One key is: num_container_device in what [WriteContainer]
+	// writes is how many cards the container has. Higher indices are cards outside it.
 	FormatHyperdex Format = "hyperdex"
 	// FormatLpuctl is the format of lpuctl, in YAML or JSON:
 	//
@@ -101,12 +103,17 @@ func indexID(i int) ID { return ID{Kind: IDIndex, Text: strconv.Itoa(i)} }
 type Table struct {
 	Format Format
 	Count  int  // the number of cards that the table gives (num_device); 0: it gives none
-	IDs    []ID // every card that it names, in order of first mention
+	IDs    []ID // every card that it names, in order of first mention; of a container's table, those in the container
 	// Links is every cable once, in order of first mention, as positions in IDs: the second card is on the right of
 	// the first, where left and right are known.
 	Links [][2]int
+	// Entries is the links in the order of the file, of a table in HyperDex's format.
+	Entries []Entry
+	// Container is how many cards the container has that the table is made for; 0: it is made for none.
+	Container int
 
 	file   string // it was read from
+	json   bool   // it is JSON, and not YAML
 	faulty bool   // Parse found an error
 }
 
@@ -137,12 +144,15 @@ func (t *Table) positions() int {
 	}
 	switch {
 	case n > 0 && !t.byIndex():
-		return max(t.Count, n, len(t.IDs))
+		return max(t.cards(), n, len(t.IDs))
 	case n > 0 || len(t.IDs) == 0:
-		return max(t.Count, n)
+		return max(t.cards(), n)
 	}
 	return 0
 }
+
+// cards is how many cards the table says it lists; 0: it does not say.
+func (t *Table) cards() int { return cmp.Or(t.Container, t.Count) }
 
 // byIndex tells whether the table names all its cards by index or name, so that the ones it leaves out are known.
 func (t *Table) byIndex() bool {
@@ -160,7 +170,7 @@ func Parse(file string, data []byte) (*Table, finding.List) {
 		return nil, r.done()
 	}
 	r.readTable(root)
-	r.faulty = r.HasErrors()
+	r.json, r.faulty = json.Valid(data), r.HasErrors()
 	if !r.faulty {
 		r.warn()
 	}

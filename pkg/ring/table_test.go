@@ -158,6 +158,9 @@ func TestGoodTables(t *testing.T) {
 		"good-2x4":                   {closed(0, 1, 2, 3), closed(4, 5, 6, 7)},
 		"good-64":                    {closed(upTo(64)...)},
 		"good-8-chain":               {{Cards: upTo(8)}},
+		"good-container-4-of-8":      {{Cards: []int{1, 0, 3, 2}}},
+		"good-container-1":           {closed(0)},
+		"good-container-two-arcs":    {closed(0, 1), closed(2, 3)},
 	}
 	for _, name := range fixtures(t, "good-*") {
 		base := filepath.Base(name)
@@ -204,15 +207,19 @@ func TestTableIsAsWritten(t *testing.T) {
 {"src_id": "0000:B1:00.1", "dst_id": "0000:43:00", "direction": "Left"},
 {"src_id": "0000:43:00.0", "dst_id": "10000:01:00.1", "direction": "Left"}
 ], "num_device": 3}`))
-	want := &Table{Format: FormatHyperdex, Count: 3, file: "table",
+	want := &Table{Format: FormatHyperdex, Count: 3, file: "table", json: true,
 		IDs: []ID{
 			{Kind: IDAddress, Text: "0000:b1:00.1", Line: 2, pointer: "/network/0/src_id"},
 			{Kind: IDAddress, Text: "0000:43:00", Line: 2, pointer: "/network/0/dst_id"},
 			{Kind: IDAddress, Text: "10000:01:00.1", Line: 3, pointer: "/network/1/dst_id"},
 		},
 		Links: [][2]int{{1, 0}, {2, 1}},
+		Entries: []Entry{
+			{ID: -1, Side: "Left", at: location{2, "/network/0"}},
+			{ID: -1, Side: "Left", at: location{3, "/network/1"}},
+		},
 	}
-	if diff := cmp.Diff(want, table, cmp.AllowUnexported(Table{}, ID{})); diff != "" {
+	if diff := cmp.Diff(want, table, cmp.AllowUnexported(Table{}, ID{}, Entry{}, location{})); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"0000:43:00", "0000:b1:00.1", "10000:01:00.1"}, table.Addresses()); diff != "" {

@@ -9,19 +9,44 @@ import (
 // WriteHyperdex writes a cabling in HyperDex's format: cards are indices, and the layout is that of jsoncpp, byte for
 // byte. The format names cards in links only: if a card has no link, [Parse] reports ring-count for what is written.
 func WriteHyperdex(c *Cabling) []byte {
-	network, links, n := "[]", c.links(), 0
+	n := 0
 	for _, r := range c.Rings {
 		n += len(r.Cards)
 	}
+	var links []written
+	for _, l := range c.links() {
+		links = append(links, written{from: l[0], to: l[1]})
+	}
+	return writeHyperdex(links, n, 0)
+}
+
+// written is a link as it is written.
+type written struct {
+	from, to int
+	left     bool // to is on the left of from
+}
+
+// writeHyperdex writes links for count cards; own is how many of them a container has, 0: it is not
+// the table of a container.
+func writeHyperdex(links []written, count, own int) []byte {
+	network := "[]"
 	if len(links) > 0 {
 		var items []string
 		for _, l := range links {
+			side := "Right"
+			if l.left {
+				side = "Left"
+			}
 			items = append(items,
-				fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : \"Right\",\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", l[1], l[0]))
+				fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : %q,\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", side, l.to, l.from))
 		}
 		network = "\n\t[\n" + strings.Join(items, ",\n") + "\n\t]"
 	}
-	return fmt.Appendf(nil, "{\n\t\"network\" : %s,\n\t\"num_device\" : %d\n}\n", network, n)
+	container := ""
+	if own > 0 {
+		container = fmt.Sprintf("\t%q : %d,\n", containerKey, own)
+	}
+	return fmt.Appendf(nil, "{\n\t\"network\" : %s,\n%s\t\"num_device\" : %d\n}\n", network, container, count)
 }
 
 // WriteLpuctl writes a cabling in our own format, as YAML. ids has the PCI address, name or serial number of each card.

@@ -166,6 +166,9 @@ func (s *script) ring() {
 	} {
 		s.document("ring convert " + args)
 	}
+	for _, args := range []string{"-n 8", "-n 4 --busy 0", "four.json -n 4", "broken.json", "chain.yaml", "nowhere.json"} {
+		s.formats("ring read "+args, "json", "yaml")
+	}
 	s.run("ring install broken.json")
 	for _, table := range []string{"chain.yaml", "addresses.yaml"} {
 		s.run("ring install " + table)

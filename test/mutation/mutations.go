@@ -213,7 +213,35 @@ func mutations() []mutation {
 		},
 		{
 			"a ring table by index and by address counts the indices only", "pkg/ring/table.go",
-			"return max(t.Count, n, len(t.IDs))", "return max(t.Count, n)", "TestMixedIDs", "./pkg/ring",
+			"return max(t.cards(), n, len(t.IDs))", "return max(t.cards(), n)", "TestMixedIDs", "./pkg/ring",
+		},
+		{
+			"HyperDex is thought to choose past the end of a table", "pkg/ring/reader.go",
+			"case i >= count:", "case i >= 2*count:", "TestReadIsTheVendorsRule", "./pkg/ring",
+		},
+		{
+			"a container's table closes a chain, or joins two arcs", "pkg/ring/container.go",
+			"	t.put(-1, left)\n", "", "TestEveryArcInAContainer", "./pkg/ring",
+		},
+		{
+			"the whole ring that a container has is a chain in its table", "pkg/ring/container.go",
+			" || r.Looped() && n == len(t.own) {", " {", "TestEveryArcInAContainer", "./pkg/ring",
+		},
+		{
+			"a container's table wants cables that lead out of the container", "pkg/ring/check.go",
+			"	if r.Container > 0 {\n		return\n	}\n", "", "TestEveryArcInAContainer", "./pkg/ring",
+		},
+		{
+			"a table whose links are not in the order of the cables has nothing wrong", "pkg/ring/check.go",
+			"	r.checkOrder()\n", "", "TestFileOrder", "./pkg/ring",
+		},
+		{
+			"an inventory forgets on which side LPUs are cabled", "pkg/discovery/ringtable.go",
+			"made.Leftward, made.OneCable = r.Leftward(),", "made.Leftward, made.OneCable = false,", "TestLastRingIsTheSameCabling", "./pkg/discovery",
+		},
+		{
+			"an inventory takes two LPUs with one cable for a ring", "pkg/discovery/ringtable.go",
+			"r.Leftward(), r.Closed && !r.Looped()", "r.Leftward(), false", "TestLastRingIsTheSameCabling", "./pkg/discovery",
 		},
 		{
 			"a file with cordons that breaks lets LPUs go", "pkg/health/cordon.go",
