@@ -159,9 +159,13 @@ type piece struct {
 // some cards of a ring, cables to others are not missing.
 func (r *reader) warn() {
 	r.checkOrder()
-	if r.Container > 0 {
-		return
+	if r.Container == 0 {
+		r.checkRings()
 	}
+}
+
+// checkRings reports rings that are not whole, and that there are several.
+func (r *reader) checkRings() {
 	single := max(len(r.IDs), r.positions()) == 1 // there is no other card to be cabled to
 	var sizes []string
 	var pieces []piece

@@ -32,7 +32,7 @@ func vendor(data []byte, want int, free func(id int) bool) *chosen {
 	network := table["network"].([]any)
 	var walk []int
 	var words []string
-	for position := 0; position < total; position++ {
+	for position := range total {
 		link := network[position].(map[string]any)
 		walk = append(walk, int(link["src_id"].(float64)))
 		words = append(words, link["direction"].(string))
@@ -123,7 +123,8 @@ func (w *world) rightTable(t testing.TB, c *Cabling, cards, own []int) []byte {
 	data := WriteContainer(c, cards)
 	table, findings := Parse("table", data)
 	back, more := Bind(table, manyCards(len(own)))
-	if all := append(findings, more...); slices.ContainsFunc(all, func(f finding.Finding) bool { return table.Container > 0 || f.Severity == finding.Error }) {
+	all := slices.Concat(findings, more)
+	if slices.ContainsFunc(all, func(f finding.Finding) bool { return table.Container > 0 || f.Severity == finding.Error }) {
 		t.Fatalf("%v of %v: %v\n%s", cards, w.loops, all, data)
 	}
 	if diff := cmp.Diff(c.Renumber(own), back); diff != "" {
@@ -425,7 +426,8 @@ func TestUnreadable(t *testing.T) {
 		`{"network": [{"src_id": 0, "dst_id": 1}], "num_device": 1}`:                       "link 0 has no direction (KeyError)",
 		`{"network": [], "num_device": 0}`:                                                 "the table has no num_device, or it is 0",
 		`{"apiVersion": "` + apiVersion + `", "kind": "RingTable", "rings": [[0, 1]]}`:     "the format is lpuctl",
-		"network: [{src_id: 0, dst_id: 0, direction: Right}]\nnum_device: 1\n":             "the file is not JSON, or begins with a byte order mark (JSONDecodeError)",
+		"network: [{src_id: 0, dst_id: 0, direction: Right}]\nnum_device: 1\n": "the file is not JSON, " +
+			"or begins with a byte order mark (JSONDecodeError)",
 	} {
 		table, _ := Parse("table", []byte(text))
 		if _, err := table.Read(1); err == nil || err.Error() != want {

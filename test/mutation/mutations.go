@@ -237,7 +237,8 @@ func mutations() []mutation {
 		},
 		{
 			"an inventory forgets on which side LPUs are cabled", "pkg/discovery/ringtable.go",
-			"made.Leftward, made.OneCable = r.Leftward(),", "made.Leftward, made.OneCable = false,", "TestLastRingIsTheSameCabling", "./pkg/discovery",
+			"made.Leftward, made.OneCable = r.Leftward(),", "made.Leftward, made.OneCable = false,",
+			"TestLastRingIsTheSameCabling", "./pkg/discovery",
 		},
 		{
 			"an inventory takes two LPUs with one cable for a ring", "pkg/discovery/ringtable.go",
