@@ -1,0 +1,69 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/test/plant"
+)
+
+// runShort changes the node, or not, and has serve and a command look at it while this process can
+// open few more files, or none. Each does as ever, or it fails: then serve writes nothing and sends
+// no other list, and the command says why.
+func (w *world) runShort() bool {
+	changed := false
+	for range w.rand.IntN(3) {
+		changed = hardware[w.rand.IntN(len(hardware))].do(w) || changed
+	}
+	w.now = w.now.Add(time.Second)
+	line := []string{"list", "health", "cdi validate", "cdi diff", "allocate -n 2"}[w.rand.IntN(5)]
+	list, files, health := w.listed(), w.kept(), w.keptHealth()
+	restore := w.leave(w.rand.IntN(20))
+	read := w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	code, printed := w.lpuctl(strings.Fields(line)...)
+	restore()
+	if now := w.kept(); (!read || !changed) && !(slices.Equal(files, now) && maps.Equal(list, w.listed())) {
+		w.fail("with few descriptors, of a machine that it can read: %v, serve writes\n%v\n%v\nand lists %v, before %v",
+			read, files, now, w.listed(), list)
+	}
+	if !read {
+		w.count["looks that failed"]++
+		if now := w.keptHealth(); now != health {
+			w.fail("with few descriptors serve cannot read the machine, and writes the health\n%s\n%s", health, now)
+		}
+	}
+	if code == cli.ExitFailed && strings.Contains(printed, "too many open files") {
+		w.count["commands that failed"]++
+		return true
+	}
+	if rightCode, right := w.lpuctl(strings.Fields(line)...); code != rightCode || printed != right {
+		w.fail("with few descriptors %s ends with %d, not %d: %s\n%s", line, code, rightCode, printed, right)
+	}
+	return true
+}
+
+// leave leaves this process so many descriptors. Meanwhile no other world takes a step in it.
+func (w *world) leave(descriptors int) (restore func()) {
+	w.alone.RUnlock()
+	w.alone.Lock()
+	more := plant.LeaveDescriptors(w.t, descriptors)
+	return func() {
+		more()
+		w.alone.Unlock()
+		w.alone.RLock()
+	}
+}
+
+// kept are the files that serve writes.
+func (w *world) kept() []string { return w.written("var/run/cdi", "var/lib/lpuctl") }
+
+// keptHealth is what serve has written of the LPUs' health, and when; "" if it has not.
+func (w *world) keptHealth() string {
+	data, _ := os.ReadFile(filepath.Join(w.root, "var/lib/lpuctl/health.json"))
+	return string(data)
+}
