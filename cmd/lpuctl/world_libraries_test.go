@@ -73,6 +73,7 @@ func (w *world) ask(files []specFile) (lost []string) {
 			if !ours || strings.HasPrefix(name, strayPrefix) || !w.strange(name, numbers) {
 				continue
 			}
+			w.count["lost names"]++
 			w.count["lost by "+l.Name]++
 			if !slices.Contains(lost, name) {
 				lost = append(lost, name)
@@ -153,12 +154,25 @@ func (w *world) number(edits *specs.ContainerEdits) {
 	}
 }
 
+// parse returns what a file says, nil if it cannot be read. It parses each text once, which takes long.
+func (w *world) parse(text string) *specs.Spec {
+	spec, done := w.parsed[text]
+	if !done {
+		if len(w.parsed) > 100 {
+			clear(w.parsed)
+		}
+		spec, _ = library.ParseSpec([]byte(text))
+		w.parsed[text] = spec
+	}
+	return spec
+}
+
 // beside reports whether a file beside ours defines a device with this name. Of two files in one
 // directory that define one name the library takes neither.
 func (w *world) beside(name string) bool {
 	for _, f := range w.specFiles() {
-		spec, err := library.ParseSpec([]byte(f.text))
-		if err == nil && spec != nil && spec.Kind == cdi.DefaultKind && filepath.Join(w.root, f.dir) == filepath.Dir(w.specPath()) &&
+		spec := w.parse(f.text)
+		if spec != nil && spec.Kind == cdi.DefaultKind && filepath.Join(w.root, f.dir) == filepath.Dir(w.specPath()) &&
 			f.name != filepath.Base(w.specPath()) && slices.ContainsFunc(spec.Devices, func(d specs.Device) bool { return d.Name == name }) {
 			return true
 		}

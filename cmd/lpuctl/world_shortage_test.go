@@ -20,11 +20,12 @@ func (w *world) runShort() bool {
 	for range w.rand.IntN(3) {
 		changed = hardware[w.rand.IntN(len(hardware))].do(w) || changed
 	}
+	w.stirred = w.stirred || changed
 	w.now = w.now.Add(time.Second)
-	line := []string{"list", "health", "cdi validate", "cdi diff", "allocate -n 2"}[w.rand.IntN(5)]
+	line := []string{"list", "topology", "cdi validate", "cdi diff", "allocate -n 2"}[w.rand.IntN(5)]
 	list, files, health := w.listed(), w.kept(), w.keptHealth()
 	restore := w.leave(w.rand.IntN(20))
-	read := w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	read := w.look()
 	code, printed := w.lpuctl(strings.Fields(line)...)
 	restore()
 	if now := w.kept(); (!read || !changed) && !(slices.Equal(files, now) && maps.Equal(list, w.listed())) {

@@ -23,8 +23,6 @@ import (
 
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	library "tags.cncf.io/container-device-interface/pkg/cdi"
-
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -60,10 +58,17 @@ type world struct {
 	steps   []string
 	count   map[string]int // of what there was, so that a world in which nothing happens is seen
 
+	claims     map[int]*claimed
+	claimsMade int
+	leases     map[int]bool // LPUs that a user has leased
+
 	leftover  string // a copy of our spec that nothing renews; "": there is none
 	former    []byte // our spec, as it was when something was left over last
 	libraries []*libraries.Release
 	said      answers
+	judged    string // what validate has judged last
+	stirred   bool   // the node may be another one since
+	parsed    map[string]*specs.Spec
 }
 
 // servant is a running serve, but for what registers with the kubelet.
@@ -83,7 +88,8 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &world{t: t, rand: r, root: filepath.Join(dir, "node"), alone: &sync.RWMutex{}, now: time.Now(), ring: "good", cordons: map[int]bool{}, count: map[string]int{}, libraries: libraries.Start(t)}
+	w := &world{t: t, rand: r, root: filepath.Join(dir, "node"), alone: &sync.RWMutex{}, now: time.Now(), ring: "good", cordons: map[int]bool{}, count: map[string]int{},
+		claims: map[int]*claimed{}, leases: map[int]bool{}, libraries: libraries.Start(t), parsed: map[string]*specs.Spec{}}
 	if w.machine, err = (simulate.Node{Profile: "orion", LPUs: worldLPUs}).Start(w.root); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +104,7 @@ func (w *world) start() {
 	var err error
 	clock := func() time.Time { return w.now }
 	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), discovery.NewWatcher(w.root, scan, w.sinceBoot), w.config}
-	s.plugin.Node.Now = clock
+	s.plugin.Node.Now, s.plugin.Node.Gate = clock, w.gate()
 	if s.plugin.Node.Memory, err = node.RememberIn(host.Root(w.root)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -108,7 +114,7 @@ func (w *world) start() {
 
 // options are those of the plugin and of its scans, by the config file in place.
 func (w *world) options() (plugin.Options, discovery.Options) {
-	a := &app{cli.App{Root: host.Root(w.root), Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
+	a := w.app()
 	file, err := a.LocateSpec()
 	if err != nil {
 		w.t.Fatal(err)
@@ -151,11 +157,17 @@ func (w *world) lpuctl(args ...string) (code int, printed string) {
 	return code, out.String()
 }
 
+// look is what serve does again and again. It returns false if the machine cannot be read.
+func (w *world) look() bool {
+	w.serve.plugin.Node.Gate.Renew(w.t.Context())
+	return w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+}
+
 // rest lets time pass until nothing is in its grace and serve has looked often enough.
 func (w *world) rest() {
-	for range 4 {
-		w.now = w.now.Add(31 * time.Second)
-		w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	for range 3 {
+		w.now = w.now.Add(41 * time.Second)
+		w.look()
 	}
 }
 
@@ -243,6 +255,9 @@ var actions = slices.Concat(hardware, []action{
 	{"kill and start", func(w *world) bool { w.start(); return true }},
 	{"refresh", func(w *world) bool { return w.runRefresh() }},
 	{"few descriptors", func(w *world) bool { return w.runShort() }},
+	{"claim", func(w *world) bool { return w.claim(w.rand.IntN(worldLPUs)) }},
+	{"lose a file of a claim", func(w *world) bool { return w.loseClaim() }},
+	{"lease", func(w *world) bool { return w.lease(w.rand.IntN(worldLPUs)) }},
 	{"hiccup", func(w *world) bool { return w.hiccup(w.rand.IntN(worldLPUs)) }},
 })
 
@@ -260,7 +275,7 @@ func (w *world) hiccup(i int) bool {
 	}
 	for range 2 {
 		w.now = w.now.Add(time.Second)
-		w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+		w.look()
 	}
 	if err := errors.Join(w.checkSpec(), w.checkList(w.listed())); err != nil { // neither follows a fault that may pass
 		w.fail("LPU %d is offline: %v", i, err)
@@ -333,7 +348,7 @@ func (w *world) uncordon(i int) bool {
 // sameSpec wants serve not to write the spec because of a cordon.
 func (w *world) sameSpec(before []string) {
 	if w.serve != nil {
-		w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+		w.look()
 	}
 	if after := w.written("var/run/cdi"); !slices.Equal(before, after) && w.serve != nil {
 		w.fail("a cordon changes the spec:\n%v\n%v", before, after)
@@ -369,7 +384,7 @@ func (w *world) checkCordons() error {
 		wish := preference(1, id)
 		wish.ContainerRequests[0].MustIncludeDeviceIDs = id
 		_, kept := w.serve.plugin.GetPreferredAllocation(w.t.Context(), wish)
-		if (got != nil) != w.cordons[i] || restarted != nil || kept != nil {
+		if (got != nil) != (w.cordons[i] || w.held(i)) || restarted != nil || kept != nil {
 			return fmt.Errorf("cordons %v: LPU %d: handed out: %w, restarted: %w, kept: %w", w.cordons, i, got, restarted, kept)
 		}
 	}
@@ -418,11 +433,7 @@ func (w *world) spec() *specs.Spec {
 	if err != nil {
 		return nil
 	}
-	spec, err := library.ParseSpec(data)
-	if err != nil {
-		return nil
-	}
-	return spec
+	return w.parse(string(data))
 }
 
 // strayPrefix begins names that are not ours, but in our file.
@@ -528,9 +539,9 @@ func (w *world) step() {
 	w.alone.RLock()
 	defer w.alone.RUnlock()
 	for {
-		a := actions[w.rand.IntN(len(actions))]
-		if a.do(w) {
-			w.steps = append(w.steps, a.name)
+		i := w.rand.IntN(len(actions))
+		if actions[i].do(w) {
+			w.steps, w.stirred = append(w.steps, actions[i].name), w.stirred || i < nodeActions
 			break
 		}
 	}
@@ -557,9 +568,9 @@ func (w *world) fail(format string, args ...any) {
 			names += " " + d.Name
 		}
 	}
-	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, foreign %q, left over %q, turned %v, library %q, config %d (serve %d), renewed %v, cordons %v (cut: %v)\n%s%sspec:%s",
+	w.t.Fatalf("step %d: %s\nlast steps: %v\nring %s, foreign %q, left over %q, turned %v, library %q, config %d (serve %d), renewed %v, cordons %v (cut: %v), claims %v, leases %v\n%s%sspec:%s",
 		len(w.steps), fmt.Sprintf(format, args...), w.steps[max(0, len(w.steps)-12):],
-		w.ring, w.foreign, w.leftover, w.turned, w.library, w.config, serve, w.renewed, w.cordons, w.cut, state, list, names)
+		w.ring, w.foreign, w.leftover, w.turned, w.library, w.config, serve, w.renewed, w.cordons, w.cut, w.claims, w.leases, state, list, names)
 }
 
 // check holds what lpuctl has written and offers against what is true.
@@ -578,6 +589,9 @@ func (w *world) check() error {
 		err = w.checkCordons()
 	}
 	if err == nil {
+		err = w.checkHolders()
+	}
+	if err == nil {
 		err = w.checkValidate()
 	}
 	if err == nil {
@@ -590,7 +604,7 @@ func (w *world) check() error {
 func (w *world) checkQuiet() error {
 	before := w.kept()
 	w.now = w.now.Add(time.Second)
-	w.serve.plugin.Update(w.t.Context(), w.serve.watcher.Scan)
+	w.look()
 	if after := w.kept(); !slices.Equal(before, after) {
 		return fmt.Errorf("serve writes at rest:\n%v\n%v", before, after)
 	}
@@ -717,7 +731,7 @@ func (w *world) healthy() (healthy []int) {
 
 // offered are the LPUs that somebody new can get.
 func (w *world) offered() []int {
-	return slices.DeleteFunc(w.healthy(), func(i int) bool { return w.cordons[i] })
+	return slices.DeleteFunc(w.healthy(), func(i int) bool { return w.cordons[i] || w.held(i) })
 }
 
 // checkList: the kubelet is told of every LPU, and that just those are healthy that are and are not cordoned.
@@ -780,14 +794,21 @@ func hasArc(lpus []int, size int) bool {
 	return false
 }
 
-// checkValidate: validate is silent exactly if nothing is wrong with the specs.
+// checkValidate: validate is silent exactly if nothing is wrong with the specs. Of what it judged in
+// the step before it is not asked again, which takes long.
 func (w *world) checkValidate() error {
+	lost := w.lost()
+	judged := fmt.Sprint(w.said.of, w.config, w.ring)
+	if judged == w.judged && !w.stirred {
+		return nil
+	}
+	w.judged, w.stirred = judged, false
 	code, printed := w.lpuctl("cdi", "validate")
 	silent := code == cli.ExitDone && printed == ""
-	if lost := w.lost(); len(lost) > 0 && code != cli.ExitFound {
+	if len(lost) > 0 && code != cli.ExitFound {
 		return fmt.Errorf("%v lead to other LPUs, and validate ends with %d: %s", lost, code, printed)
 	}
-	if w.leftover != "" || filepath.Dir(w.foreign) == filepath.Join(w.root, "etc/cdi") {
+	if len(w.claims) > 0 || w.leftover != "" || filepath.Dir(w.foreign) == filepath.Join(w.root, "etc/cdi") {
 		return nil // of which something may be said
 	}
 	spec, none := w.spec(), !slices.ContainsFunc([]int{0, 1, 2, 3}, w.usable)
@@ -818,7 +839,7 @@ func TestAWorldThatChanges(t *testing.T) {
 				w.step()
 			}
 			t.Logf("in %d steps: %v", steps/2, w.count)
-			for _, name := range []string{"lost by 1.1.1", "looks that failed", "commands that failed"} {
+			for _, name := range []string{"lost names", "looks that failed", "commands that failed"} {
 				if w.count[name] == 0 && steps >= 1_000 {
 					t.Errorf("there was nothing of %q", name)
 				}
