@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,9 +25,9 @@ func (w *world) runShort() bool {
 	w.now = w.now.Add(time.Second)
 	line := []string{"list", "topology", "cdi validate", "cdi diff", "allocate -n 2"}[w.rand.IntN(5)]
 	list, files, health := w.listed(), w.kept(), w.keptHealth()
-	restore := w.leave(w.rand.IntN(20))
+	descriptors := w.rand.IntN(20)
+	restore := w.leave(descriptors)
 	read := w.look()
-	code, printed := w.lpuctl(strings.Fields(line)...)
 	restore()
 	if now := w.kept(); (!read || !changed) && !(slices.Equal(files, now) && maps.Equal(list, w.listed())) {
 		w.fail("with few descriptors, of a machine that it can read: %v, serve writes\n%v\n%v\nand lists %v, before %v",
@@ -38,14 +39,25 @@ func (w *world) runShort() bool {
 			w.fail("with few descriptors serve cannot read the machine, and writes the health\n%s\n%s", health, now)
 		}
 	}
-	if code == cli.ExitFailed && strings.Contains(printed, "too many open files") {
-		w.count["commands that failed"]++
-		return true
-	}
-	if rightCode, right := w.lpuctl(strings.Fields(line)...); code != rightCode || printed != right {
-		w.fail("with few descriptors %s ends with %d, not %d: %s\n%s", line, code, rightCode, printed, right)
+	if err := thrice(func() error { return w.shortCommand(descriptors, line) }); err != nil {
+		w.fail("%v", err)
 	}
 	return true
+}
+
+// shortCommand wants a command to be right, or to fail for want of descriptors.
+func (w *world) shortCommand(descriptors int, line string) error {
+	restore := w.leave(descriptors)
+	code, printed := w.lpuctl(strings.Fields(line)...)
+	restore()
+	if code == cli.ExitFailed && strings.Contains(printed, "too many open files") {
+		w.count["commands that failed"]++
+		return nil
+	}
+	if rightCode, right := w.lpuctl(strings.Fields(line)...); code != rightCode || printed != right {
+		return fmt.Errorf("with %d descriptors %s ends with %d, not %d: %s\n%s", descriptors, line, code, rightCode, printed, right)
+	}
+	return nil
 }
 
 // leave leaves this process so many descriptors. Meanwhile no other world takes a step in it.
