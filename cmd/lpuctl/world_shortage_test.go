@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -68,10 +69,15 @@ func (w *world) shortCommand(descriptors int, line string) error {
 		w.count["commands that failed"]++
 		return nil
 	}
-	if rightCode, right := w.lpuctl(strings.Fields(line)...); code != rightCode || printed != right {
+	if rightCode, right := w.lpuctl(strings.Fields(line)...); code != rightCode || untimed(printed) != untimed(right) {
 		return fmt.Errorf("with %d descriptors %s ends with %d, not %d: %s\n%s", descriptors, line, code, rightCode, printed, right)
 	}
 	return nil
+}
+
+// untimed is what a command printed without the times of log lines.
+func untimed(printed string) string {
+	return regexp.MustCompile(`(?m)^time=\S+ `).ReplaceAllString(printed, "")
 }
 
 // leave leaves this process so many descriptors. Meanwhile no other world takes a step in it.
