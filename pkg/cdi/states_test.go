@@ -1,25 +1,23 @@
 package cdi_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	oci "github.com/opencontainers/runtime-spec/specs-go"
 	library "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/libraries"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -99,7 +97,7 @@ func (c *cabling) spec(t *testing.T, was []int) *specs.Spec {
 }
 
 // scatter puts files of ours and of others into both directories, as they may be left over.
-func (c *cabling) scatter(t *testing.T, r *rand.Rand, libraries []*release) (orders []cdi.Order) {
+func (c *cabling) scatter(t *testing.T, r *rand.Rand, releases []*libraries.Release) (orders []cdi.Order) {
 	t.Helper()
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
 	for _, dir := range dirs {
@@ -168,7 +166,7 @@ func (c *cabling) scatter(t *testing.T, r *rand.Rand, libraries []*release) (ord
 	if r.IntN(2) == 0 {
 		slices.Reverse(dirs)
 	}
-	orders = []cdi.Order{{Runtime: "containerd 2.4.0", Library: libraries[r.IntN(len(libraries))].name, Dirs: dirs}}
+	orders = []cdi.Order{{Runtime: "containerd 2.4.0", Library: releases[r.IntN(len(releases))].Name, Dirs: dirs}}
 	switch r.IntN(4) {
 	case 0:
 		orders[0].Library = ""
@@ -185,14 +183,14 @@ func (c *cabling) scatter(t *testing.T, r *rand.Rand, libraries []*release) (ord
 // injected is what a release of the library really gives containers: of each name, the positions of
 // the LPUs whose nodes they get, and
 // -1 for a node that is none's.
-func (c *cabling) injected(t *testing.T, l *release, order cdi.Order) map[string][]int {
+func (c *cabling) injected(t *testing.T, l *libraries.Release, order cdi.Order) map[string][]int {
 	t.Helper()
 	var dirs []string
 	for _, dir := range order.Dirs {
 		dirs = append(dirs, filepath.Join(c.root, dir))
 	}
 	lpus := map[string][]int{}
-	for qualified, numbers := range l.ask(t, dirs) {
+	for qualified, numbers := range l.Ask(t, dirs) {
 		name, ours := strings.CutPrefix(qualified, cdi.DefaultKind+"=")
 		if !ours {
 			continue
@@ -207,64 +205,6 @@ func (c *cabling) injected(t *testing.T, l *release, order cdi.Order) map[string
 		slices.Sort(lpus[name])
 	}
 	return lpus
-}
-
-// release is a release of the CDI library: a program of test/e2e/library, or that in this one.
-type release struct {
-	name string
-	in   *json.Encoder // nil: that in this one
-	out  *json.Decoder
-}
-
-// releases are those of which make e2e has built programs, and the one in this program.
-func releases(t *testing.T) []*release {
-	t.Helper()
-	all := []*release{{name: "1.1.1"}}
-	dir := os.Getenv("LIBRARIES")
-	if dir == "" {
-		return all
-	}
-	for _, name := range []string{"0.5.4", "0.8.1"} {
-		program := exec.CommandContext(t.Context(), filepath.Join(dir, "v"+name), "-")
-		in, inErr := program.StdinPipe()
-		out, outErr := program.StdoutPipe()
-		if err := errors.Join(inErr, outErr, program.Start()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close()
-			_ = program.Wait()
-		})
-		all = append(all, &release{name, json.NewEncoder(in), json.NewDecoder(out)})
-	}
-	return all
-}
-
-// ask returns the numbers of the nodes that a container gets with each device.
-func (l *release) ask(t *testing.T, dirs []string) map[string][]string {
-	t.Helper()
-	all := map[string][]string{}
-	if l.in != nil {
-		if err := errors.Join(l.in.Encode(dirs), l.out.Decode(&all)); err != nil {
-			t.Fatalf("library %s: %v", l.name, err)
-		}
-		return all
-	}
-	cache, err := library.NewCache(library.WithSpecDirs(dirs...), library.WithAutoRefresh(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range cache.ListDevices() {
-		container := &oci.Spec{}
-		if _, err := cache.InjectDevices(container, name); err != nil {
-			t.Fatal(err)
-		}
-		all[name] = []string{}
-		for _, d := range container.Linux.Devices {
-			all[name] = append(all[name], fmt.Sprintf("%d:%d", d.Major, d.Minor))
-		}
-	}
-	return all
 }
 
 // broken reports whether the library refuses a file, or finds two that define one name.
@@ -303,9 +243,9 @@ func TestStatesOfSpecs(t *testing.T) {
 
 func checkStates(t *testing.T, c *cabling, states int, r *rand.Rand) {
 	t.Helper()
-	wrong, well, libraries := 0, 0, releases(t)
+	wrong, well, releases := 0, 0, libraries.Start(t)
 	for state := range states {
-		orders := c.scatter(t, r, libraries)
+		orders := c.scatter(t, r, releases)
 		v := cdi.Validator{Root: c.root, Host: true, Kind: cdi.DefaultKind, Own: c.file.Path, Inventory: c.inv, Orders: orders}
 		findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})
 		if err != nil {
@@ -320,8 +260,8 @@ func checkStates(t *testing.T, c *cabling, states int, r *rand.Rand) {
 		isWell := !c.broken(t)                        // a file that nothing reads is to be removed all the same
 		for _, order := range orders {
 			isWell = isWell && order.Library != ""
-			for _, l := range libraries {
-				if order.Library == "" || order.Library == l.name {
+			for _, l := range releases {
+				if order.Library == "" || order.Library == l.Name {
 					others, right := c.judge(t, c.injected(t, l, order))
 					lost, isWell = append(lost, others...), isWell && right
 				}

@@ -76,14 +76,27 @@ func TestLibraries(t *testing.T) {
 // TestStates runs the 2,000 states of spec directories of pkg/cdi with older releases of the
 // library too: what each of them injects is what validate judges.
 func TestStates(t *testing.T) {
+	withLibraries(t, "./pkg/cdi", "TestStatesOfSpecs", "all is well", "LPUCTL_LONG=5")
+}
+
+// TestWorld runs some steps of the world that changes with them: no release injects a node of another
+// LPU while validate ends with 0, or serve offers the LPU.
+func TestWorld(t *testing.T) {
+	withLibraries(t, "./cmd/lpuctl", "TestAWorldThatChanges", "lost by 0.5.4", "LPUCTL_SHORTER=5")
+}
+
+// withLibraries runs a test of the repository that asks these programs, and wants it to pass and to
+// print some text.
+func withLibraries(t *testing.T, pkg, name, prints, length string) {
+	t.Helper()
 	programs, err := filepath.Abs(os.Getenv("LIBRARIES"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	test := exec.CommandContext(t.Context(), "go", "test", "-C", "../..", "-count=1", "-v", "-run", "^TestStatesOfSpecs$", "./pkg/cdi")
-	test.Env = append(os.Environ(), "LIBRARIES="+programs, "LPUCTL_LONG=5")
+	test := exec.CommandContext(t.Context(), "go", "test", "-C", "../..", "-count=1", "-v", "-run", "^"+name+"$", pkg)
+	test.Env = append(os.Environ(), "LIBRARIES="+programs, length)
 	out, err := test.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "all is well") {
+	if err != nil || !strings.Contains(string(out), prints) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

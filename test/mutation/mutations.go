@@ -822,5 +822,25 @@ func mutations() []mutation {
 			"a driver whose socket was removed is never asked again", driverDir + "serve.go",
 			"err != nil || !os.SameFile(now, before[i])", "err == nil && !os.SameFile(now, before[i])", "TestSocketsComeBack", driverPkg,
 		},
+		{
+			"serve looks at its own file only, whatever lies beside it", "pkg/cdi/validate_effective.go",
+			"if f.IsAlone(orders) {", "if true {", world, program,
+		},
+		{
+			"serve gives away what a user has leased", "pkg/owner/view.go",
+			"	if !leased {\n", "	if !leased || true {\n", world, program,
+		},
+		{
+			"who leases LPUs does not know which of them claims have", "cmd/lpuctl/lease.go",
+			"maps.Copy(all, claimed)", "maps.Copy(said.InPods(), claimed)", world, program,
+		},
+		{
+			"a file that does not say who hands out LPUs says the plugin", "pkg/owner/file.go",
+			"return Record{}, fmt.Errorf(\"%s: %w\", f.Path(), host.Reason(err))", "return Record{Owner: Plugin}, nil", "TestChangeovers", claimPkg,
+		},
+		{
+			"the driver hands out LPUs while the kubelet does not say what pods have", gateGo,
+			"return said.held, err\n}", "return said.held, nil\n}", "TestChangeovers", claimPkg,
+		},
 	}
 }

@@ -32,6 +32,8 @@ type changeovers struct {
 	since  map[int]time.Time         // by LPU: since when two pods have it
 	older  bool                      // there is a plugin that knows no owner
 	old    bool                      // it is registered
+	owner  owner.Owner               // as the file says; "": it is cut off
+	silent bool                      // the kubelet does not say what pods have
 	file   owner.File                // who the owner is
 	plugin *owner.Gate               // of this release
 	driver *owner.Gate               // likewise
@@ -52,17 +54,17 @@ func newChangeovers(t *testing.T, w *world, r *rand.Rand) *changeovers {
 	reader := w.store()
 	log := slog.New(slog.DiscardHandler)
 	c.plugin = &owner.Gate{File: c.file, Me: owner.Plugin, Log: log, Others: func(context.Context) (map[discovery.Address]string, error) {
-		reader.Hear(c.named())
+		c.hear(reader)
 		return reader.Holders()
 	}}
 	c.driver = &owner.Gate{
 		File: c.file, Me: owner.DRA, Log: log, Settle: time.Nanosecond, Others: func(context.Context) (map[discovery.Address]string, error) {
-			c.store.Hear(c.named())
-			return c.holders(), nil
+			c.hear(c.store)
+			return c.holders(), c.untold()
 		},
 		Twice: func(context.Context) (map[discovery.Address]finding.Finding, error) {
-			c.store.Hear(c.named())
-			return c.twice(), nil
+			c.hear(c.store)
+			return c.twice(), c.untold()
 		},
 	}
 	c.start(t)
@@ -74,7 +76,7 @@ func (c *changeovers) start(t *testing.T) {
 	t.Helper()
 	c.store = c.world.store()
 	c.store.Confirm = c.driver.Ask
-	c.store.Hear(c.named())
+	c.hear(c.store)
 	if _, err := c.store.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +84,52 @@ func (c *changeovers) start(t *testing.T) {
 
 // named are the claims that the kubelet names.
 func (c *changeovers) named() []cdi.Claim { return slices.Collect(maps.Values(c.claims)) }
+
+// hear lets a store know them, unless the kubelet is silent.
+func (c *changeovers) hear(s *claim.Store) {
+	if !c.silent {
+		s.Hear(c.named())
+	}
+}
+
+// untold is the error of who asks the kubelet.
+func (c *changeovers) untold() error {
+	if c.silent {
+		return errors.New("the kubelet does not answer")
+	}
+	return nil
+}
+
+// hush lets the kubelet be silent while everything has its files, or speak again.
+func (c *changeovers) hush(t *testing.T) {
+	if !c.silent {
+		c.pass(t, 5)
+		c.silent = true
+		return
+	}
+	c.silent = false
+	for lpu := range c.since { // until now it could not be seen
+		c.since[lpu] = time.Now()
+	}
+}
+
+// owns wants a program that gives an LPU to be the owner.
+func (c *changeovers) owns(t *testing.T, who owner.Owner) {
+	t.Helper()
+	if c.owner != who {
+		t.Errorf("%s gives an LPU, and the owner is %q", who.Program(), c.owner)
+	}
+}
+
+// spoil removes the file that says who the owner is, and so it is the plugin, or cuts it off.
+func (c *changeovers) spoil(*testing.T) {
+	if c.IntN(2) == 0 {
+		c.must(ignoreAbsent(os.Remove(c.file.Path())))
+		c.owner = owner.Plugin
+	} else if os.Truncate(c.file.Path(), int64(c.IntN(100))) == nil {
+		c.owner = ""
+	}
+}
 
 // holders is what the kubelet says of the device plugin.
 func (c *changeovers) holders() map[discovery.Address]string {
@@ -128,6 +176,7 @@ func (c *changeovers) pod(t *testing.T) {
 		by = "old plugin"
 	} else if leave, err := c.plugin.Enter(t.Context(), []discovery.Address{c.lpu(lpu)}); err == nil {
 		defer leave()
+		c.owns(t, owner.Plugin)
 	} else {
 		return
 	}
@@ -170,6 +219,10 @@ func (c *changeovers) claim(t *testing.T) {
 		}
 		return
 	}
+	c.owns(t, owner.DRA)
+	if c.silent {
+		t.Errorf("claim %d was prepared, and the kubelet does not say what pods have", c.last)
+	}
 	c.given["driver"]++
 	c.claims[c.last] = c.heard(c.last, device)
 	for _, a := range prepared[0].Members {
@@ -199,10 +252,14 @@ func (c *changeovers) end(t *testing.T) {
 	}
 }
 
-// lose removes or spoils some of the files of claims.
-func (c *changeovers) lose() {
+// lose removes or spoils some of the files of claims; while the kubelet is silent, one of the two
+// that each claim has.
+func (c *changeovers) lose(*testing.T) {
 	for _, number := range slices.Sorted(maps.Keys(c.claims)) {
-		for _, path := range []string{recordOf(c.store, number), cdi.ClaimFile(c.store.SpecDir, uid(number))} {
+		for i, path := range []string{recordOf(c.store, number), cdi.ClaimFile(c.store.SpecDir, uid(number))} {
+			if c.silent && i != number%2 {
+				continue
+			}
 			switch c.IntN(3) {
 			case 0:
 				c.must(ignoreAbsent(os.Remove(path)))
@@ -224,7 +281,7 @@ func ignoreAbsent(err error) error {
 func (c *changeovers) pass(t *testing.T, seconds int) {
 	for range seconds {
 		time.Sleep(time.Second)
-		if c.store.Hear(c.named()); c.store.Missing() {
+		if c.hear(c.store); c.store.Missing() {
 			_, err := c.store.Restore(t.Context())
 			c.must(err)
 		}
@@ -234,7 +291,7 @@ func (c *changeovers) pass(t *testing.T, seconds int) {
 		}
 		said := c.driver.Look().Twice()
 		for lpu, since := range c.since {
-			if time.Since(since) >= 5*time.Second && !slices.Contains(said, c.lpu(lpu)) {
+			if !c.silent && time.Since(since) >= 5*time.Second && !slices.Contains(said, c.lpu(lpu)) {
 				t.Errorf("lpu%d is given twice for %v, and that is not said", lpu, time.Since(since))
 			}
 		}
@@ -245,10 +302,16 @@ func (c *changeovers) pass(t *testing.T, seconds int) {
 func (c *changeovers) over(t *testing.T, to owner.Owner) {
 	_, err := c.file.Set(t.Context(), to, "test", false)
 	c.must(err)
-	for range 12 {
-		[]func(*testing.T){
-			c.pod, c.pod, c.claim, c.claim, c.end, func(*testing.T) { c.lose() }, c.start, func(t *testing.T) { c.pass(t, c.IntN(8)) },
-		}[c.IntN(8)](t)
+	c.owner = to
+	acts := []func(*testing.T){
+		c.pod, c.pod, c.pod, c.claim, c.claim, c.claim, c.claim, c.claim, c.end, c.end, c.lose, c.start, c.hush, c.spoil,
+		func(t *testing.T) { c.pass(t, c.IntN(8)) },
+	}
+	for range 20 {
+		acts[c.IntN(len(acts))](t)
+	}
+	if c.silent {
+		c.hush(t)
 	}
 	c.pass(t, 5)
 	for number := range c.claims {
@@ -268,8 +331,9 @@ func (c *changeovers) over(t *testing.T, to owner.Owner) {
 	}
 }
 
-// TestChangeovers: while plugin and driver take the node over from each other, and the files of claims are lost and broken, no LPU is given
-// twice by either. What a plugin of the release before gives, which knows neither owner nor claims, is said within five seconds.
+// TestChangeovers: while plugin and driver take the node over from each other, the files of claims and of the owner are lost and broken,
+// and the kubelet is silent at times, no LPU is given twice by either, and none by one that is not the owner. What a plugin of the release
+// before gives, which knows neither owner nor claims, is said within five seconds.
 func TestChangeovers(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(map[bool]string{false: "this release", true: "with a plugin of the release before"}[old], func(t *testing.T) {
