@@ -165,7 +165,7 @@ func (w *world) lease(i int) bool {
 	if !w.leases[i] && (w.dead(i) || !slices.Contains(w.offered(), i)) {
 		return false
 	}
-	w.leases[i] = !w.leases[i]
+	w.leases[i], w.leasesCut, w.leasesUnknown = !w.leases[i], false, false
 	book := lease.NewBook()
 	book.See(0, lease.View{Inventory: w.serve.plugin.Node.Latest().Inventory})
 	for lpu, id := range w.ids() {
@@ -179,14 +179,30 @@ func (w *world) lease(i int) bool {
 		}
 	}
 	leases, _ := book.Records(host.Now().Boot, worldLPUs)
-	run, err := host.Root(w.root).Resolve(path.Dir(lease.Socket))
-	if err == nil {
-		err = lease.LeasesIn(run).Write(leases)
-	}
-	if err != nil {
+	if err := w.leasesFile().Write(leases); err != nil {
 		w.t.Fatal(err)
 	}
 	return true
+}
+
+func (w *world) leasesFile() lease.File {
+	run, err := host.Root(w.root).Resolve(path.Dir(lease.Socket))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return lease.LeasesIn(run)
+}
+
+// loseLeases cuts off what the arbiter has written down, or puts it aside, as the arbiter does.
+func (w *world) loseLeases() bool {
+	file := w.leasesFile().Path
+	if w.leasesCut {
+		clear(w.leases)
+		w.leasesCut, w.leasesUnknown = false, false
+		return os.Remove(file) == nil
+	}
+	w.leasesCut = os.Truncate(file, 20) == nil // there may be none yet
+	return w.leasesCut
 }
 
 // held reports whether somebody else has an LPU, by a claim or a lease, or may have it.
@@ -196,7 +212,7 @@ func (w *world) held(i int) bool {
 			return true
 		}
 	}
-	return w.leases[i]
+	return w.leases[i] || w.leasesUnknown
 }
 
 // checkHolders: who gives away leases knows which claims have which LPUs, or that it cannot be known.

@@ -338,7 +338,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"nothing, if it is meant to; else lpuctl owner set dra"},
 		{OwnerUnknown, Error, "The file that says who hands out the LPUs of this node cannot be used. Nobody offers any.",
 			"say who it is to be: lpuctl owner set plugin, or lpuctl owner set dra"},
-		{OwnerUnsettled, Error, "It is not known which LPUs pods still have from the other of device plugin and DRA driver. None is offered.",
+		{OwnerUnsettled, Error, "It is not known which LPUs pods still have from the other of device plugin and DRA driver, " +
+			"or which users have leased. None is offered.",
 			"wait; if it stays so, see the reason"},
 		{PortErrors, Warning, "A PCI port above LPUs has counted errors: its own, or at the root those that anything below it reported.",
 			"see dmesg for what reported them; if they go on, reseat the cards below the port"},

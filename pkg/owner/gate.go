@@ -40,8 +40,9 @@ type Gate struct {
 	// Follow is a file that changes when what Others says does; "": it is asked every four seconds only.
 	Follow string
 	// Leased returns which LPUs a user has leased or reserved, and who: "lease l3 of alice(1000)".
-	// It is called by one at a time. nil: no user can.
-	Leased func() map[discovery.Address]string
+	// While that cannot be known what it said before holds; if it has said nothing yet, no LPU is
+	// offered. It is called by one at a time. nil: no user can.
+	Leased func() (map[discovery.Address]string, error)
 	// LeaseFiles are files that change when what Leased says does.
 	LeaseFiles []string
 	// Settle is how far behind Others may be: after the owner has changed, its answers do not count for so long.
@@ -64,6 +65,7 @@ type Gate struct {
 	looking sync.Mutex // held while the following are read or written, and for Leased
 	seen    sighting
 	asked   answer
+	leased  map[discovery.Address]string // what Leased said last; nil: nothing yet
 
 	showing  sync.Mutex // held while the following are read or written
 	presence filelock.Presence
@@ -186,7 +188,13 @@ func (g *Gate) read() *View {
 	v.Record, v.Err = g.File.Read()
 	v.Mine = v.Err == nil && v.Record.Owner == g.Me
 	if g.Leased != nil {
-		v.leased = g.Leased()
+		leased, err := g.Leased()
+		if err == nil {
+			g.leased = leased
+		} else if g.leased == nil {
+			v.unread = err
+		}
+		v.leased = g.leased
 	}
 	return v
 }

@@ -150,7 +150,12 @@ func TestLeased(t *testing.T) {
 	set(t, f, DRA)
 	driver, _ := gate(t, f, DRA)
 	leased := holders{}
-	driver.Leased = func() holders { return maps.Clone(leased) }
+	unreadable := errors.New("leases.json: unexpected end")
+	fault := unreadable
+	driver.Leased = func() (holders, error) { return maps.Clone(leased), fault }
+	why(t, driver, one, "it is not known which LPUs users have leased: leases.json")
+	enters(t, driver, one, "it is not known which LPUs users have leased")
+	fault = nil
 	why(t, driver, one, "")
 	leased[one] = "lease l3 of alice(1000)"
 	enters(t, driver, one, "lease l3 of alice(1000) has it; wait until it is given back")
@@ -159,6 +164,10 @@ func TestLeased(t *testing.T) {
 	if v := driver.Look(); !v.Leased(one) || v.Leased(two) {
 		t.Error("it is not known which LPU is leased")
 	}
+	fault = unreadable // what was known holds
+	why(t, driver, one, "lease l3 of alice(1000) has it")
+	why(t, driver, two, "")
+	fault = nil
 	delete(leased, one)
 	why(t, driver, one, "")
 }

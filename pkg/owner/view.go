@@ -23,6 +23,7 @@ type View struct {
 	held      map[discovery.Address]string // by whom on the other side
 	twice     map[discovery.Address]finding.Finding
 	leased    map[discovery.Address]string // by which lease or reservation
+	unread    error                        // why it is not known what users have leased; nil if it is
 }
 
 // Twice are the LPUs that two pods have, by their addresses.
@@ -76,9 +77,9 @@ func (v *View) All() *finding.Finding {
 		id := map[Owner]finding.ID{Plugin: finding.OwnerPlugin, DRA: finding.OwnerDRA}[v.Record.Owner]
 		return because(id, "the LPUs of this node are handed out by "+v.Record.Owner.Program())
 	case v.untold != nil:
-		f := because(finding.OwnerUnsettled, fmt.Sprintf("it is not known which LPUs pods have from %s: %v", v.me.Other().Program(), v.untold))
-		f.Remedy = cmp.Or(finding.RemedyOf(v.untold), f.Remedy)
-		return f
+		return unknown("which LPUs pods have from "+v.me.Other().Program(), v.untold)
+	case v.unread != nil:
+		return unknown("which LPUs users have leased", v.unread)
 	case v.unsettled > 0:
 		return because(finding.OwnerUnsettled, "the node changed over a moment ago, and it may not be known yet what "+
 			v.me.Other().Program()+" handed out last")
@@ -91,9 +92,17 @@ func because(id finding.ID, message string) *finding.Finding {
 	return &f
 }
 
+// unknown says that something is not known which must be before an LPU is offered.
+func unknown(what string, err error) *finding.Finding {
+	f := because(finding.OwnerUnsettled, fmt.Sprintf("it is not known %s: %v", what, err))
+	f.Remedy = cmp.Or(finding.RemedyOf(err), f.Remedy)
+	return f
+}
+
 // same tells whether two views say the same.
 func (v *View) same(w *View) bool {
 	return w != nil && v.Record == w.Record && v.Mine == w.Mine && text(v.Err) == text(w.Err) && text(v.untold) == text(w.untold) &&
+		text(v.unread) == text(w.unread) &&
 		(v.unsettled > 0) == (w.unsettled > 0) && maps.Equal(v.held, w.held) && maps.Equal(v.twice, w.twice) && maps.Equal(v.leased, w.leased)
 }
 

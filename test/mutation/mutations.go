@@ -229,7 +229,7 @@ func mutations() []mutation {
 		},
 		{
 			"a container's table wants cables that lead out of the container", "pkg/ring/check.go",
-			"	if r.Container > 0 {\n		return\n	}\n", "", "TestEveryArcInAContainer", "./pkg/ring",
+			"	if r.Container == 0 {\n", "	if true {\n", "TestEveryArcInAContainer", "./pkg/ring",
 		},
 		{
 			"a table whose links are not in the order of the cables has nothing wrong", "pkg/ring/check.go",
@@ -681,7 +681,7 @@ func mutations() []mutation {
 		},
 		{
 			"what is to be done about a broken record is not said", "pkg/owner/view.go",
-			"cmp.Or(finding.RemedyOf(v.untold), f.Remedy)", "cmp.Or(f.Remedy)", "TestRemedyOfWhatIsNotKnown", ownerPkg,
+			"cmp.Or(finding.RemedyOf(err), f.Remedy)", "cmp.Or(f.Remedy)", "TestRemedyOfWhatIsNotKnown", ownerPkg,
 		},
 		{
 			"what the kubelet said before the owner changed counts", gateGo,
@@ -698,7 +698,11 @@ func mutations() []mutation {
 		},
 		{
 			"pods are given LPUs that were leased before the program started", gateGo,
-			"		v.leased = g.Leased()\n", "		_ = g.Leased()\n", "TestLeasedBeforeAProgramStarts", program,
+			"		v.leased = g.leased\n", "", "TestLeasedBeforeAProgramStarts", program,
+		},
+		{
+			"a record of leases that cannot be read says to a program that starts that no user has one", gateGo,
+			"			v.unread = err\n", "			_ = err\n", "TestLeased", ownerPkg,
 		},
 		{
 			"what a pod was given a moment ago is leased before the kubelet names that pod", gateGo,

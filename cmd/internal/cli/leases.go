@@ -13,6 +13,12 @@ import (
 // LeasesRemedy is what to do about a record of the arbiter that cannot be read.
 const LeasesRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
 
+// leasesError is that of a record that cannot be read.
+type leasesError struct{ error }
+
+// Remedy returns [LeasesRemedy].
+func (leasesError) Remedy() string { return LeasesRemedy }
+
 // LeaseFiles are where the arbiter of this node writes down leases and reservations.
 func (a *App) LeaseFiles(memory node.Memory) (leases, reservations lease.File, err error) {
 	run, err := a.Root.Resolve(path.Dir(lease.Socket))
@@ -51,32 +57,31 @@ func (a *App) MarkedLeases(inv *discovery.Inventory, memory node.Memory) (*disco
 }
 
 // RespectLeases lets a program that hands out LPUs to pods leave those alone that a user has leased
-// or reserved. While a record cannot be read what it said before holds.
+// or reserved.
 func (a *App) RespectLeases(gate *owner.Gate, memory node.Memory) error {
 	leases, reservations, err := a.LeaseFiles(memory)
 	if err != nil {
 		return err
 	}
 	gate.LeaseFiles = []string{leases.Path, reservations.Path}
-	var last map[discovery.Address]string
 	var fault LatestFault
-	gate.Leased = func() map[discovery.Address]string {
+	gate.Leased = func() (map[discovery.Address]string, error) {
 		l, r, err := a.peekLeases(memory)
 		if fault.IsNew(err) {
 			a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", LeasesRemedy)
 		}
 		if err != nil {
-			return last
+			return nil, leasesError{err}
 		}
 		leased, reserved := lease.Holders(a.Root, l, r, host.Now())
-		last = map[discovery.Address]string{}
+		by := map[discovery.Address]string{}
 		for address, h := range reserved {
-			last[address] = "reservation " + h.ID + " of " + h.String()
+			by[address] = "reservation " + h.ID + " of " + h.String()
 		}
 		for address, h := range leased {
-			last[address] = "lease " + h.ID + " of " + h.String()
+			by[address] = "lease " + h.ID + " of " + h.String()
 		}
-		return last
+		return by, nil
 	}
 	return nil
 }

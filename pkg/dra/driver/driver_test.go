@@ -179,11 +179,11 @@ func (c *cluster) start(uid string) *running {
 			return held, nil
 		},
 	}
-	gate.Leased = func() map[discovery.Address]string {
+	gate.Leased = func() (map[discovery.Address]string, error) {
 		if leased := c.leased.Load(); leased != nil {
-			return *leased
+			return *leased, nil
 		}
-		return nil
+		return nil, nil
 	}
 	n.Gate = gate
 	n.Runtime = func() (says node.Runtime) {
