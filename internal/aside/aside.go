@@ -9,6 +9,7 @@ package aside
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -79,6 +80,14 @@ func (p *Process) Wait(limit time.Duration) bool {
 	_ = p.alive.SetReadDeadline(time.Now().Add(limit))
 	_, err := p.alive.Read(make([]byte, 1))
 	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// Asleep reports whether the process sleeps in a system call: it waits for what it reads, and not
+// for a processor. proc(5) has the letters of its state.
+func (p *Process) Asleep() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	_, state, known := bytes.Cut(stat, []byte(") "))
+	return err != nil || !known || bytes.ContainsAny(state[:1], "DS")
 }
 
 // Next returns the content of the next file, or the error of reading it. It is not ok if it was not

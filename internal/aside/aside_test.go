@@ -62,6 +62,23 @@ func TestRead(t *testing.T) {
 	p.End()
 }
 
+// TestAsleep: a process that waits for a processor is not asleep, and neither is one that has ended.
+func TestAsleep(t *testing.T) {
+	p := stopped(t, []File{{open(t, t.TempDir()), "absent", 1}})
+	if p.Asleep() {
+		t.Error("it is stopped, and waits for no file")
+	}
+	if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for !p.Wait(generous) {
+	}
+	if p.Asleep() {
+		t.Error("it has ended")
+	}
+	p.End()
+}
+
 // TestWhatItHasOpen: nothing that this process has, not even what a program is to inherit.
 func TestWhatItHasOpen(t *testing.T) {
 	dir := t.TempDir()

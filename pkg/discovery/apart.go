@@ -55,11 +55,9 @@ func (s *scan) readApart(ctx context.Context, lpus []function, found []LPU) {
 	}
 }
 
-// readTogether reads cards, all of them within the deadline of one: first what decides whether a
-// card may be asked, then its sensors.
+// readTogether reads cards: first what decides whether a card may be asked, then its sensors. One
+// that hangs has the deadline of a card for it; the others go on meanwhile.
 func (s *scan) readTogether(ctx context.Context, errands []*errand) {
-	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
-	defer cancel()
 	for _, e := range errands {
 		e.done = make(chan struct{})
 		go func() {
@@ -90,7 +88,7 @@ func (s *scan) readSettled(ctx context.Context, errands []*errand) {
 // goOn finishes with each card what was begun, and goes on with next. A card that lets wait goes on
 // by itself, so that it delays no other one.
 func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand), next func([]*errand)) {
-	soon, cancel := context.WithTimeout(ctx, s.CardDeadline/8)
+	soon, cancel := context.WithTimeout(ctx, s.CardDeadline/(2*atOnceMost))
 	defer cancel()
 	var prompt []*errand
 	var wg sync.WaitGroup
@@ -101,13 +99,26 @@ func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand)
 			continue
 		}
 		wg.Go(func() {
-			e.readBy(ctx)
+			s.waitFor(ctx, e)
 			finish(e)
 			next([]*errand{e})
 		})
 	}
 	next(prompt)
 	wg.Wait()
+}
+
+// waitFor waits for a card until its deadline. That begins again as long as the process that reads
+// it waits for a processor, and not for the card: then the machine is busy.
+func (s *scan) waitFor(ctx context.Context, e *errand) {
+	for range 30 {
+		late, cancel := context.WithTimeout(ctx, s.CardDeadline)
+		done := e.readBy(late)
+		cancel()
+		if done || ctx.Err() != nil || e.asleep() {
+			return
+		}
+	}
 }
 
 // errand is a card that is read, and what another process has read of it.
@@ -121,10 +132,11 @@ type errand struct {
 	files []aside.File   // that the stages read
 	ends  []int          // how many of them are read by the stages up to each one
 
-	mu   sync.Mutex
-	read []content     // of the files, as far as they were read
-	here bool          // no other process can read it
-	done chan struct{} // closed when all was read, or never will be
+	mu      sync.Mutex
+	process *aside.Process // that reads them, once it has started
+	read    []content      // of the files, as far as they were read
+	here    bool           // no other process can read it
+	done    chan struct{}  // closed when all was read, or never will be
 
 	ended func() // is called before done is closed
 }
@@ -148,7 +160,9 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*er
 			started = append(started, e)
 		}
 	}
-	go readFiles(started, s.CardDeadline/(2*atOnceMost))
+	if len(started) > 0 {
+		go readFiles(started, s.CardDeadline/(2*atOnceMost))
+	}
 	s.goOn(ctx, planned, func(e *errand) {
 		if !s.carryOut(ctx, e, stages) {
 			e.err = fmt.Errorf("%w within %v", errStalled, s.CardDeadline)
@@ -166,7 +180,7 @@ func (s *scan) plan(e *errand, stages []stage) bool {
 		return false
 	}
 	e.dirs, e.paths, e.files, e.ends, e.read = map[string]int{}, map[string]int{}, nil, nil, nil
-	e.done = make(chan struct{})
+	e.process, e.done = nil, make(chan struct{})
 	e.ended = func() { s.Apart.hanging.end(what, mine) }
 	f := e.f
 	f.apart, f.tree = true, s.tree.Through(e.note)
@@ -206,11 +220,22 @@ func (e *errand) readBy(ctx context.Context) bool {
 	select {
 	case <-e.done:
 	case <-ctx.Done():
+	}
+	select {
+	case <-e.done:
+	default:
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.here
+}
+
+// asleep reports whether the card lets wait, and not the machine.
+func (e *errand) asleep() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.here || len(e.files) == 0 || e.process != nil && e.process.Asleep()
 }
 
 // carryOut carries out those stages of which all files were read, or all in this process if there
@@ -309,9 +334,6 @@ func (s *scan) patient() *host.Tree {
 // readFiles lets one process read the files of cards, card by card, which is cheapest. If one does
 // not answer for a while, another process goes on with the next.
 func readFiles(errands []*errand, patience time.Duration) {
-	if len(errands) == 0 {
-		return
-	}
 	files := filesOf(errands)
 	p, err := aside.Start(files)
 	if err != nil {
@@ -319,6 +341,11 @@ func readFiles(errands []*errand, patience time.Duration) {
 			e.end(true)
 		}
 		return
+	}
+	for _, e := range errands {
+		e.mu.Lock()
+		e.process = p
+		e.mu.Unlock()
 	}
 	for ended := false; !ended; {
 		ended = p.Wait(patience)

@@ -179,10 +179,18 @@ func (s *scan) lastRing(ctx context.Context, lpus []function) *ring.Table {
 	if table == nil {
 		path := s.real(LastRingTable)
 		data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(path) })
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if table, _ = ring.Parse(path, data); table == nil {
+		var findings finding.List
+		if err == nil {
+			table, findings = ring.Parse(path, data)
+		} else {
+			findings.Add(finding.RingUnreadable, path, err.Error(), "")
+		}
+		if fault := findings.FirstError(); fault != nil {
+			s.problems.Add(finding.RingUnreadable, path, "the last cabling cannot be used either: "+fault.Message,
+				"correct the ring table, and lpuctl serve and cdi refresh write this file again").At(path, 0)
 			return nil
 		}
 	}

@@ -23,8 +23,8 @@ import (
 // StateDir is the directory, under the root, with what lpuctl must not forget when it is started again.
 const StateDir = "/var/lib/lpuctl"
 
-// healthFile is the name of the file in StateDir with the health of the LPUs.
-const healthFile = "health.json"
+// HealthFile is the name of the file in StateDir with the health of the LPUs.
+const HealthFile = "health.json"
 
 // Memory is what outlives a process. The zero value remembers nothing.
 type Memory struct {
@@ -47,7 +47,7 @@ func (m Memory) Cordons() *health.CordonFile {
 	return &health.CordonFile{Path: filepath.Join(m.Dir, "cordon.json"), SetApart: m.SetApart}
 }
 
-// healthRecord is the document in healthFile.
+// healthRecord is the document in HealthFile.
 type healthRecord struct {
 	APIVersion string                   `json:"apiVersion"`
 	Kind       string                   `json:"kind"`    // "Health"
@@ -62,7 +62,7 @@ func (m Memory) read() (r healthRecord, err error) {
 	if m.Dir == "" {
 		return r, nil
 	}
-	path := filepath.Join(m.Dir, healthFile)
+	path := filepath.Join(m.Dir, HealthFile)
 	data, err := wholefile.Read(path, 1<<20)
 	if host.IsAbsent(err) {
 		return r, nil
@@ -87,9 +87,9 @@ func (m Memory) read() (r healthRecord, err error) {
 func (m Memory) Records() (map[string]health.Record, error) {
 	r, err := m.read()
 	if err != nil && !host.IsShortage(err) {
-		aside := filepath.Join(m.Dir, healthFile+".bad")
+		aside := filepath.Join(m.Dir, HealthFile+".bad")
 		err = fmt.Errorf("%w; it is put aside as %s, and the health of LPUs is judged anew", err, aside)
-		if moved := os.Rename(filepath.Join(m.Dir, healthFile), aside); moved != nil {
+		if moved := os.Rename(filepath.Join(m.Dir, HealthFile), aside); moved != nil {
 			err = fmt.Errorf("%w (which failed: %w)", err, moved)
 		}
 	}
@@ -115,16 +115,16 @@ func (m Memory) Seen() (seen []discovery.Address, err error) {
 const judgedFor = 30 * time.Second
 
 // Judge judges the LPUs of an inventory by what serve remembers of them, if that is fresh: their health is what serve will say when it
-// has read the same. A fault that serve has to read once more leaves it unknown. now is the time since boot. The error is that of a
-// shortage: what serve remembers is not known then.
+// has read the same. A fault that serve has to read once more leaves it unknown. now is the time since boot. The error says that it is
+// not known what serve remembers, for a shortage ([host.IsShortage]) or because its file cannot be used.
 func (m Memory) Judge(inv *discovery.Inventory, policy health.Policy, now time.Duration) error {
 	r, err := m.read()
-	path := filepath.Join(m.Dir, healthFile)
+	path := filepath.Join(m.Dir, HealthFile)
 	info, statErr := os.Stat(path)
-	if short := cmp.Or(err, statErr); host.IsShortage(short) {
-		return short
+	if err != nil || host.IsShortage(statErr) {
+		return cmp.Or(err, statErr)
 	}
-	if err != nil || statErr != nil || time.Since(info.ModTime()).Abs() > judgedFor {
+	if statErr != nil || time.Since(info.ModTime()).Abs() > judgedFor {
 		return nil
 	}
 	inv.Judge(health.NewJudge(policy, r.LPUs), now)
@@ -147,8 +147,15 @@ func (m Memory) Judge(inv *discovery.Inventory, policy health.Policy, now time.D
 	return nil
 }
 
-// keepHealth writes what is known. If nothing has changed but the times of the latest readings, it only renews the time of the file.
-func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Record, before string) (kept string, err error) {
+// keptHealth is what was written of the health last.
+type keptHealth struct {
+	text string      // without the times of the latest readings
+	file os.FileInfo // as it was left; nil: it was not written
+}
+
+// keepHealth writes what is known. If nothing has changed but the times of the latest readings, and
+// the file is as it was left, it only renews the file's time.
+func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Record, before keptHealth) (keptHealth, error) {
 	r := healthRecord{discovery.APIVersion, "Health", host.Now().Boot, healthy, map[string]health.Record{}}
 	for id, c := range records {
 		c.Readings, c.First, c.Latest = 0, 0, 0
@@ -158,19 +165,29 @@ func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Re
 	if err != nil {
 		return before, err
 	}
-	path := filepath.Join(m.Dir, healthFile)
-	if now := time.Now(); m.Dir == "" || m.ReadOnly || string(text) == before && os.Chtimes(path, now, now) == nil {
-		return string(text), nil
+	if m.Dir == "" || m.ReadOnly {
+		return keptHealth{text: string(text)}, nil
 	}
-	r.LPUs = records
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err == nil {
-		err = m.keep(healthFile, append(data, '\n'))
+	path := filepath.Join(m.Dir, HealthFile)
+	now := time.Now()
+	if string(text) != before.text || !before.isAt(path) || os.Chtimes(path, now, now) != nil {
+		r.LPUs = records
+		data, err := json.MarshalIndent(r, "", "  ")
+		if err == nil {
+			err = m.keep(HealthFile, append(data, '\n'))
+		}
+		if err != nil {
+			return before, err
+		}
 	}
-	if err != nil {
-		return before, err
-	}
-	return string(text), nil
+	file, err := os.Lstat(path)
+	return keptHealth{string(text), file}, err
+}
+
+// isAt reports whether the file is as it was left: another one may have come in its place.
+func (k keptHealth) isAt(path string) bool {
+	file, err := os.Lstat(path)
+	return err == nil && os.SameFile(file, k.file) && file.Size() == k.file.Size() && file.ModTime().Equal(k.file.ModTime())
 }
 
 // KeepRing writes the cabling of an inventory to [discovery.LastRingTable], if a ring table could be used and the file says
@@ -188,7 +205,7 @@ func (m Memory) keep(name string, data []byte) error {
 		return nil
 	}
 	path := filepath.Join(m.Dir, name)
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+	if have, err := wholefile.Read(path, 1<<20); err == nil && bytes.Equal(have, data) {
 		return nil
 	}
 	if err := wholefile.MakeDir(m.Dir); err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	judge "github.com/hyperaccel/lpuctl/pkg/health"
@@ -154,6 +156,35 @@ func TestMemoryThatCannotBeWritten(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(p.Memory.Dir, name)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTheFileOfHealthIsWrittenAgain: whatever has come in its place, serve writes it as it was, and
+// commands say so until then.
+func TestTheFileOfHealthIsWrittenAgain(t *testing.T) {
+	w := newWorld(t)
+	p := w.program()
+	p.remember()
+	p.update()
+	path := filepath.Join(p.Memory.Dir, node.HealthFile)
+	for name, spoil := range map[string]func() error{
+		"nothing": func() error { return nil },
+		"cut":     func() error { return os.Truncate(path, 10) },
+		"a FIFO":  func() error { return unix.Mkfifo(path, 0o600) },
+	} {
+		if name != "cut" {
+			w.must(os.Remove(path))
+		}
+		w.must(spoil())
+		inv := w.scan()
+		if err := p.Memory.Judge(inv, judge.DefaultPolicy(), w.sinceBoot()); (err != nil) != (name != "nothing") {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.update()
+		if records, err := p.Memory.Records(); err != nil || len(records) < len(inv.LPUs) {
+			t.Fatalf("%s: it is not written again: %v", name, err)
+		}
+		w.must(p.Memory.Judge(inv, judge.DefaultPolicy(), w.sinceBoot()))
 	}
 }
 

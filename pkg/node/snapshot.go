@@ -61,10 +61,10 @@ type Node struct {
 	view        *owner.View        // of Gate in the latest Update; nil without a gate
 	read        reading            // of the latest scan
 	recalled    map[string]bool    // the health of devices as it was known before that
-	kept        string             // what was written of the health last
-	memoryError string             // the error that was logged last
-	runtime     Runtime            // the latest answer about the runtime
-	runtimeSaid string             // what was logged of the runtime last
+	kept        keptHealth
+	memoryError string  // the error that was logged last
+	runtime     Runtime // the latest answer about the runtime
+	runtimeSaid string  // what was logged of the runtime last
 
 	scans, scanFailures, specWrites *Metric
 }

@@ -701,6 +701,15 @@ func mutations() []mutation {
 			"		v.leased = g.leased\n", "", "TestLeasedBeforeAProgramStarts", program,
 		},
 		{
+			"what serve has seen of LPUs is not written again after it broke", "pkg/node/memory.go",
+			" || !before.isAt(path)", "", "TestTheFileOfHealthIsWrittenAgain", "./pkg/node",
+		},
+		{
+			"no command says that what serve has seen of LPUs cannot be read", "pkg/node/memory.go",
+			"	if err != nil || host.IsShortage(statErr) {", "	if host.IsShortage(cmp.Or(err, statErr)) {",
+			"TestTheFileOfHealthIsWrittenAgain", "./pkg/node",
+		},
+		{
 			"a record of leases that cannot be read says to a program that starts that no user has one", gateGo,
 			"			v.unread = err\n", "			_ = err\n", "TestLeased", ownerPkg,
 		},

@@ -222,8 +222,12 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 		}
 		return nil, memory, err
 	}
-	if err := memory.Judge(inv, *options.Policy, host.SinceBoot()); err != nil {
+	switch err := memory.Judge(inv, *options.Policy, host.SinceBoot()); {
+	case host.IsShortage(err):
 		return nil, memory, err
+	case err != nil:
+		a.Log.Warn("what serve has seen of the LPUs cannot be read; they are judged by what is read now", "error", err,
+			"remedy", "lpuctl serve writes it again if it runs; else it has no more use: rm "+filepath.Join(memory.Dir, node.HealthFile))
 	}
 	a.Log.Debug("scanned", "root", a.Root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, memory, nil
