@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/test/long"
@@ -40,7 +41,7 @@ var breaks = map[string]func(path string, data []byte) error{
 func TestEveryFileThatBreaks(t *testing.T) {
 	w := newWorld(t, long.Rand(t))
 	files := w.writeAll()
-	before := w.says("list")
+	before := w.saysAll()
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -51,8 +52,11 @@ func TestEveryFileThatBreaks(t *testing.T) {
 			if err := spoil(path, data); err != nil {
 				t.Fatal(err)
 			}
+			if now, err := wholefile.Read(path, 1<<20); err == nil && bytes.Equal(now, data) {
+				continue // it has no version
+			}
 			spoilt := w.written(strings.TrimPrefix(filepath.Dir(path), w.root))
-			w.sayWhatIsWrong(name, path)
+			w.sayWhatIsWrong(name, path, before)
 			if now := w.written(strings.TrimPrefix(filepath.Dir(path), w.root)); !slices.Equal(spoilt, now) {
 				t.Errorf("%s: files change:\n%v\n%v", name, spoilt, now)
 			}
@@ -61,8 +65,8 @@ func TestEveryFileThatBreaks(t *testing.T) {
 			}
 		}
 	}
-	if after := w.says("list"); after != before {
-		t.Errorf("when all files are whole again list prints\n%s\nand before\n%s", after, before)
+	if after := w.saysAll()["list"]; after != before["list"] {
+		t.Errorf("when all files are whole again list prints\n%s\nand before\n%s", after, before["list"])
 	}
 }
 
@@ -104,41 +108,48 @@ func (w *world) writeAll() (files []string) {
 	return append(files, table)
 }
 
-// says is what a command prints, at the third time: see thrice.
-func (w *world) says(command string) string {
-	var printed string
-	_ = thrice(func() error { // a card that seems to hang is unknown
-		_, printed = w.lpuctl(strings.Fields(command)...)
-		if strings.Contains(printed, "read-stalled") {
-			return errors.New(printed)
-		}
-		return nil
-	})
-	return printed
+// readers are commands that read files and change none.
+var readers = []string{
+	"list", "health", "describe lpu0", "topology", "allocate -n 1", "cdi validate", "cdi diff", "cdi list", "owner show",
+	"runtime check", "ring check", "config check",
 }
 
-// sayWhatIsWrong runs commands while a file is broken.
-func (w *world) sayWhatIsWrong(name, path string) {
-	config := filepath.Base(path) == "config.yaml"
+// saysAll is what the commands print.
+func (w *world) saysAll() map[string]string {
+	all := map[string]string{}
+	for _, command := range readers {
+		_ = thrice(func() error {
+			_, all[command] = w.lpuctl(strings.Fields(command)...)
+			if strings.Contains(all[command], "read-stalled") {
+				return errors.New("the machine is busy")
+			}
+			return nil
+		})
+	}
+	return all
+}
+
+// sayWhatIsWrong runs the commands while a file is broken. before is what they print when it is not.
+func (w *world) sayWhatIsWrong(name, path string, before map[string]string) {
 	said := false
-	for _, command := range []string{
-		"list", "health", "describe lpu0", "topology", "allocate -n 1", "cdi validate", "cdi diff", "cdi list", "owner show",
-		"runtime check", "ring check", "config check",
-	} {
+	for _, command := range readers {
 		code, printed := w.lpuctl(strings.Fields(command)...)
-		said = said || strings.Contains(printed, filepath.Base(path)) || strings.Contains(printed, "hostname")
+		for line := range strings.Lines(printed) {
+			said = said || !strings.Contains(before[command], line) && (strings.Contains(line, path) || strings.Contains(line, "/etc/hostname"))
+		}
 		if code != cli.ExitDone && printed == "" {
 			w.t.Errorf("%s: %s ends with %d and says nothing", name, command, code)
 		}
-		if command == "list" && !config {
-			for i := range worldLPUs {
-				if !strings.Contains(printed, fmt.Sprint("lpu", i, " ")) {
-					w.t.Errorf("%s: list hides lpu%d:\n%s", name, i, printed)
-				}
+		if command != "list" || filepath.Base(path) == "config.yaml" {
+			continue
+		}
+		for i := range worldLPUs {
+			if !strings.Contains(printed, fmt.Sprint("lpu", i, " ")) {
+				w.t.Errorf("%s: list hides lpu%d:\n%s", name, i, printed)
 			}
 		}
 	}
-	if !said {
+	if fine := name == "/etc/lpuctl/config.yaml, empty"; !said && !fine { // it says nothing, which is no fault
 		w.t.Errorf("%s: no command says what is wrong", name)
 	}
 }

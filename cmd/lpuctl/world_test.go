@@ -855,10 +855,12 @@ func TestAWorldThatChanges(t *testing.T) {
 	for i := range uint64(2) {
 		t.Run(fmt.Sprint("half ", i), func(t *testing.T) {
 			t.Parallel()
+			alone.RLock()
 			w := newWorld(t, rand.New(rand.NewPCG(seed, i)))
 			w.alone = alone
 			w.start()
 			w.rest()
+			alone.RUnlock()
 			for range steps / 2 {
 				w.step()
 			}

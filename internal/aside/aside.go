@@ -87,7 +87,7 @@ func (p *Process) Wait(limit time.Duration) bool {
 func (p *Process) Asleep() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
 	_, state, known := bytes.Cut(stat, []byte(") "))
-	return err != nil || !known || bytes.ContainsAny(state[:1], "DS")
+	return err == nil && known && (bytes.HasPrefix(state, []byte("D")) || bytes.HasPrefix(state, []byte("S")))
 }
 
 // Next returns the content of the next file, or the error of reading it. It is not ok if it was not

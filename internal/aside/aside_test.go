@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,8 +63,19 @@ func TestRead(t *testing.T) {
 	p.End()
 }
 
-// TestAsleep: a process that waits for a processor is not asleep, and neither is one that has ended.
+// TestAsleep: a process that is stopped, as one that waits for a processor, is not asleep, and neither
+// is one that has ended.
 func TestAsleep(t *testing.T) {
+	sleeper := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	asleep := &Process{pid: sleeper.Process.Pid}
+	for end := time.Now().Add(generous); !asleep.Asleep(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("one that sleeps is not asleep")
+		}
+	}
 	p := stopped(t, []File{{open(t, t.TempDir()), "absent", 1}})
 	if p.Asleep() {
 		t.Error("it is stopped, and waits for no file")

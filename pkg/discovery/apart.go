@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"slices"
 	"sync"
 	"time"
 
@@ -73,22 +72,34 @@ func (s *scan) readTogether(ctx context.Context, errands []*errand) {
 // readSettled reads the rest of cards whose state is known.
 func (s *scan) readSettled(ctx context.Context, errands []*errand) {
 	noMore := func([]*errand) {}
-	unsettled := slices.DeleteFunc(slices.Clone(errands), func(e *errand) bool { return !health.MemoryOff(e.lpu.Reading.Command) })
-	if len(unsettled) > 0 {
-		time.Sleep(settle)
-		s.readAside(ctx, unsettled, noMore, s.probe)
-	}
 	ask := []stage{s.askDriver, s.readSensors}
 	if s.Unsensed {
 		ask = ask[:1]
 	}
-	s.readAside(ctx, errands, noMore, ask...)
+	askThem := func(errands []*errand) { s.readAside(ctx, errands, noMore, ask...) }
+	var settled, unsettled []*errand
+	for _, e := range errands {
+		if health.MemoryOff(e.lpu.Reading.Command) {
+			unsettled = append(unsettled, e)
+		} else {
+			settled = append(settled, e)
+		}
+	}
+	var wg sync.WaitGroup
+	if len(unsettled) > 0 {
+		wg.Go(func() {
+			time.Sleep(settle)
+			s.readAside(ctx, unsettled, askThem, s.probe)
+		})
+	}
+	askThem(settled)
+	wg.Wait()
 }
 
-// goOn finishes with each card what was begun, and goes on with next. A card that lets wait goes on
-// by itself, so that it delays no other one.
+// goOn finishes with each card what was begun, and goes on with next. For a slow card a goroutine of
+// its own does so, and no other card waits.
 func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand), next func([]*errand)) {
-	soon, cancel := context.WithTimeout(ctx, s.CardDeadline/(2*atOnceMost))
+	soon, cancel := context.WithTimeout(ctx, s.CardDeadline/atOnceMost)
 	defer cancel()
 	var prompt []*errand
 	var wg sync.WaitGroup
@@ -108,10 +119,10 @@ func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand)
 	wg.Wait()
 }
 
-// waitFor waits for a card until its deadline. That begins again as long as the process that reads
-// it waits for a processor, and not for the card: then the machine is busy.
+// waitFor waits for a card until its deadline. Twice that begins again, if the process that reads it
+// does not sleep: then the machine may be busy, and the card well.
 func (s *scan) waitFor(ctx context.Context, e *errand) {
-	for range 30 {
+	for range 3 {
 		late, cancel := context.WithTimeout(ctx, s.CardDeadline)
 		done := e.readBy(late)
 		cancel()
@@ -214,8 +225,8 @@ func (e *errand) note(d *host.Dir, name string, limit int) ([]byte, error) {
 	return nil, unix.ENOENT
 }
 
-// readBy reports whether what was begun with a card is done before the context ends. It is not if
-// this process has to do it.
+// readBy reports whether what was begun with a card is done before the context ends. What this
+// process has to read itself is not done.
 func (e *errand) readBy(ctx context.Context) bool {
 	select {
 	case <-e.done:
@@ -244,6 +255,9 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	e.mu.Lock()
 	have, here := e.read, e.here
 	e.mu.Unlock()
+	if len(e.files) > 0 && len(have) == len(e.files) {
+		<-e.done // which is closed soon: the process has no more to read
+	}
 	f := e.f
 	f.apart, f.tree = true, s.tree.Through(func(d *host.Dir, name string, limit int) ([]byte, error) {
 		i, known := e.paths[path.Join(d.Path, name)]

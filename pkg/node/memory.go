@@ -154,24 +154,19 @@ type keptHealth struct {
 }
 
 // keepHealth writes what is known. If nothing has changed but the times of the latest readings, and
-// the file is as it was left, it only renews the file's time.
+// the file says the same, it only renews the file's time.
 func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Record, before keptHealth) (keptHealth, error) {
-	r := healthRecord{discovery.APIVersion, "Health", host.Now().Boot, healthy, map[string]health.Record{}}
-	for id, c := range records {
-		c.Readings, c.First, c.Latest = 0, 0, 0
-		r.LPUs[id] = c
-	}
-	text, err := json.Marshal(r)
+	r := healthRecord{discovery.APIVersion, "Health", host.Now().Boot, healthy, records}
+	text, err := r.text()
 	if err != nil {
 		return before, err
 	}
 	if m.Dir == "" || m.ReadOnly {
-		return keptHealth{text: string(text)}, nil
+		return keptHealth{text: text}, nil
 	}
 	path := filepath.Join(m.Dir, HealthFile)
 	now := time.Now()
-	if string(text) != before.text || !before.isAt(path) || os.Chtimes(path, now, now) != nil {
-		r.LPUs = records
+	if text != before.text || !before.isAt(path) && !m.says(text) || os.Chtimes(path, now, now) != nil {
 		data, err := json.MarshalIndent(r, "", "  ")
 		if err == nil {
 			err = m.keep(HealthFile, append(data, '\n'))
@@ -181,13 +176,35 @@ func (m Memory) keepHealth(healthy map[string]bool, records map[string]health.Re
 		}
 	}
 	file, err := os.Lstat(path)
-	return keptHealth{string(text), file}, err
+	return keptHealth{text, file}, err
 }
 
-// isAt reports whether the file is as it was left: another one may have come in its place.
+// text is the record without the times of the latest readings.
+func (r healthRecord) text() (string, error) {
+	lpus := map[string]health.Record{}
+	for id, c := range r.LPUs {
+		c.Readings, c.First, c.Latest = 0, 0, 0
+		lpus[id] = c
+	}
+	r.LPUs = lpus
+	text, err := json.Marshal(r)
+	return string(text), err
+}
+
+// isAt reports whether the file is as it was left.
 func (k keptHealth) isAt(path string) bool {
 	file, err := os.Lstat(path)
 	return err == nil && os.SameFile(file, k.file) && file.Size() == k.file.Size() && file.ModTime().Equal(k.file.ModTime())
+}
+
+// says reports whether the file says this: the DRA driver may have written the same beside serve.
+func (m Memory) says(text string) bool {
+	r, err := m.read()
+	if err != nil {
+		return false
+	}
+	now, err := r.text()
+	return err == nil && now == text
 }
 
 // KeepRing writes the cabling of an inventory to [discovery.LastRingTable], if a ring table could be used and the file says

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	judge "github.com/hyperaccel/lpuctl/pkg/health"
@@ -159,32 +157,49 @@ func TestMemoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestTheFileOfHealthIsWrittenAgain: whatever has come in its place, serve writes it as it was, and
-// commands say so until then.
+// TestTheFileOfHealthIsWrittenAgain: serve writes a file again that has broken, and commands say so
+// until then.
 func TestTheFileOfHealthIsWrittenAgain(t *testing.T) {
-	w := newWorld(t)
-	p := w.program()
-	p.remember()
-	p.update()
-	path := filepath.Join(p.Memory.Dir, node.HealthFile)
-	for name, spoil := range map[string]func() error{
-		"nothing": func() error { return nil },
-		"cut":     func() error { return os.Truncate(path, 10) },
-		"a FIFO":  func() error { return unix.Mkfifo(path, 0o600) },
+	for name, spoil := range map[string]func(path string) error{
+		"nothing": os.Remove,
+		"cut":     func(path string) error { return os.Truncate(path, 10) },
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
 	} {
-		if name != "cut" {
-			w.must(os.Remove(path))
-		}
-		w.must(spoil())
+		w := newWorld(t)
+		p := w.program()
+		p.remember()
+		p.update()
+		path := filepath.Join(p.Memory.Dir, node.HealthFile)
+		w.must(spoil(path))
 		inv := w.scan()
 		if err := p.Memory.Judge(inv, judge.DefaultPolicy(), w.sinceBoot()); (err != nil) != (name != "nothing") {
 			t.Errorf("%s: %v", name, err)
 		}
+		w.now = w.now.Add(11 * time.Second) // longer than a scan counts
 		p.update()
 		if records, err := p.Memory.Records(); err != nil || len(records) < len(inv.LPUs) {
-			t.Fatalf("%s: it is not written again: %v", name, err)
+			t.Errorf("%s: it is not written again: %v", name, err)
 		}
-		w.must(p.Memory.Judge(inv, judge.DefaultPolicy(), w.sinceBoot()))
+	}
+}
+
+// TestTwoKeepTheHealth: serve and the DRA driver do not write what the other has written.
+func TestTwoKeepTheHealth(t *testing.T) {
+	w := newWorld(t)
+	p, q := w.program(), w.program()
+	p.remember()
+	q.Memory.Dir = p.Memory.Dir
+	var files []os.FileInfo
+	for range 3 {
+		p.update()
+		q.update()
+		file, err := os.Stat(filepath.Join(p.Memory.Dir, node.HealthFile))
+		w.must(err)
+		files = append(files, file)
+		w.now = w.now.Add(11 * time.Second)
+	}
+	if !os.SameFile(files[1], files[2]) {
+		t.Error("the file is replaced, though nothing has changed")
 	}
 }
 

@@ -65,8 +65,8 @@ func (v *View) lease(a discovery.Address) *finding.Finding {
 	return &f
 }
 
-// Leased reports whether a user has leased or reserved an LPU.
-func (v *View) Leased(a discovery.Address) bool { return v.leased[a] != "" }
+// Leased reports whether a user has leased or reserved an LPU, or may have.
+func (v *View) Leased(a discovery.Address) bool { return v.unread != nil || v.leased[a] != "" }
 
 // All says why no LPU of the node is to be offered; nil if only some are not, or none.
 func (v *View) All() *finding.Finding {

@@ -226,8 +226,9 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 	case host.IsShortage(err):
 		return nil, memory, err
 	case err != nil:
-		a.Log.Warn("what serve has seen of the LPUs cannot be read; they are judged by what is read now", "error", err,
-			"remedy", "lpuctl serve writes it again if it runs; else it has no more use: rm "+filepath.Join(memory.Dir, node.HealthFile))
+		a.Log.Warn("what serve has seen of the LPUs cannot be read; they are judged by what is read now, and some that have gone "+
+			"may not be named", "error", err,
+			"remedy", "rm "+filepath.Join(memory.Dir, node.HealthFile)+"; lpuctl serve writes it again if it runs")
 	}
 	a.Log.Debug("scanned", "root", a.Root, "lpus", len(inv.LPUs), "problems", len(inv.Problems))
 	return inv, memory, nil
