@@ -110,7 +110,9 @@ func TestDRABesidePrevious(t *testing.T) {
 		})
 		t.Logf("%d LPUs are said to be given twice after %v", want, time.Since(began).Round(10*time.Millisecond))
 	}
-	b.submit(podManifest("all", 8))
+	all := podManifest("all", 8)
+	all["spec"].(map[string]any)["nodeName"] = nodeName // a scheduler that has not heard of the plugin takes DRA's LPUs
+	b.submit(all)
 	b.check(t, b.inspect("all"), 8, true)
 	waitTwice(4)
 	b.waitPublished(20*time.Second, 0, 1, 2, 3, 4, 5, 6, 7)
