@@ -36,7 +36,7 @@ var breaks = map[string]func(path string, data []byte) error{
 }
 
 // TestEveryFileThatBreaks: whatever has become of a file that lpuctl or another program has written,
-// each command ends and shows all LPUs, some command says what is wrong, and none changes the file.
+// each command ends, list shows all LPUs, some command says what is wrong, and none changes the file.
 // Only the config file ends all commands, because no one else says what it says.
 func TestEveryFileThatBreaks(t *testing.T) {
 	w := newWorld(t, long.Rand(t))

@@ -89,18 +89,10 @@ func (inv *Inventory) cabling() *ring.Cabling {
 	c := &ring.Cabling{}
 	for _, r := range inv.Rings {
 		made := ring.Ring{Closed: r.Closed}
-		for i, name := range r.Members {
+		for _, name := range r.Members {
 			made.Cards = append(made.Cards, index[name])
-			if next := (i + 1) % len(r.Members); next > 0 || r.Closed && !r.OneCable {
-				made.Links = append(made.Links, [2]int{index[name], index[r.Members[next]]})
-			}
 		}
-		if r.Leftward {
-			slices.Reverse(made.Links)
-			for i, l := range made.Links {
-				made.Links[i] = [2]int{l[1], l[0]}
-			}
-		}
+		made.Links = ring.Links(made.Cards, r.Closed && !r.OneCable, r.Leftward)
 		c.Rings = append(c.Rings, made)
 	}
 	return c

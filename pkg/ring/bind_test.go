@@ -59,7 +59,7 @@ func TestEveryRingSizeSurvivesBothForms(t *testing.T) {
 				cards := order[:size]
 				order = order[size:]
 				closed := random.IntN(2) == 0 && size > 2
-				links = append(links, chainLinks(cards, closed)...)
+				links = append(links, Links(cards, closed, false)...)
 				if size == 2 && random.IntN(2) == 0 {
 					links = append(links, [2]int{cards[1], cards[0]})
 				}
@@ -125,7 +125,7 @@ func TestAbsentCardKeepsItsPlace(t *testing.T) {
 		t.Error(diff)
 	}
 	// Which card an index means is unknown when one is missing, even if the table lists as many as are left.
-	seven := newCabling(7, chainLinks(upTo(7), true))
+	seven := newCabling(7, Links(upTo(7), true, false))
 	for _, data := range [][]byte{read(t, "testdata/good-8-vendor.json"), WriteHyperdex(seven)} {
 		table, _ = Parse("table", data)
 		if c, findings := Bind(table, cards); c != nil || len(findings) != 1 || findings[0].ID != finding.RingCount {

@@ -76,21 +76,25 @@ func ringLinks(ring Ring, times map[[2]int]int) [][2]int {
 	if len(cards) == 2 { // by two cables or by one
 		closed = times[[2]int{cards[0], cards[1]}]+times[[2]int{cards[1], cards[0]}] == 2
 	}
-	links := chainLinks(cards, closed)
+	links := Links(cards, closed, false)
 	if !slices.ContainsFunc(links, func(l [2]int) bool { return times[l] > 0 }) { // all are given in the other direction
-		slices.Reverse(links)
-		for i, l := range links {
-			links[i] = [2]int{l[1], l[0]}
-		}
+		links = Links(cards, closed, true)
 	}
 	return links
 }
 
-// chainLinks is the links from each card to the next, and from the last to the first if closed. A single card has none.
-func chainLinks(cards []int, closed bool) (links [][2]int) {
+// Links is the cables from each card to the next, and from the last to the first if looped, as in
+// [Ring.Links]. left: each card has the next one on its left. A single card has none.
+func Links(cards []int, looped, left bool) (links [][2]int) {
 	for i, card := range cards {
-		if n := len(cards); i < n-1 || closed && n > 1 {
+		if n := len(cards); i < n-1 || looped && n > 1 {
 			links = append(links, [2]int{card, cards[(i+1)%n]})
+		}
+	}
+	if left {
+		slices.Reverse(links)
+		for i, l := range links {
+			links[i] = [2]int{l[1], l[0]}
 		}
 	}
 	return links

@@ -115,7 +115,7 @@ func (r *reader) readDirection(f field) (end int, ok bool) {
 	if f.node == nil {
 		return 0, false
 	}
-	end = slices.IndexFunc([]string{"Right", "Left"}, func(side string) bool { return strings.EqualFold(side, f.node.Value) })
+	end = slices.IndexFunc([]string{right, "Left"}, func(side string) bool { return strings.EqualFold(side, f.node.Value) })
 	if end < 0 || f.node.Kind != yaml.ScalarNode {
 		r.wrongType(f, `"Right" or "Left"`, "")
 		return 0, false

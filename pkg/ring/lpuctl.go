@@ -60,7 +60,7 @@ func (r *reader) readRing(f field) {
 	if len(cards) < len(items) {
 		return
 	}
-	for _, l := range chainLinks(cards, len(cards) > 2) { // two cards: one cable
+	for _, l := range Links(cards, len(cards) > 2, false) { // two cards: one cable
 		r.links = append(r.links, link{from: l[0], to: l[1], ring: true, at: f.at})
 	}
 }

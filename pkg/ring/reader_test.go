@@ -284,7 +284,7 @@ func TestAnySetInAContainer(t *testing.T) {
 }
 
 func TestContainerTableIsDeterministic(t *testing.T) {
-	c := newCabling(8, chainLinks(upTo(8), true))
+	c := newCabling(8, Links(upTo(8), true, false))
 	const want = `{"network":[{"direction":"Right","dst_id":3,"src_id":2},{"direction":"Right","dst_id":0,"src_id":3},` +
 		`{"direction":"Right","dst_id":1,"src_id":0},{"direction":"Right","dst_id":4,"src_id":1},` +
 		`{"direction":"Right","dst_id":5,"src_id":4},{"direction":"Right","dst_id":6,"src_id":5},` +
@@ -456,7 +456,7 @@ func TestFileOrder(t *testing.T) {
 		}
 	}
 	for n := 4; n <= 16; n++ {
-		links := chainLinks(random.Perm(n), true)
+		links := Links(random.Perm(n), true, false)
 		i := random.IntN(n - 1)
 		links[i], links[i+1] = links[i+1], links[i]
 		var shuffled []written

@@ -28,8 +28,9 @@ const (
 	// The keys of the ends are src, src_id or src_bdf and likewise dst; an end is the index of a card or
 	// the PCI address of one of its functions. Right says that dst is on the right of src. Either each
 	// cable is listed once, or each is listed twice, from both ends (once Right, once Left). Other keys
-	// are accepted: the format is not ours. One key is: num_container_device in what [WriteContainer]
-	// writes is how many cards the container has. Higher indices are cards outside it.
+	// are accepted: the format is not ours. One key is ours: num_container_device, which
+	// [WriteContainer] writes, says how many cards the container has. Indices from this number on are
+	// cards outside it.
 	FormatHyperdex Format = "hyperdex"
 	// FormatLpuctl is the format of lpuctl, in YAML or JSON:
 	//

@@ -285,7 +285,7 @@ func TestMissingCables(t *testing.T) {
 			}
 			var links [][2]int
 			missing := map[[2]int]bool{}
-			for i, l := range chainLinks(upTo(n), true) {
+			for i, l := range Links(upTo(n), true, false) {
 				if gone>>i&1 == 0 {
 					links = append(links, l)
 				} else {

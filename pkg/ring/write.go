@@ -33,7 +33,7 @@ func writeHyperdex(links []written, count, own int) []byte {
 	if len(links) > 0 {
 		var items []string
 		for _, l := range links {
-			side := "Right"
+			side := right
 			if l.left {
 				side = "Left"
 			}
