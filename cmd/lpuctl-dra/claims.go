@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -52,7 +53,7 @@ It is exit code 3 if a record cannot be used. The file is named, with what to do
 				return err
 			}
 			if f.IsDocument() {
-				err = cli.WriteDocument(a.Out, f, claimDocument(records, problems))
+				err = a.WriteDocument(f, claimDocument(records, problems))
 			} else {
 				err = a.writeClaims(records)
 			}
@@ -63,12 +64,13 @@ It is exit code 3 if a record cannot be used. The file is named, with what to do
 			return cli.FoundIn(problems)
 		},
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
-// preparedClaims are those of this boot: from the checkpoint, the CDI files and, where there is one, the kubelet.
-func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List, error) {
+// preparedClaims are those of this boot: from the checkpoint, the CDI files and, where
+// there is one, the kubelet.
+func (a *app) preparedClaims(ctx context.Context) ([]*claim.Record, finding.List, error) {
 	spec, err := a.LocateSpec()
 	if err != nil {
 		return nil, nil, err
@@ -81,7 +83,7 @@ func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List,
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &claim.Store{Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}
+	s := &claim.Store{Root: a.Root, Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}
 	if socket != "" {
 		said, err := (&plugin.Pods{Socket: socket}).Ask(ctx)
 		if err != nil {
@@ -97,34 +99,35 @@ func (a *app) preparedClaims(ctx context.Context) ([]claim.Record, finding.List,
 	return records, problems, nil
 }
 
-func claimDocument(records []claim.Record, problems finding.List) claimList {
-	list := claimList{Header: cli.NewHeader("ClaimList"), Claims: []preparedClaim{}, Problems: append(finding.List{}, problems...)}
-	for i := range records {
-		r := &records[i]
+func claimDocument(records []*claim.Record, problems finding.List) claimList {
+	list := claimList{Header: cli.NewHeader("ClaimList"), Claims: []preparedClaim{}, Problems: cli.EmptyNotNull(problems)}
+	for _, r := range records {
 		list.Claims = append(list.Claims, preparedClaim{r.Namespace, r.Name, r.UID, r.Since, r.Requests})
 	}
 	return list
 }
 
-func (a *app) writeClaims(records []claim.Record) error {
+func (a *app) writeClaims(records []*claim.Record) error {
 	var rows [][]string
-	for i := range records {
-		r := &records[i]
+	for _, r := range records {
 		since := "-"
 		if !r.Since.IsZero() {
 			since = r.Since.UTC().Format(time.RFC3339)
 		}
 		for _, q := range r.Requests {
 			for _, d := range q.Devices {
-				var addresses []string
-				for _, m := range d.Members {
-					addresses = append(addresses, m.String())
-				}
-				rows = append(rows, []string{
-					r.Namespace + "/" + r.Name, q.Name, d.Name, strings.Join(addresses, ","), since,
-				})
+				rows = append(rows, []string{r.Namespace + "/" + r.Name, q.Name, d.Name, joined(d.Members), since})
 			}
 		}
 	}
 	return a.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "ADDRESSES", "SINCE"}, rows)
+}
+
+// joined are addresses in a column.
+func joined(addresses []pci.Address) string {
+	texts := make([]string, len(addresses))
+	for i, a := range addresses {
+		texts[i] = a.String()
+	}
+	return strings.Join(texts, ",")
 }

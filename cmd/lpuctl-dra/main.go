@@ -1,5 +1,6 @@
-// lpuctl-dra hands out LPUs to Kubernetes pods by dynamic resource allocation (DRA), and shows how. It is a program beside lpuctl because
-// what it links would make every command of lpuctl start two to three times slower.
+// lpuctl-dra hands out LPUs to Kubernetes pods by dynamic resource allocation (DRA), and
+// shows how. It is a program beside lpuctl because what it links would make every command
+// of lpuctl start two to three times slower.
 package main
 
 import (

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shed gives back memory that the driver does not need while it rests: at the start most of the program's file is read, because the types
-// of all of Kubernetes' APIs register themselves. What is needed again comes back by itself, out of the page cache. Where it cannot be
-// given back, the program is larger.
+// shed gives back memory that the driver does not need while it rests: at the start most
+// of the program's file is read, because the types of all of Kubernetes' APIs register
+// themselves. What is needed again comes back by itself, out of the page cache. Where it
+// cannot be given back, the program is larger.
 func shed() {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -32,7 +33,8 @@ func shed() {
 // shedAbove is how many bytes may be resident. Of less, most is needed again and again.
 const shedAbove = 40 << 20
 
-// resident is how many bytes of this process are in memory (proc_pid_statm(5)); if that cannot be read, as many as can be.
+// resident is how many bytes of this process are in memory (proc_pid_statm(5)); if that
+// cannot be read, as many as can be.
 func resident() int {
 	var size, pages int
 	data, err := os.ReadFile("/proc/self/statm")
@@ -48,7 +50,8 @@ func resident() int {
 // mapping is where a part of a file lies in memory.
 type mapping struct{ from, to uintptr }
 
-// readOnly are the mappings of a file that nobody can write to, out of /proc/PID/maps (proc_pid_maps(5)).
+// readOnly returns the mappings of a file that no process can write to, out of
+// /proc/PID/maps (proc_pid_maps(5)).
 func readOnly(maps io.Reader, file string) (all []mapping) {
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
 		var m mapping

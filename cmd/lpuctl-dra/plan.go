@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
-	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
+	"github.com/hyperaccel/lpuctl/internal/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra/plan"
 )
 
 // planFlags are where the slices and claims of a plan come from.
@@ -57,7 +57,7 @@ not connected.`,
 	sizesFlag(cmd, &from.sizes)
 	a.NodeNameFlag(cmd)
 	a.RingTableFlag(cmd)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -106,8 +106,7 @@ func (a *app) planIt(ctx context.Context, in *plan.Input, f cli.Format) error {
 	} else if err != nil {
 		return err
 	}
-	for i := range p.Warnings {
-		w := &p.Warnings[i]
+	for _, w := range p.Warnings {
 		fmt.Fprint(a.Err, cli.Printable(fmt.Sprintf("warning: %s\n  remedy: %s\n", w, w.Remedy)))
 	}
 	if err := a.writePlan(p, f); err != nil {
@@ -136,8 +135,8 @@ func readFile(stdin io.Reader, file string) ([]byte, error) {
 
 // faulty reports all that is wrong with the files.
 func (a *app) faulty(faults plan.Faults) error {
-	for i := range faults {
-		a.Complain(cli.Fail(cli.ExitFailed, faults[i].Remedy, "%w", faults[i]))
+	for _, f := range faults {
+		a.Complain(cli.Fail(cli.ExitFailed, f.Remedy, "%w", f))
 	}
 	return &cli.ExitError{Code: cli.ExitFailed}
 }
@@ -154,10 +153,10 @@ func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error
 		return err
 	}
 	a.Report(problems)
-	for i := range claims {
-		for _, r := range claims[i].Requests {
+	for _, c := range claims {
+		for _, r := range c.Requests {
 			for _, d := range r.Devices {
-				in.AddUse(claims[i].Namespace+"/"+claims[i].Name, options.Node, d.Name)
+				in.AddUse(c.Namespace+"/"+c.Name, options.Node, d.Name)
 			}
 		}
 	}
@@ -166,7 +165,7 @@ func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error
 
 func (a *app) writePlan(p *plan.Plan, f cli.Format) error {
 	if f != cli.FormatTable {
-		return cli.WriteDocument(a.Out, f, planDocument{cli.NewHeader("Plan"), p})
+		return a.WriteDocument(f, planDocument{cli.NewHeader("Plan"), p})
 	}
 	for i := range p.Wishes {
 		if i > 0 {
@@ -251,8 +250,7 @@ func (a *app) writeRefusal(subject string, w *plan.Wish) error {
 	a.writeNotes(w)
 	var rows [][]string
 	shown := w.Refused[:min(refusalsShown, len(w.Refused))]
-	for i := range shown {
-		r := &shown[i]
+	for _, r := range shown {
 		for j := range r.Requests {
 			rows = append(rows, requestRow(r.Node, &r.Requests[j]))
 		}
@@ -306,23 +304,23 @@ func requestRow(node string, q *plan.RequestWhy) []string {
 	return append(row, q.Reason)
 }
 
-// writeCauses says of one node who has the LPUs that are wanted, and which taints keep devices back.
+// writeCauses says of one node who has the LPUs that are wanted, and which taints keep
+// devices back.
 func (a *app) writeCauses(r *plan.Refusal) {
-	held, tainted := map[string]bool{}, map[string]bool{}
-	for i := range r.Requests {
-		for _, h := range r.Requests[i].Holders {
-			line := fmt.Sprintf("  %s has %s\n", h.Claim, strings.Join(h.LPUs, ", "))
-			if !held[line] {
-				a.print("%s", line)
-			}
-			held[line] = true
+	said := map[string]bool{}
+	say := func(format string, args ...any) {
+		line := fmt.Sprintf(format, args...)
+		if !said[line] {
+			a.print("%s", line)
 		}
-		for _, t := range r.Requests[i].Taints {
-			line := fmt.Sprintf("  the taint %s=%s is on %s\n", t.Key, t.Value, cli.Plural(t.Devices, "device"))
-			if !tainted[line] {
-				a.print("%s", line)
-			}
-			tainted[line] = true
+		said[line] = true
+	}
+	for _, q := range r.Requests {
+		for _, h := range q.Holders {
+			say("  %s has %s\n", h.Claim, strings.Join(h.LPUs, ", "))
+		}
+		for _, t := range q.Taints {
+			say("  the taint %s=%s is on %s\n", t.Key, t.Value, cli.Plural(t.Devices, "device"))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,15 +15,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
+	"github.com/hyperaccel/lpuctl/internal/dra/driver"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
-	"github.com/hyperaccel/lpuctl/pkg/dra/driver"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 // serveFlags are the flags of serve.
@@ -30,7 +31,7 @@ type serveFlags struct {
 	sizes                             []int
 	noExecute                         bool
 	podUID, kubeconfig, listen, owner string
-	onCDIOff                          string
+	onCDIOff                          node.OnCDIOff
 	kubeletDir, podResources          string
 	interval                          time.Duration
 }
@@ -65,7 +66,8 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 	flags := cmd.Flags()
 	flags.BoolVar(&f.noExecute, "no-execute", false, "evict pods whose LPUs are not healthy, unless they tolerate it")
 	flags.StringVar(&f.owner, "owner", "", "make `OWNER` the one that hands out LPUs on this node: dra; empty: who is it stays it")
-	flags.StringVar(&f.onCDIOff, "on-cdi-off", string(node.WarnOnCDIOff), "what to do (`POLICY`) while the runtime has CDI off: fail or warn")
+	flags.StringVar((*string)(&f.onCDIOff), "on-cdi-off", string(node.WarnOnCDIOff),
+		"what to do (`POLICY`) while the runtime has CDI off: fail or warn")
 	flags.StringVar(&f.podUID, "pod-uid", "", "`UID` of this pod; with it two instances may run at the same time")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "reach the cluster by this `FILE`; empty: as a pod of it")
 	flags.StringVar(&f.listen, "listen", ":9477", "`ADDRESS` of /healthz, /readyz and /metrics; empty: none")
@@ -74,11 +76,7 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 		"`DIR` of the kubelet, not below the root: it has to have the same path for the kubelet and here")
 	flags.StringVar(&f.podResources, "pod-resources", plugin.DefaultPodResources,
 		"`SOCKET` under the root where the kubelet tells which pods have LPUs of the device plugin")
-	for _, name := range []string{
-		"no-execute", "on-cdi-off", "owner", "pod-uid", "kubeconfig", "listen", "interval", "kubelet-dir", "pod-resources",
-	} {
-		cli.FromEnvironment(flags.Lookup(name))
-	}
+	flags.VisitAll(cli.FromEnvironment)
 	sizesFlag(cmd, &f.sizes)
 	a.NodeNameFlag(cmd)
 	a.SpecDirFlag(cmd)
@@ -95,7 +93,7 @@ func (f *serveFlags) check() error {
 	switch {
 	case f.owner != "" && f.owner != string(owner.DRA):
 		return cli.Usage("--owner %s: this program can only be started as the owner dra; see lpuctl owner set", f.owner)
-	case node.OnCDIOff(f.onCDIOff) != node.FailOnCDIOff && node.OnCDIOff(f.onCDIOff) != node.WarnOnCDIOff:
+	case f.onCDIOff != node.FailOnCDIOff && f.onCDIOff != node.WarnOnCDIOff:
 		return cli.Usage("--on-cdi-off %s: expected %s or %s: claims are handed out by CDI only",
 			f.onCDIOff, node.FailOnCDIOff, node.WarnOnCDIOff)
 	case !path.IsAbs(f.kubeletDir):
@@ -103,10 +101,7 @@ func (f *serveFlags) check() error {
 	case f.interval < 100*time.Millisecond || f.interval > 10*time.Second:
 		return cli.Usage("--interval %v: expected a time between 100ms and 10s", f.interval)
 	}
-	if f.listen == "" {
-		return nil
-	}
-	if err := cli.CheckAddress(f.listen); err != nil {
+	if err := cli.CheckAddress(f.listen); err != nil && f.listen != "" {
 		return cli.Usage("--listen %s: %v", f.listen, err)
 	}
 	return nil
@@ -165,13 +160,16 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	pods := &plugin.Pods{Socket: socket}
 	n := node.New(a.Log)
 	n.Memory, n.Runtime = memory, cli.AskResult(memory)
+	detached := &plugin.Detached{Root: a.Root, Node: n}
+	n.Beside = detached.Problems
 	claims := &claim.Store{
-		Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: host.Now().Boot,
+		Root: a.Root, Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: host.Now().Boot, Log: a.Log,
 	}
 	ask := func(ctx context.Context) (*plugin.Said, error) {
 		said, err := pods.Ask(ctx)
 		if err == nil {
 			claims.Hear(said.Claims())
+			detached.Hear(said)
 		}
 		return said, err
 	}
@@ -194,7 +192,7 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 			Node: n, Spec: spec,
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
 			Claims:    claims,
-			Gate:      gate, OnCDIOff: node.OnCDIOff(f.onCDIOff),
+			Gate:      gate, OnCDIOff: f.onCDIOff,
 			InUse:  plugin.From(pods.Ask, (*plugin.Said).Claims),
 			Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),
@@ -215,18 +213,21 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 			"the cluster cannot be reached: %w", err)
 	}
 	config.UserAgent = program
-	config.QPS, config.Burst = 50, 100 // as the kubelet has it: each claim of its pods is asked for once
+	// As the kubelet has it: each claim of its pods is asked for once.
+	config.QPS, config.Burst = 50, 100
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return kubernetes.NewForConfig(config)
 }
 
-// shedInterval is how often it is looked whether the start or a claim has needed memory that can be given back.
+// shedInterval is how often it is looked whether the start or a claim has needed memory
+// that can be given back.
 const shedInterval = 20 * time.Second
 
 // run serves until ctx ends.
 func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFlags) {
-	runtime.GOMAXPROCS(1) // to wake other processors each second, of a hundred maybe, costs more than it helps
+	// To wake other processors each second, of a hundred maybe, costs more than it helps.
+	runtime.GOMAXPROCS(1)
 	d, a := s.driver, s.app
 	var err error
 	if s.scan.Records, err = d.Node.Memory.Records(); err != nil {
@@ -237,27 +238,24 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
 	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)
-	d.Node.Renew() // before anything looks
-	running := make(chan struct{}, 5)
-	for _, part := range []func(){
-		func() {
-			for ctx.Err() == nil {
-				host.WaitBeat(ctx, shedInterval)
-				if resident() > shedAbove {
-					shed()
-				}
-			}
-		},
-		func() { d.Run(ctx) },
-		func() { d.Node.Memory.FollowCordons(ctx, func() { d.Update(ctx, watcher.Scan) }) },
-		func() { a.Listen(ctx, f.listen, d) },
-		func() { s.guard(ctx, end, filepath.Dir(d.Spec.File.Path), driver.RegistryDir(f.kubeletDir)) },
-	} {
-		go func() {
-			part()
-			running <- struct{}{}
-		}()
+	guarded := []string{filepath.Dir(d.Spec.File.Path), driver.RegistryDir(f.kubeletDir)}
+	if tables := d.Spec.File.RingTables(); cli.OutOfReach(tables) == nil { // else containers get none
+		guarded = append(guarded, tables)
 	}
+	d.Node.Renew() // before anything looks
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			host.WaitBeat(ctx, shedInterval)
+			if resident() > shedAbove {
+				shed()
+			}
+		}
+	})
+	running.Go(func() { d.Run(ctx) })
+	running.Go(func() { d.Node.Memory.FollowCordons(ctx, func() { d.Update(ctx, watcher.Scan) }) })
+	running.Go(func() { a.Listen(ctx, f.listen, d) })
+	running.Go(func() { guard(ctx, end, guarded...) })
 	cli.WatchAndTell(ctx, watcher, f.interval, func() bool {
 		updated := d.Update(ctx, watcher.Scan)
 		if updated {
@@ -265,13 +263,12 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 		}
 		return updated
 	})
-	for range cap(running) {
-		<-running
-	}
+	running.Wait()
 }
 
-// guard ends serve when a directory that it writes to was removed or made anew outside of its sandbox.
-func (s *server) guard(ctx context.Context, end context.CancelCauseFunc, dirs ...string) {
+// guard ends serve when a directory that it writes to was removed or made again outside
+// of its sandbox.
+func guard(ctx context.Context, end context.CancelCauseFunc, dirs ...string) {
 	for ; ctx.Err() == nil; host.WaitBeat(ctx, time.Second) {
 		for _, dir := range dirs {
 			if err := cli.OutOfReach(dir); err != nil {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
 )
 
 func newSlicesCommand(a *app) *cobra.Command {
@@ -38,12 +38,12 @@ It needs no cluster and writes nothing. What was published before, such as devic
 			}
 			specs := dra.Slices(inv, options)
 			if f.IsDocument() {
-				return cli.WriteDocument(a.Out, f, sliceList(specs))
+				return a.WriteDocument(f, sliceList(specs))
 			}
 			return a.writeDevices(specs)
 		},
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	sizesFlag(cmd, &sizes)
 	a.NodeNameFlag(cmd)
 	a.RingTableFlag(cmd)
@@ -51,7 +51,8 @@ It needs no cluster and writes nothing. What was published before, such as devic
 }
 
 func sizesFlag(cmd *cobra.Command, sizes *[]int) {
-	cmd.Flags().IntSliceVar(sizes, "sizes", nil, "publish runs of these `SIZES`, such as 1,2,4 (default: 1,2,4,8 and the whole ring)")
+	cmd.Flags().IntSliceVar(sizes, "sizes", nil,
+		"publish runs of these `SIZES`, such as 1,2,4 (default: 1,2,4,8 and the whole ring, if usableSizes has them)")
 	cli.FromEnvironment(cmd.Flags().Lookup("sizes"))
 }
 
@@ -84,9 +85,17 @@ func (a *app) draOptions(sizes []int) (dra.Options, error) {
 		Node: a.NodeName, Sizes: sizes,
 		Sockets: func(inv *discovery.Inventory) map[int]int { return discovery.Sockets(string(a.Root), inv) },
 	}
+	if err := a.LoadConfig(); err != nil {
+		return o, err
+	}
 	for _, size := range sizes {
 		if size < 1 {
 			return o, cli.Usage("--sizes: %d is not the size of a device", size)
+		}
+		for _, m := range a.Config.Models {
+			if !m.UsableSizes.Allow(size) {
+				a.Log.Warn("--sizes has a size that a program may not be able to use", "size", size, "model", m.Name, "usableSizes", m.UsableSizes)
+			}
 		}
 	}
 	if o.Node == "" {
@@ -115,24 +124,19 @@ func sliceList(specs []resourceapi.ResourceSliceSpec) *resourceapi.ResourceSlice
 
 func (a *app) writeDevices(specs []resourceapi.ResourceSliceSpec) error {
 	var rows [][]string
-	for i := range specs {
-		for j := range specs[i].Devices {
-			rows = append(rows, deviceRow(&specs[i].Devices[j]))
-		}
+	for d := range dra.Devices(specs) {
+		rows = append(rows, deviceRow(d))
 	}
 	return a.WriteTable([]string{"DEVICE", "SIZE", "LPUS", "ADDRESSES", "ALIGNED", "NUMA", "SOCKET", "SWITCH", "TAINTS"}, rows)
 }
 
 func deviceRow(d *resourceapi.Device) []string {
-	var addresses, taints []string
-	for _, m := range dra.MembersOf(d) {
-		addresses = append(addresses, m.String())
-	}
+	var taints []string
 	for _, t := range d.Taints {
 		taints = append(taints, strings.TrimPrefix(t.Key, dra.DriverName+"/")+"="+t.Value)
 	}
 	return []string{
-		d.Name, strconv.Itoa(dra.Size(d)), attribute(d, "lpus"), strings.Join(addresses, ","), attribute(d, "aligned"),
+		d.Name, strconv.Itoa(dra.Size(d)), attribute(d, "lpus"), joined(dra.MembersOf(d)), attribute(d, "aligned"),
 		attribute(d, "resource.kubernetes.io/numaNode"), attribute(d, "topology.hyperaccel.ai/socket"),
 		attribute(d, "topology.hyperaccel.ai/pcieSwitch"), strings.Join(taints, ","),
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/internal/allocate"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 func newAllocateCommand(a *app) *cobra.Command {
@@ -124,8 +124,8 @@ func (a *app) allocate(ctx context.Context, w wish, f cli.Format) error {
 		return refused
 	}
 	result := &allocation{Header: cli.NewHeader("Allocation"), Decision: *decision}
-	if i := slices.IndexFunc(inv.Problems, isBeside); i >= 0 {
-		result.Explanation.Kubernetes = inv.Problems[i].Message
+	if beside := withID(inv.Problems, finding.BesideKubernetes); len(beside) > 0 {
+		result.Explanation.Kubernetes = beside[0].Message
 	}
 	if name := cdi.NameOf(inv, decision.Chosen); refused == nil && name != "" {
 		result.Device = a.Config.CDI.Kind + "=" + name
@@ -147,7 +147,7 @@ func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, alloca
 	if w.size < 1 {
 		return nil, allocate.Wish{}, cli.Usage("-n %d: at least one LPU", w.size)
 	}
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, err := a.scan(ctx)
 	if err != nil {
 		return nil, allocate.Wish{}, err
 	}
@@ -161,8 +161,8 @@ func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, alloca
 	return inv, wish, err
 }
 
-// addKubernetes adds that Kubernetes hands out the LPUs of this node too, or that this user cannot
-// see that.
+// addKubernetes adds that Kubernetes hands out the LPUs of this node too, or that this
+// user cannot see that.
 func (a *app) addKubernetes(inv *discovery.Inventory) {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil || len(inv.LPUs) == 0 {
@@ -183,8 +183,6 @@ func (a *app) addKubernetes(inv *discovery.Inventory) {
 // besideSubject is what Kubernetes hands out too.
 const besideSubject = "free LPUs"
 
-func isBeside(f finding.Finding) bool { return f.ID == finding.BesideKubernetes }
-
 // decide chooses LPUs. A decision that comes with an error is one to show all the same.
 func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decision, error) {
 	decision, refused := allocate.Decide(inv, inv.Fabric(), w)
@@ -200,7 +198,8 @@ func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decis
 	return decision, refused
 }
 
-// resolveWish finds the LPUs that were named. Free are those, or else all that are usable and that nobody holds open.
+// resolveWish finds the LPUs that were named. Free are those, or else all that are usable
+// and that no process holds open.
 func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish) (allocate.Wish, error) {
 	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected, Place: w.place}
 	if len(inv.LPUs) == 0 {
@@ -214,7 +213,7 @@ func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish)
 		resolved.Free, err = a.withNodes(inv, w.available)
 		resolved.Free = slices.DeleteFunc(resolved.Free, func(card int) bool { return inv.LPUs[card].Cordoned != nil })
 	} else {
-		a.findUsers(ctx, inv)
+		findUsers(ctx, a.Root, inv)
 		resolved.Free = allocate.Free(inv)
 	}
 	if err == nil {
@@ -229,14 +228,13 @@ func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish)
 func (a *app) writeAllocation(r *allocation, f cli.Format) error {
 	switch f {
 	case cli.FormatJSON, cli.FormatYAML:
-		return cli.WriteDocument(a.Out, f, r)
+		return a.WriteDocument(f, r)
 	case cli.FormatName:
 		if r.Device == "" {
 			names := strings.Join(r.LPUs, " ")
 			return cli.Fail(cli.ExitFound, "use -o args", "no single CDI device covers %s", names)
 		}
-		_, err := fmt.Fprintln(a.Out, r.Device)
-		return err
+		return a.WriteLines(r.Device)
 	case cli.FormatWide:
 		if err := a.writeCandidates(r); err != nil {
 			return err
@@ -251,19 +249,19 @@ func (a *app) writeAllocation(r *allocation, f cli.Format) error {
 	})
 }
 
-// writeArguments prints the options by which podman, nerdctl and docker give a container these LPUs.
+// writeArguments prints the options by which podman, nerdctl and docker give a container
+// these LPUs.
 func (a *app) writeArguments(ctx context.Context, inv *discovery.Inventory, names []string) error {
 	e, err := a.explain(inv, names)
 	if err != nil {
 		return err
 	}
 	a.warnUnserved(ctx, inv, e.Use...)
-	_, err = fmt.Fprintln(a.Out, strings.Join(arguments(e), " "))
-	return err
+	return a.WriteLines(strings.Join(a.arguments(e), " "))
 }
 
-// warnUnserved warns of devices, by qualified name, that no container gets by the specs in place,
-// or that lead to other nodes.
+// warnUnserved warns of devices, by qualified name, that no container gets by the specs
+// in place, or that lead to other nodes.
 func (a *app) warnUnserved(ctx context.Context, inv *discovery.Inventory, devices ...string) {
 	own, err := a.LocateSpec()
 	if err == nil {
@@ -278,14 +276,34 @@ func (a *app) warnUnserved(ctx context.Context, inv *discovery.Inventory, device
 	}
 }
 
-// explain tells how a container is given LPUs: by the device that covers them, or by a device for each and the variables that describe
-// them as a whole.
+// explain tells how a container is given LPUs: by the device that covers them, or by a
+// device for each and the variables that describe them as a whole.
 func (a *app) explain(inv *discovery.Inventory, names []string) (*cdi.Explanation, error) {
-	e, err := cdi.Explain(inv, cdi.Options{Kind: a.Config.CDI.Kind}, names)
+	o := cdi.Options{Kind: a.Config.CDI.Kind}
+	e, err := cdi.Explain(inv, o, names)
+	if err == nil && !a.bringsTable(e) {
+		e, err = cdi.Apart(inv, o, names)
+	}
 	if err == nil && len(e.Collisions) > 0 && slices.Equal(e.Use, e.Devices) {
 		return nil, cli.Fail(cli.ExitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
 	}
 	return e, err
+}
+
+// bringsTable reports whether the device to use brings the ring table of its LPUs by the
+// spec in place, which may be that of other cables, or of a time when tables could not be
+// written.
+func (a *app) bringsTable(e *cdi.Explanation) bool {
+	if e.Wanted == nil || e.UseTable != nil || len(e.Use) != 1 {
+		return true
+	}
+	file, err := a.LocateSpec()
+	if err != nil {
+		return true
+	}
+	data, err := file.Read()
+	_, name, _ := strings.Cut(e.Use[0], "=")
+	return err != nil || cdi.BringsTable(data, name, e.Wanted)
 }
 
 // writeCandidates shows what was weighed, in the words of the criteria.
@@ -293,13 +311,12 @@ func (a *app) writeCandidates(r *allocation) error {
 	if len(r.Explanation.Candidates) == 0 {
 		return nil
 	}
-	var rows [][]string
-	for _, c := range r.Explanation.Candidates {
-		rows = append(rows, []string{
+	rows := cli.Each(r.Explanation.Candidates, func(c allocate.Candidate) []string {
+		return []string{
 			strings.Join(c.LPUs, " "), numbers(c.FreeAfter), strconv.Itoa(c.RingFree), strconv.Itoa(c.Pairs), strconv.Itoa(c.Broken),
-			cli.YesNo(c.Wraps), strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), string(c.LostBy),
-		})
-	}
+			cli.YesNo(c.Wraps), strconv.Itoa(c.NUMANodes), strconv.Itoa(c.Switches), c.LostBy,
+		}
+	})
 	columns := []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "PAIRS", "BROKEN-PAIRS", "WRAPS", "NUMA", "SWITCHES", "WHY-NOT"}
 	err := a.WriteTable(columns, rows)
 	fmt.Fprintln(a.Out)
@@ -314,9 +331,5 @@ func connectedText(connected *bool) string {
 }
 
 func numbers(list []int) string {
-	texts := make([]string, len(list))
-	for i, n := range list {
-		texts[i] = strconv.Itoa(n)
-	}
-	return strings.Join(texts, ",")
+	return strings.Join(cli.Each(list, strconv.Itoa), ",")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -11,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
@@ -52,7 +53,7 @@ func (a *app) replay(ctx context.Context, name string, f cli.Format) error {
 	if err != nil {
 		return err
 	}
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, err := a.scan(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,13 +66,12 @@ func (a *app) replay(ctx context.Context, name string, f cli.Format) error {
 		return err
 	}
 	if f.IsDocument() {
-		err = cli.WriteDocument(a.Out, f, replayDocument{cli.NewHeader("Replay"), results})
+		err = a.WriteDocument(f, replayDocument{cli.NewHeader("Replay"), results})
 	} else {
-		var rows [][]string
-		for _, r := range results {
+		rows := cli.Each(results, func(r replayed) []string {
 			logged, now := strings.Join(r.Logged, " "), strings.Join(r.Now, " ")
-			rows = append(rows, []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), logged, now, cli.YesNo(r.Same), r.Reason})
-		}
+			return []string{strconv.Itoa(r.Line), strconv.Itoa(r.Size), logged, now, cli.YesNo(r.Same), r.Reason}
+		})
 		err = a.WriteTable([]string{"LINE", "SIZE", "LOGGED", "NOW", "SAME", "WHY"}, rows)
 	}
 	if err == nil && slices.ContainsFunc(results, func(r replayed) bool { return !r.Same }) {
@@ -110,18 +110,13 @@ func replayLog(inv *discovery.Inventory, name string, data []byte) ([]replayed, 
 	return results, lines.Err()
 }
 
-// again makes the decision on this node, with LPUs as healthy as they were then. The log names LPUs as list does.
+// again makes the decision on this node, with LPUs as healthy as they were then. The log
+// names LPUs as list does.
 func (d *loggedDecision) again(inv *discovery.Inventory) (*allocate.Decision, error) {
-	free, err := inv.Resolve("", d.Available...)
-	if err != nil {
-		return nil, err
-	}
-	must, err := inv.Resolve("", d.MustInclude...)
-	if err != nil {
-		return nil, err
-	}
-	unhealthy, err := inv.Resolve("", d.Unhealthy...)
-	if err != nil {
+	free, unknownFree := inv.Resolve("", d.Available...)
+	must, unknownMust := inv.Resolve("", d.MustInclude...)
+	unhealthy, unknownUnhealthy := inv.Resolve("", d.Unhealthy...)
+	if err := cmp.Or(unknownFree, unknownMust, unknownUnhealthy); err != nil {
 		return nil, err
 	}
 	return allocate.Decide(inv, inv.FabricWithout(unhealthy), allocate.Wish{Size: d.Size, Free: free, Must: must})

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/internal/allocate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/topology"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
-	"github.com/hyperaccel/lpuctl/pkg/topology"
 )
 
 // TestOneTruthAboutCables: the matrix of topology, the set devices of the spec, and allocate agree how far it is over live cables

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -35,7 +37,8 @@ lpuctl writes one file. Its devices have three families of names:
 }
 
 // specFlags are the flags that shape a spec.
-func specFlags(cmd *cobra.Command, o *cdi.Options) {
+func (a *app) specFlags(cmd *cobra.Command, o *cdi.Options) {
+	a.RingTableFlag(cmd)
 	cmd.Flags().StringVar(&o.Version, "cdi-version", "", "write this CDI `VERSION` (default: the lowest that holds the content)")
 	cmd.Flags().BoolVar(&o.Management, "with-mgmt", false, "hand out the management function's node too (it is the card's root of trust)")
 	cmd.Flags().BoolVar(&o.UncheckedMounts, "unchecked-mounts", false,
@@ -43,9 +46,10 @@ func specFlags(cmd *cobra.Command, o *cdi.Options) {
 	cli.Complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 }
 
-// scanForSpec scans the node for a spec with these options, and adds to them what the config says.
+// scanForSpec scans the node for a spec with these options, and adds to them what the
+// config says.
 func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Inventory, error) {
-	inv, err := a.scan(cmd.Context(), discovery.Options{Management: o.Management, Unsensed: true})
+	inv, err := a.scanWith(cmd.Context(), discovery.Options{Management: o.Management, Unsensed: true})
 	if err == nil {
 		o.Kind, o.Annotations = a.Config.CDI.Kind, a.Config.CDI.Annotations
 	}
@@ -60,8 +64,16 @@ type made struct {
 	end      error        // how the command ends after its work: nil, found, or noLPU
 }
 
+// purpose says what a spec is made for.
+type purpose int
+
+const (
+	toShow purpose = iota
+	toUse          // the ring tables that it names have to be in place
+)
+
 // makeSpec scans the node and makes its spec.
-func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (*made, error) {
+func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options, p purpose) (*made, error) {
 	inv, err := a.scanForSpec(cmd, &o)
 	if err == nil {
 		err = inv.Undecided()
@@ -74,12 +86,38 @@ func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options) (*made, error) {
 		m.end = cli.NoLPU(a.Root)
 		return m, nil
 	}
-	spec, findings, err := cdi.Spec(inv, o)
+	spec, findings, tables, err := specFor(a.Root, inv, o, p)
+	if tables != nil {
+		f := finding.New(finding.RingTableLeftOut, cdi.RingTableDir,
+			"some containers get no ring table of their own: "+tables.Error(), ringTableRemedy(tables))
+		f.Severity = finding.Warning
+		findings = append(finding.List{f}, findings...)
+	}
 	m.findings = slices.Concat(m.findings, findings)
 	if errors.Is(err, cdi.ErrNoDevices) {
-		m.end = &cli.ExitError{Code: cli.ExitFound, Err: err}
+		m.end = cli.Fail(cli.ExitFound, "", "%w", err)
 		return m, nil
 	}
 	m.spec, m.end = spec, cli.FoundIn(findings)
 	return m, err
+}
+
+// specFor makes the spec for a purpose. tables is why its ring tables cannot be put in
+// place.
+func specFor(
+	root host.Root, inv *discovery.Inventory, o cdi.Options, p purpose,
+) (spec *specs.Spec, findings finding.List, tables, err error) {
+	if p == toUse {
+		return cdi.SpecAndTables(root, inv, o)
+	}
+	spec, findings, err = cdi.Spec(inv, o)
+	return spec, findings, nil, err
+}
+
+// ringTableRemedy is what to do if ring tables cannot be written.
+func ringTableRemedy(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run it as root"
+	}
+	return "see that files can be made in " + cdi.RingTableDir
 }

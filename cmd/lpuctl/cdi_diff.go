@@ -35,7 +35,7 @@ one differs.`,
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := a.makeSpec(cmd, o)
+			m, err := a.makeSpec(cmd, o, toShow)
 			if err != nil {
 				return err
 			}
@@ -52,9 +52,8 @@ one differs.`,
 		},
 	}
 	a.SpecDirFlag(cmd)
-	a.RingTableFlag(cmd)
-	specFlags(cmd, &o)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.specFlags(cmd, &o)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -83,8 +82,8 @@ type driftChange struct {
 	To     *specs.Device `json:"to,omitempty"`
 }
 
-// reportOthers reports what containers get by other files than ours and should not, and whether
-// there is any.
+// reportOthers reports what containers get by other files than ours and should not, and
+// whether there is any.
 func (a *app) reportOthers(ctx context.Context, file cdi.File, m *made) (wrong bool, err error) {
 	findings, err := a.specValidator(ctx, file, m.inv).Effective(a.specDirs())
 	findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.File == file.Path })
@@ -109,7 +108,7 @@ func (a *app) diff(file cdi.File, m *made, wrong bool, f cli.Format) error {
 		}
 	} else {
 		document := drift{cli.NewHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want)), claims}
-		err = cli.WriteDocument(a.Out, f, document)
+		err = a.WriteDocument(f, document)
 	}
 	if err == nil && (differs || wrong) {
 		err = cli.Found()
@@ -117,7 +116,8 @@ func (a *app) diff(file cdi.File, m *made, wrong bool, f cli.Format) error {
 	return err
 }
 
-// claimDrifts are the files of claims in a directory that differ from those that would be written now.
+// claimDrifts are the files of claims in a directory that differ from those that would be
+// written now.
 func claimDrifts(dir string, inv *discovery.Inventory) ([]claimDrift, error) {
 	list := []claimDrift{}
 	files, claims, err := cdi.ClaimsIn(dir)
@@ -131,7 +131,7 @@ func claimDrifts(dir string, inv *discovery.Inventory) ([]claimDrift, error) {
 		if err != nil {
 			return nil, err
 		}
-		spec, err := cdi.ClaimSpec(inv, *c)
+		spec, err := cdi.ClaimSpec(inv, *c, cdi.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("%s: claim %s: %w", d.Path, c, err)
 		}
@@ -145,7 +145,8 @@ func claimDrifts(dir string, inv *discovery.Inventory) ([]claimDrift, error) {
 	return list, err
 }
 
-// changes compares devices by name, in the order of the names as they stand, the new ones last.
+// changes compares devices by name, in the order of the names as they stand, the new ones
+// last.
 func changes(have, want []specs.Device) []driftChange {
 	list := []driftChange{}
 	for i, from := range have {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -41,30 +42,35 @@ and explain names the device to use instead.
 			}
 			e, err := cdi.Explain(inv, o, args)
 			if errors.Is(err, cdi.ErrNoDevices) {
-				return &cli.ExitError{Code: cli.ExitFound, Err: err, Remedy: "lpuctl list says why"}
+				return cli.Fail(cli.ExitFound, "lpuctl list says why", "%w", err)
 			}
 			if err != nil {
-				return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "lpuctl list shows every LPU, lpuctl cdi generate every device"}
+				return cli.WithRemedy(err, "lpuctl list shows every LPU, lpuctl cdi generate every device")
 			}
-			a.Report(a.explainFindings(inv, o, e))
-			return a.writeExplanation(e, f)
+			use := a.arguments(e)
+			a.Report(a.explainFindings(inv, o, e, use))
+			return a.writeExplanation(e, use, f)
 		},
 	}
 	a.SpecDirFlag(cmd)
-	a.RingTableFlag(cmd)
-	specFlags(cmd, &o)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.specFlags(cmd, &o)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
-// explainFindings are the collisions, and that the spec in place is not the one that is explained.
-func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Explanation) (findings finding.List) {
-	if len(e.Collisions) > 0 {
-		remedy := "use " + strings.Join(arguments(e), " ")
+// explainFindings are the collisions, and that the spec in place is not the one that is
+// explained.
+func (a *app) explainFindings(inv *discovery.Inventory, o cdi.Options, e *cdi.Explanation, use []string) (findings finding.List) {
+	remedy := "use " + strings.Join(use, " ")
+	names := strings.Join(e.Devices, ", ")
+	switch {
+	case len(e.Collisions) > 0:
 		if slices.Equal(e.Use, e.Devices) {
 			remedy = noWayAround
 		}
-		findings.Add(finding.EnvCollision, strings.Join(e.Devices, ", "), collisionText(e), remedy)
+		findings.Add(finding.EnvCollision, names, collisionText(e), remedy)
+	case e.WrongTable:
+		findings.Add(finding.RingTablePart, names, tableText(e), remedy)
 	}
 	file, err := a.LocateSpec()
 	if err != nil {
@@ -93,23 +99,49 @@ func collisionText(e *cdi.Explanation) string {
 		}
 		variables = append(variables, c.Variable+" ("+strings.Join(values, ", ")+")")
 	}
-	return "of each variable the container gets the last value: " + strings.Join(variables, ", ")
+	text := "of each variable the container gets the last value: " + strings.Join(variables, ", ")
+	if e.WrongTable {
+		text += "; " + tableText(e)
+	}
+	return text
 }
 
-// missesSome tells that the values of a variable do not differ: what is wrong is that its list is too short.
+// tableText says which ring table a container reads with devices that are combined.
+func tableText(e *cdi.Explanation) string {
+	if e.Table == nil {
+		return "a program in the container reads the host's ring table, which counts LPUs in another way"
+	}
+	return "a program in the container reads the ring table of " + strings.Join(e.Table.LPUs, " ") + " only"
+}
+
+// missesSome tells that the values of a variable do not differ: what is wrong is that its
+// list is too short.
 func missesSome(c cdi.Collision) bool {
 	return !slices.ContainsFunc(c.Values, func(v cdi.SetByValue) bool { return v.Value != c.Values[0].Value })
 }
 
-// arguments are the devices to use and the variables to set, as options of a runtime.
-func arguments(e *cdi.Explanation) (options []string) {
+// arguments are the devices to use, the variables to set and the ring table to mount, as
+// options of a runtime. The table is in place then.
+func (a *app) arguments(e *cdi.Explanation) (options []string) {
 	for _, d := range e.Use {
 		options = append(options, "--device", d)
 	}
 	for _, v := range e.UseEnv {
 		options = append(options, "--env", v.String())
 	}
-	return options
+	if e.UseTable == nil {
+		return options
+	}
+	file, err := a.putTable(e.UseTable)
+	if err != nil {
+		a.Log.Warn("the container gets no ring table of its own, and may read the host's, which counts LPUs in another way", "error", err)
+		return options
+	}
+	// The ring table of an ordinary user is not made again after a boot.
+	if err := e.UseTable.Keep(a.Root); err != nil && !errors.Is(err, fs.ErrPermission) {
+		a.Log.Warn("the ring table of the container is not made again after a boot", "error", err)
+	}
+	return append(options, "--volume", file+":"+e.UseTable.ContainerPath+":ro")
 }
 
 // readyLine is how one runtime is asked for the LPUs.
@@ -118,15 +150,14 @@ type readyLine struct {
 	Line    string `json:"line"`
 }
 
-func (a *app) writeExplanation(e *cdi.Explanation, f cli.Format) error {
-	var ready []readyLine
-	for _, program := range []string{"podman", "nerdctl", "docker"} {
-		ready = append(ready, readyLine{program, program + " run " + strings.Join(arguments(e), " ") + " IMAGE"})
-	}
+func (a *app) writeExplanation(e *cdi.Explanation, use []string, f cli.Format) error {
+	ready := cli.Each([]string{"podman", "nerdctl", "docker"}, func(program string) readyLine {
+		return readyLine{program, program + " run " + strings.Join(use, " ") + " IMAGE"}
+	})
 	limits := fmt.Sprintf("resources: {limits: {%s: %d}}  # which LPUs, the device plugin decides", a.Config.Serve.Resource, len(e.LPUs))
 	ready = append(ready, readyLine{"Kubernetes", limits})
 	if f.IsDocument() {
-		return cli.WriteDocument(a.Out, f, struct {
+		return a.WriteDocument(f, struct {
 			cli.Header
 			*cdi.Explanation
 			Ready []readyLine `json:"ready"`
@@ -145,26 +176,13 @@ func (a *app) writeExplanation(e *cdi.Explanation, f cli.Format) error {
 	if err := a.WriteTable([]string{"EDIT", "WHAT", "SOURCE"}, rows); err != nil {
 		return err
 	}
-	if err := a.writeMeanings(e.Meanings); err != nil {
-		return err
+	if len(e.Meanings) > 0 {
+		fmt.Fprintln(a.Out)
+		rows = cli.Each(e.Meanings, func(m cdi.Meaning) []string { return []string{m.Variable, m.Host, m.Container} })
+		if err := a.WriteTable([]string{"VARIABLE", "ON THE HOST", "IN THE CONTAINER"}, rows); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(a.Out)
-	rows = nil
-	for _, r := range ready {
-		rows = append(rows, []string{r.Runtime + ":", r.Line})
-	}
-	return a.WriteTable(nil, rows)
-}
-
-// writeMeanings says what variables mean to the host and in the container, below a table of the container edits.
-func (a *app) writeMeanings(meanings []cdi.Meaning) error {
-	if len(meanings) == 0 {
-		return nil
-	}
-	fmt.Fprintln(a.Out)
-	var rows [][]string
-	for _, m := range meanings {
-		rows = append(rows, []string{m.Variable, m.Host, m.Container})
-	}
-	return a.WriteTable([]string{"VARIABLE", "ON THE HOST", "IN THE CONTAINER"}, rows)
+	return a.WriteTable(nil, cli.Each(ready, func(r readyLine) []string { return []string{r.Runtime + ":", r.Line} }))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"os"
 	"path/filepath"
@@ -26,8 +25,9 @@ func newGenerateCommand(a *app) *cobra.Command {
 		Short: "Print the CDI spec of this node's LPUs",
 		Long: `generate prints the CDI spec, or writes it to a file of your choice; cdi refresh puts it where runtimes
 look. In a directory that runtimes read, a file is refused while another one defines the same devices: with two
-of them runtimes hand out neither. The exit code is 3 if an LPU was left out because it has no node known to be its
-own, 4 if there is no LPU.`,
+of them runtimes hand out neither. The ring tables that the spec mounts into containers are written to
+` + cdi.RingTableDir + `. The exit code is 3 if an LPU was left out because it has no
+node known to be its own, or a ring table because it cannot be written, 4 if there is no LPU.`,
 		Example: `  lpuctl cdi generate
   lpuctl cdi generate --output lpu.yaml
   lpuctl cdi generate --device lpu0 --cdi-version 0.6.0`,
@@ -38,7 +38,7 @@ own, 4 if there is no LPU.`,
 			if output == "-" {
 				output = ""
 			}
-			m, err := a.makeSpec(cmd, o)
+			m, err := a.makeSpec(cmd, o, toUse)
 			if err != nil {
 				return err
 			}
@@ -46,28 +46,28 @@ own, 4 if there is no LPU.`,
 			if m.spec == nil {
 				return m.end
 			}
-			var text bytes.Buffer
-			if err := cli.WriteDocument(&text, f, m.spec); err != nil {
+			text, err := cli.MarshalDocument(f, m.spec)
+			if err != nil {
 				return err
 			}
 			if output == "" {
-				_, err = a.Out.Write(text.Bytes())
-			} else if err = a.writeSpec(output, m.spec, text.Bytes()); err == nil {
+				_, err = a.Out.Write(text)
+			} else if err = a.writeSpec(output, m.spec, text); err == nil {
 				a.Say("wrote %s: %s, cdiVersion %s", output, cli.Plural(len(m.spec.Devices), "device"), m.spec.Version)
 			}
 			return cmp.Or(err, m.end)
 		},
 	}
 	a.FormatFlag(cmd, &f, cli.FormatJSON, cli.FormatYAML)
-	a.RingTableFlag(cmd)
-	specFlags(cmd, &o)
+	a.specFlags(cmd, &o)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout, which is -")
 	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUs)
 	return cmd
 }
 
-// writeSpec writes the text of a spec into a file. It refuses, with a *cdi.Conflict, what would take devices from every container.
+// writeSpec writes the text of a spec into a file. It refuses, with a *cdi.Conflict, what
+// would take devices from every container.
 func (a *app) writeSpec(path string, spec *specs.Spec, text []byte) error {
 	dir := filepath.Dir(path)
 	if a.isSpecDir(dir) {
@@ -81,7 +81,7 @@ func (a *app) writeSpec(path string, spec *specs.Spec, text []byte) error {
 	return wholefile.Replace(path, text)
 }
 
-// isSpecDir tells whether runtimes read a directory.
+// isSpecDir reports whether runtimes read a directory.
 func (a *app) isSpecDir(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && slices.ContainsFunc(a.specDirs(), func(specDir string) bool {
@@ -91,8 +91,8 @@ func (a *app) isSpecDir(dir string) bool {
 	})
 }
 
-// formatByName lets the output file's ending choose the format, and refuses one that says otherwise than
-// --format: runtimes read a file by its ending.
+// formatByName lets the output file's ending choose the format, and refuses one that says
+// otherwise than --format: runtimes read a file by its ending.
 func formatByName(cmd *cobra.Command, f *cli.Format, output string) error {
 	if output == string(cli.FormatJSON) || output == string(cli.FormatYAML) {
 		remedy := "use -o " + output + "; --output ./" + output + " writes a file of that name"

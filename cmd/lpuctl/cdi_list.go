@@ -17,7 +17,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// specReadLimit bounds the reading of spec directories, where other vendors' files lie too.
+// specReadLimit bounds the reading of spec directories, where other vendors' files lie
+// too.
 const specReadLimit = 5 * time.Second
 
 func newCDIListCommand(a *app) *cobra.Command {
@@ -35,23 +36,16 @@ LPU's node.`,
 		Example: `  lpuctl cdi list
   lpuctl cdi list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.LoadConfig(); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
-			defer cancel()
 			own, err := a.LocateSpec()
 			if err != nil {
 				return err
 			}
-			inv, err := a.scan(ctx, discovery.Options{Management: true})
-			if err != nil { // a node whose sysfs cannot be read has specs all the same
-				a.Log.Warn("the devices are not held against the hardware", "error", err)
-			}
-			v := a.specValidator(ctx, own, inv)
+			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
+			defer cancel()
+			v := a.specValidator(ctx, own, a.hardware(ctx))
 			devices, findings, err := v.Resolve(ctx, a.specDirs())
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
-				return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "lpuctl cdi validate names the file"}
+				return cli.WithRemedy(err, "lpuctl cdi validate names the file")
 			}
 			if err != nil {
 				return err
@@ -73,6 +67,15 @@ LPU's node.`,
 	return cmd
 }
 
+// hardware is what specs are held against; nil if it cannot be read.
+func (a *app) hardware(ctx context.Context) *discovery.Inventory {
+	inv, err := a.scanWith(ctx, discovery.Options{Management: true})
+	if err != nil { // a node whose sysfs cannot be read has specs all the same
+		a.Log.Warn("the devices are not held against the hardware", "error", err)
+	}
+	return inv
+}
+
 // specDirs are the directories runtimes read, the highest priority last.
 func (a *app) specDirs() []string {
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
@@ -90,18 +93,13 @@ func (a *app) specDirs() []string {
 func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli.Format) error {
 	switch f {
 	case cli.FormatJSON, cli.FormatYAML:
-		return cli.WriteDocument(a.Out, f, struct {
+		return a.WriteDocument(f, struct {
 			cli.Header
 			Devices  []cdi.Resolved `json:"devices"`
 			Findings finding.List   `json:"findings"`
 		}{cli.NewHeader("DeviceList"), devices, cli.EmptyNotNull(findings)})
 	case cli.FormatName:
-		for _, d := range devices {
-			if _, err := a.Out.Write([]byte(d.Name + "\n")); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.WriteLines(cli.Each(devices, func(d cdi.Resolved) string { return d.Name })...)
 	}
 	if len(devices) == 0 {
 		a.Say("no device of kind %s in %s", a.Config.CDI.Kind, strings.Join(a.specDirs(), ", "))

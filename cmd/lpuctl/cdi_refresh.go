@@ -16,10 +16,10 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 func newRefreshCommand(a *app) *cobra.Command {
@@ -35,7 +35,8 @@ node cannot be read, or a PCI function that may be an LPU, nothing is touched. A
 the directory defines too is not added, the others are written, and the exit code is 1. A file that was
 written for another kind stays, with a warning.
 
-The exit code is 3 if an LPU was left out because it has no node known to be its own, 4 if there is no LPU.`,
+The exit code is 3 if an LPU was left out because it has no node known to be its own, or a ring table
+because it cannot be written, 4 if there is no LPU.`,
 		Example: `  sudo lpuctl cdi refresh
   lpuctl cdi refresh --dry-run         # what would change
   sudo lpuctl cdi refresh --spec-dir /etc/cdi`,
@@ -51,8 +52,7 @@ The exit code is 3 if an LPU was left out because it has no node known to be its
 		},
 	}
 	a.SpecDirFlag(cmd)
-	a.RingTableFlag(cmd)
-	specFlags(cmd, &o)
+	a.specFlags(cmd, &o)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference to the file in place, and change nothing")
 	return cmd
 }
@@ -74,11 +74,12 @@ func (r *refreshed) end() error {
 	case r.Error == "":
 		return cli.Found()
 	}
-	return &cli.ExitError{Code: r.Code, Err: errors.New(r.Error), Remedy: r.Remedy}
+	return cli.Fail(r.Code, r.Remedy, "%s", r.Error)
 }
 
-// refresh scans and writes under the lock of the file. If another refresh of the same request began its scan after this one had
-// started to wait for the lock, its result is this one's too.
+// refresh scans and writes under the lock of the file. If another refresh of the same
+// request began its scan after this one had started to wait for the lock, its result is
+// this one's too.
 func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 	request, err := a.specRequest(o)
 	if err != nil {
@@ -101,7 +102,8 @@ func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 		if err := cmd.Context().Err(); err != nil {
 			return err
 		}
-		if err := held.Remember(began, request, r); err != nil { // the spec is written; only those who wait have to scan again
+		// The spec is written. After an error only those who wait have to scan again.
+		if err := held.Remember(began, request, r); err != nil {
 			a.Log.Warn("the result of the refresh cannot be kept", "error", err)
 		}
 	}
@@ -124,7 +126,7 @@ func (a *app) specRequest(o cdi.Options) (string, error) {
 
 // refreshHeld makes the spec of what the machine is now, and puts it in place.
 func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r refreshed) {
-	m, err := a.makeSpec(cmd, o)
+	m, err := a.makeSpec(cmd, o, toUse)
 	if err == nil {
 		r.Findings = m.findings
 		r.Says, err = a.putSpec(cmd, held, m, &r.Findings)
@@ -137,7 +139,8 @@ func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r 
 	return r
 }
 
-// putSpec writes a spec or, if there is nothing to hand out, removes the file. It says what it did.
+// putSpec writes a spec or, if there is nothing to hand out, removes the file. It says
+// what it did.
 func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *finding.List) (says string, err error) {
 	if m.spec == nil {
 		removed, err := held.Remove()
@@ -167,13 +170,14 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 	return fmt.Sprintf("wrote %s: %s, cdiVersion %s", held.Path, cli.Plural(len(m.spec.Devices), "device"), m.spec.Version), err
 }
 
-// checkBeside says whether runtimes read the directory of the spec, and what containers get by other
-// files and should not. What was just written is right by itself. Where it lies in a usual directory
-// and no other file is there, the runtimes are not looked for, because that takes time.
+// checkBeside says whether runtimes read the directory of the spec, and what containers
+// get by other files and should not. What was just written is right by itself. Where it
+// lies in a usual directory and no other file is there, the runtimes are not looked for,
+// because that takes time.
 func (a *app) checkBeside(ctx context.Context, own cdi.File, inv *discovery.Inventory) (unread, wrong finding.List, err error) {
 	usual := []cdi.Order{{Dirs: []string{"/etc/cdi", cdi.DefaultSpecDir}}}
 	isUsual := a.Root.Same(a.Config.CDI.SpecDir, "/etc/cdi") || a.Root.Same(a.Config.CDI.SpecDir, cdi.DefaultSpecDir)
-	v := &cdi.Validator{Root: string(a.Root), Kind: a.Config.CDI.Kind, Own: own.Path}
+	v := &cdi.Validator{Root: a.Root, Kind: a.Config.CDI.Kind, Own: own.Path}
 	if !isUsual || !own.IsAlone(usual) {
 		v = a.specValidator(ctx, own, inv)
 	}
@@ -185,7 +189,7 @@ func (a *app) checkBeside(ctx context.Context, own cdi.File, inv *discovery.Inve
 
 // previewSpec shows what refresh would change.
 func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
-	m, err := a.makeSpec(cmd, o)
+	m, err := a.makeSpec(cmd, o, toShow)
 	if err != nil {
 		return err
 	}
@@ -203,7 +207,8 @@ func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) erro
 	return cmp.Or(a.showChange(file.Path, have, want), m.end)
 }
 
-// compare returns the bytes of the spec in place and of the one that would replace it; nil where there is none.
+// compare returns the bytes of the spec in place and of the one that would replace it;
+// nil where there is none.
 func compare(file cdi.File, spec *specs.Spec) (have, want []byte, err error) {
 	have, err = file.Read()
 	if err == nil && spec != nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 func newRemoveCommand(a *app) *cobra.Command {
@@ -36,7 +35,7 @@ there. Do not name one that a pod has: its LPUs could be given to a second pod.`
 				return err
 			}
 			if len(claims) > 0 {
-				return a.removeClaims(cmd, filepath.Dir(file.Path), claims)
+				return a.removeClaims(cmd, claims)
 			}
 			return a.removeSpec(cmd, file)
 		},
@@ -72,31 +71,34 @@ func removal(file cdi.File, removed bool) string {
 }
 
 // removeClaims forgets the claims of these names.
-func (a *app) removeClaims(cmd *cobra.Command, specDir string, names []string) error {
+func (a *app) removeClaims(cmd *cobra.Command, names []string) error {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return err
 	}
-	s := claim.Store{Dir: memory.Dir, SpecDir: specDir, BootID: host.Now().Boot}
+	s, err := a.claims(memory)
+	if err != nil {
+		return err
+	}
 	known, err := s.Known()
 	if err != nil {
 		return err
 	}
 	called := func(r *claim.Record, name string) bool { return name == r.UID || name == r.Namespace+"/"+r.Name }
 	for _, name := range names {
-		i := slices.IndexFunc(known, func(r claim.Record) bool { return called(&r, name) })
+		i := slices.IndexFunc(known, func(r *claim.Record) bool { return called(r, name) })
 		if i < 0 && name != "all" {
 			return cli.Fail(cli.ExitFailed, "see the claims: lpuctl cdi list", "there is no claim %s on this node", name)
 		}
 	}
 	for _, r := range known {
-		if !slices.ContainsFunc(names, func(name string) bool { return name == "all" || called(&r, name) }) {
+		if !slices.ContainsFunc(names, func(name string) bool { return name == "all" || called(r, name) }) {
 			continue
 		}
 		if err := s.Unprepare(cmd.Context(), r.UID); err != nil {
 			return err
 		}
-		a.Say("forgot claim %s", &r)
+		a.Say("forgot claim %s", r)
 	}
 	return nil
 }

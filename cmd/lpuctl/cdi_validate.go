@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newValidateCommand(a *app) *cobra.Command {
@@ -55,19 +55,16 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		"say why a runtime cannot resolve this `DEVICE`, which it takes by the letter (where directories are checked)")
 	cmd.Flags().BoolVar(&host, "host", false, "hold FILE or DIR against this node: its nodes, mounts and LPUs")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
-	var consumers []string
-	for _, name := range runtimes.Consumers() {
-		consumers = append(consumers, name+"=")
-	}
+	consumers := cli.Each(runtimes.Consumers(), func(name string) string { return name + "=" })
 	cli.Complete(cmd, "target", consumers...)
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
 func (a *app) validate(ctx context.Context, args, targets, devices []string, host bool) (finding.List, error) {
-	v := cdi.Validator{Root: string(a.Root), Host: host}
+	v := cdi.Validator{Root: a.Root, Host: host}
 	for _, text := range targets {
 		consumer, version, _ := strings.Cut(text, "=")
 		newest, err := runtimes.MaxCDI(consumer, version)
@@ -83,16 +80,12 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 	v.Kind = a.Config.CDI.Kind
 	if len(args) == 0 {
 		v.Claims = a.preparedClaims()
-	}
-	if own, err := a.LocateSpec(); err == nil && len(args) == 0 {
-		v.Own = own.Path
+		if own, err := a.LocateSpec(); err == nil {
+			v.Own = own.Path
+		}
 	}
 	if host {
-		inv, err := a.scan(ctx, discovery.Options{Management: true})
-		if err != nil { // a node whose sysfs cannot be read has specs all the same
-			a.Log.Warn("the devices are not held against the hardware", "error", err)
-		}
-		v.Inventory = inv
+		v.Inventory = a.hardware(ctx)
 	}
 	v.Devices = devices
 	if len(args) == 0 {
@@ -104,7 +97,7 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 		return nil, err
 	}
 	if info.IsDir() {
-		return v.DirsAsTyped(args[0])
+		return v.DirAsTyped(args[0])
 	}
 	return v.File(args[0]), nil
 }
@@ -112,13 +105,13 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 // specValidator judges spec files by what runtimes read and what is in the machine.
 func (a *app) specValidator(ctx context.Context, own cdi.File, inv *discovery.Inventory) *cdi.Validator {
 	return &cdi.Validator{
-		Root: string(a.Root), Host: true, Kind: a.Config.CDI.Kind, Own: own.Path, Inventory: inv, Orders: a.SpecOrders(ctx),
+		Root: a.Root, Host: true, Kind: a.Config.CDI.Kind, Own: own.Path, Inventory: inv, Orders: a.SpecOrders(ctx),
 	}
 }
 
-// preparedClaims are the uids of the claims that the DRA driver has recorded as prepared; nil if that cannot be read.
+// preparedClaims are the uids of the claims that the DRA driver has recorded as prepared;
+// nil if that cannot be read.
 func (a *app) preparedClaims() []string {
-	uids := []string{}
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return nil
@@ -128,8 +121,5 @@ func (a *app) preparedClaims() []string {
 		a.Log.Warn("it is not known which claims are prepared", "error", err)
 		return nil
 	}
-	for _, r := range records {
-		uids = append(uids, r.UID)
-	}
-	return uids
+	return cli.Each(records, func(r *claim.Record) string { return r.UID })
 }

@@ -14,8 +14,8 @@ type component[C any] struct {
 	running sync.WaitGroup
 }
 
-// start runs a component with a configuration. One that runs with the same configuration goes on; one that runs with
-// another ends first.
+// start runs a component with a configuration. One that runs with the same configuration
+// goes on; one that runs with another ends first.
 func (c *component[C]) start(ctx context.Context, config C, run func(context.Context, C)) {
 	if c.starts > 0 && reflect.DeepEqual(c.config, config) {
 		return

@@ -37,6 +37,6 @@ The exit code is 0 if nothing is, 3 if something is, 1 if the file cannot be rea
 			return a.WriteFindings(cli.FindingList{File: name, Findings: findings}, f, false, good)
 		},
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }

@@ -37,7 +37,7 @@ func newConfigShowCommand(a *app) *cobra.Command {
 			switch {
 			case err != nil:
 			case f == cli.FormatJSON:
-				err = cli.WriteDocument(a.Out, f, struct {
+				err = a.WriteDocument(f, struct {
 					*cli.Config
 					Origins map[string]string `json:"origins"`
 				}{a.Config, origins})

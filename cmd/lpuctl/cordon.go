@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 func newCordonCommand(a *app) *cobra.Command {
@@ -58,7 +58,7 @@ Printed are all cordons of the node.`,
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
 	cli.Complete(cmd, "reason")
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -84,7 +84,7 @@ func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []s
 	for _, card := range cards {
 		l := &inv.LPUs[card]
 		who, c := fmt.Sprintf("%s (%s)", l.Name, l.Address), cordon
-		before, already := cordons[l.Address.String()]
+		before, already := cordons[l.Address]
 		switch {
 		case already && before.Reason == c.Reason:
 			says = append(says, who+" is cordoned already, "+before.String())
@@ -95,16 +95,17 @@ func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []s
 		default:
 			says = append(says, "cordoned "+who)
 		}
-		cordons[l.Address.String()] = c
+		cordons[l.Address] = c
 	}
 	return says, err
 }
 
-// changeCordons changes the cordons of LPUs that are named, says what change says, and prints those that are in force.
+// changeCordons changes the cordons of LPUs that are named, says what change says, and
+// prints those that are in force.
 func (a *app) changeCordons(
 	ctx context.Context, words []string, f cli.Format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
 ) error {
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, err := a.scan(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,8 @@ func (a *app) changeCordons(
 	return a.writeCordons(inv, cordons, f)
 }
 
-// isNumbered tells whether words may name an LPU by its index, and not by its PCI address or node.
+// isNumbered reports whether words may name an LPU by its index, and not by its PCI
+// address or node.
 func isNumbered(words string) bool {
 	for word := range strings.SplitSeq(words, ",") {
 		byPlace := strings.Contains(word, ":") || strings.Contains(word, "pci-") || strings.HasPrefix(word, "/")
@@ -141,37 +143,30 @@ func isNumbered(words string) bool {
 	return false
 }
 
-// stateError adds what to do if a file of the state directory cannot be written, for what it is written.
+// stateError adds what to do if a file of the state directory cannot be written, for what
+// it is written.
 func stateError(err error, what string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return &cli.ExitError{Code: cli.ExitFailed, Err: err, Remedy: "only root can " + what + ": run it with sudo"}
+		return cli.WithRemedy(err, "only root can "+what+": run it with sudo")
 	case errors.Is(err, unix.EROFS):
-		return &cli.ExitError{
-			Code: cli.ExitFailed, Err: err, Remedy: "remount the file system to write to it; in a container, run it on the host",
-		}
+		return cli.WithRemedy(err, "remount the file system to write to it; in a container, run it on the host")
 	}
 	return err
 }
 
 func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f cli.Format) error {
 	if f.IsDocument() {
-		return cli.WriteDocument(a.Out, f, cordons.Document())
+		return a.WriteDocument(f, cordons.Document())
 	}
 	if len(cordons) == 0 {
 		return nil
 	}
-	names := map[string]string{}
-	for _, l := range inv.LPUs {
-		names[l.Address.String()] = l.Name
-	}
+	names := namesOf(inv)
 	var rows [][]string
-	for _, address := range slices.SortedFunc(maps.Keys(cordons), byAddress) {
+	for _, address := range slices.SortedFunc(maps.Keys(cordons), pci.Address.Compare) {
 		c := cordons[address]
-		rows = append(rows, []string{names[address], address, c.Since.Format(time.RFC3339), c.By, c.Reason})
+		rows = append(rows, []string{names[address], address.String(), c.Since.Format(time.RFC3339), c.By, c.Reason})
 	}
 	return a.WriteTable([]string{"NAME", "ADDRESS", "SINCE", "BY", "REASON"}, rows)
 }
-
-// byAddress orders PCI addresses as the inventory does: a longer domain is a higher one.
-func byAddress(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }

@@ -14,8 +14,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 )
 
 // TestCordonsAtOnce: processes that cordon different LPUs at the same time lose nothing.
@@ -36,7 +35,7 @@ func TestCordonsAtOnce(t *testing.T) {
 	}
 	running.Wait()
 	a := &app{cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler)}}
-	inv, err := a.scan(t.Context(), discovery.Options{})
+	inv, err := a.scan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

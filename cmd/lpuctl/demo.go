@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 )
 
 // demoStep is a command of the demo.
@@ -24,7 +26,8 @@ type demoStep struct {
 	code  int // that it must exit with
 }
 
-// demoSteps are the main job on a sound server, then the same on one with two faulty cards, in two directories that do not exist yet.
+// demoSteps are the main job on a sound server, then the same on one with two faulty
+// cards, in two directories that do not exist yet.
 func demoSteps(sound, sick string) []demoStep {
 	on := func(node, words string, args ...string) demoStep {
 		return demoStep{words: words, args: append([]string{"--root", node}, args...)}
@@ -59,24 +62,24 @@ func newDemoCommand(a *app) *cobra.Command {
 nothing of this machine and changes nothing: the server is a temporary directory, which demo removes at its end.`,
 		Example: `  lpuctl demo
   lpuctl demo --keep /tmp/servers      # to go on by hand: lpuctl --root /tmp/servers/orion list`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			dir := keep
 			if keep == "" {
 				if dir, err = os.MkdirTemp("", "lpuctl-demo-"); err != nil {
 					return err
 				}
-				signal.Ignore(syscall.SIGPIPE) // whoever stops to read, as head does, must not keep the directory from being removed
+				// A reader that stops to read, as head does, must not keep the directory
+				// from being removed.
+				signal.Ignore(syscall.SIGPIPE)
 				defer func() { err = cmp.Or(err, os.RemoveAll(dir)) }()
 			}
-			if err := a.demonstrate(cmd.Context(), demoSteps(filepath.Join(dir, "orion"), filepath.Join(dir, "sick"))); err != nil {
+			if err := demonstrate(cmd.Context(), a.Out, demoSteps(filepath.Join(dir, "orion"), filepath.Join(dir, "sick"))); err != nil {
 				return err
 			}
 			if keep == "" {
 				fmt.Fprintln(a.Out, "\nThe directory is removed now. lpuctl demo --keep DIR keeps it, to go on by hand.")
 			} else {
-				fmt.Fprintf(a.Out, "\nBoth servers are still in %s. Go on by hand, for example: lpuctl --root %[1]s/orion health\n", cli.Quoted(dir))
+				fmt.Fprintf(a.Out, "\nBoth servers are still in %s. Go on by hand, for example: lpuctl --root %[1]s/orion health\n", shell.Quoted(dir))
 			}
 			return nil
 		},
@@ -86,27 +89,28 @@ nothing of this machine and changes nothing: the server is a temporary directory
 	return cmd
 }
 
-// demonstrate runs steps one after the other in this process, as the shell of a user whose environment has no LPUCTL_ variables. It
-// ends with the first one that has another exit code than it must have.
-func (a *app) demonstrate(ctx context.Context, steps []demoStep) error {
+// demonstrate runs steps one after the other in this process, as the shell of a user
+// whose environment has no LPUCTL_ variables. It ends with the first one that has another
+// exit code than it must have.
+func demonstrate(ctx context.Context, out io.Writer, steps []demoStep) error {
 	empty := func(string) (string, bool) { return "", false }
 	for _, step := range steps {
 		words := []string{"lpuctl"}
 		for _, arg := range step.args {
-			words = append(words, cli.Quoted(arg))
+			words = append(words, shell.Quoted(arg))
 		}
 		line := strings.Join(words, " ")
-		if _, err := fmt.Fprintf(a.Out, "\n%s\n\n$ %s\n", step.words, line); err != nil {
+		if _, err := fmt.Fprintf(out, "\n%s\n\n$ %s\n", step.words, line); err != nil {
 			return err
 		}
 		var said bytes.Buffer
 		code := run(ctx, step.args, &said, &said, empty)
-		fmt.Fprint(a.Out, beginning(said.String()))
+		fmt.Fprint(out, beginning(said.String()))
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
 		if code != 0 {
-			fmt.Fprintf(a.Out, "(exit code %d)\n", code)
+			fmt.Fprintf(out, "(exit code %d)\n", code)
 		}
 		if code != step.code {
 			return fmt.Errorf("%s: exit code %d, expected %d", line, code, step.code)

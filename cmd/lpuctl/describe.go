@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // detailLimit bounds how long names and vital product data may take: they are decoration.
@@ -34,7 +37,7 @@ serve runs on this node: it has watched the LPU for longer, and the health is ju
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -42,14 +45,14 @@ serve runs on this node: it has watched the LPU for longer, and the health is ju
 			if err != nil {
 				return err
 			}
-			known := len(inv.Problems)
-			a.findUsers(cmd.Context(), inv)
-			a.Report(inv.Problems[known:]) // that there may be users it cannot see
+			findUsers(cmd.Context(), a.Root, inv)
+			// What is not known of the machine's LPUs and is shown of each.
+			a.Report(withID(inv.Problems, finding.UsersHidden, finding.CordonsUnreadable))
 			return a.describe(cmd.Context(), inv, cards, f)
 		},
 	}
 	a.RingTableFlag(cmd)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -73,12 +76,12 @@ func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []in
 	}
 	switch {
 	case f.IsDocument() && len(all) == 1:
-		return cli.WriteDocument(a.Out, f, struct {
+		return a.WriteDocument(f, struct {
 			cli.Header
 			description
 		}{cli.NewHeader("LPU"), all[0]})
 	case f.IsDocument():
-		return cli.WriteDocument(a.Out, f, struct {
+		return a.WriteDocument(f, struct {
 			cli.Header
 			LPUs []description `json:"lpus"`
 		}{cli.NewHeader("LPUList"), all})
@@ -87,15 +90,15 @@ func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []in
 		if i > 0 {
 			fmt.Fprintln(a.Out)
 		}
-		if err := a.writeDescription(d.LPU, d.Details); err != nil {
+		if err := writeDescription(a.Out, d.LPU, d.Details); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
-	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+func writeDescription(out io.Writer, l *discovery.LPU, d discovery.Details) error {
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(key, value string) {
 		if value != "" {
 			fmt.Fprintf(tw, "%s:\t%s\n", key, value)
@@ -142,13 +145,13 @@ func (a *app) writeDescription(l *discovery.LPU, d discovery.Details) error {
 	if l.UsersHidden {
 		line("Used by", "?")
 	}
-	line("Health", healthText(l))
+	line("Health", l.Condition())
 	line("Serve says", judgedText(l.Judged))
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	for _, r := range l.Reasons {
-		fmt.Fprintf(a.Out, "  %s: %s [%s]\n    remedy: %s\n", r.Severity, r.Message, r.ID, r.Remedy)
+		fmt.Fprintf(out, "  %s: %s [%s]\n    remedy: %s\n", r.Severity, r.Message, r.ID, r.Remedy)
 	}
 	return nil
 }
@@ -180,10 +183,6 @@ func describeMount(m discovery.Mount) string {
 	return text
 }
 
-func pathText(path []discovery.Address) string {
-	names := make([]string, len(path))
-	for i, p := range path {
-		names[i] = p.String()
-	}
-	return strings.Join(names, " > ")
+func pathText(path []pci.Address) string {
+	return strings.Join(cli.Each(path, pci.Address.String), " > ")
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +13,8 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 )
 
-// draProgram is the program of the DRA driver. It is one of its own because what it links would make every command of lpuctl start two to
-// three times slower.
+// draProgram is the program of the DRA driver. It is one of its own because what it links
+// would make every command of lpuctl start two to three times slower.
 const draProgram = "lpuctl-dra"
 
 func newDRACommand() *cobra.Command {
@@ -52,8 +50,8 @@ func findDRA() (string, error) {
 	return exec.LookPath(draProgram)
 }
 
-// completeDRA asks the other program, in the way that shells ask a program of cobra. It answers with a line for each offer, and last with a
-// colon and what to do besides.
+// completeDRA asks the other program, in the way that shells ask a program of cobra. It
+// answers with a line for each offer, and last with a colon and what to do besides.
 func completeDRA(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	program, err := findDRA()
 	if err != nil {
@@ -65,12 +63,12 @@ func completeDRA(cmd *cobra.Command, args []string, typed string) ([]string, cob
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var offers []string
-	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
-		directive, last := strings.CutPrefix(lines.Text(), ":")
+	for line := range strings.SplitSeq(string(output), "\n") {
+		directive, last := strings.CutPrefix(line, ":")
 		if number, err := strconv.Atoi(directive); last && err == nil {
 			return offers, cobra.ShellCompDirective(number)
 		}
-		offers = append(offers, lines.Text())
+		offers = append(offers, line)
 	}
 	return nil, cobra.ShellCompDirectiveError
 }

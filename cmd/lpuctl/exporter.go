@@ -16,8 +16,9 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 func newExporterCommand(a *app) *cobra.Command {
@@ -65,7 +66,7 @@ func (a *app) export(cmd *cobra.Command, address string) error {
 	defer end(nil)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return cli.Fail(cli.ExitFailed, "choose another address with --listen, or see who has this one: ss -ltnp", "%w", err)
+		return cli.WithRemedy(err, "choose another address with --listen, or see who has this one: ss -ltnp")
 	}
 	a.Log.Info("listening", "address", listener.Addr().String())
 	e.run(ctx, end, listener)
@@ -79,10 +80,13 @@ type exporter struct {
 	spec    node.Spec
 	watcher *discovery.Watcher
 
-	updating sync.Mutex               // held by update
-	use      atomic.Pointer[node.Use] // nil before the first look
+	updating sync.Mutex                   // held by update
+	use      atomic.Pointer[node.Use]     // nil before the first look
+	lost     atomic.Pointer[finding.List] // about containers that read the host's ring table
 
-	changed chan struct{}   // has room for one: the inventory is another one than when it was looked who has the LPUs
+	// changed has room for one. It says that the inventory is another one than when it was
+	// looked who has the LPUs.
+	changed chan struct{}
 	fault   cli.LatestFault // about leases
 	unseen  cli.LatestFault // whether another program has the metrics
 }
@@ -98,12 +102,14 @@ func (a *app) newExporter() (*exporter, error) {
 		changed: make(chan struct{}, 1),
 	}
 	e.node.Memory = memory
+	e.lost.Store(&finding.List{})
+	e.node.Beside = func(*discovery.Inventory) finding.List { return *e.lost.Load() }
 	return e, nil
 }
 
-// refused returns an error if a program is known to hand out the LPUs of this node to pods, whose
-// metrics say the same. If none can be seen it only warns: the exporter gives nothing away, and what
-// is there of a program may be of one that was killed.
+// refused returns an error if a program is known to hand out the LPUs of this node to
+// pods, whose metrics say the same. If none can be seen it only warns: the exporter gives
+// nothing away, and what is there of a program may be of one that was killed.
 func (e *exporter) refused() error {
 	now, err := e.app.standing(e.node.Memory)
 	if err != nil {
@@ -143,7 +149,8 @@ func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listene
 	})
 }
 
-// update takes the next snapshot of the node. It returns false if the machine cannot be read.
+// update takes the next snapshot of the node. It returns false if the machine cannot be
+// read.
 func (e *exporter) update(ctx context.Context) bool {
 	e.updating.Lock()
 	defer e.updating.Unlock()
@@ -161,8 +168,9 @@ func (e *exporter) update(ctx context.Context) bool {
 	return true
 }
 
-// followUse looks who has the LPUs after each change of the inventory, at most once a second. Without a change there is a new inventory
-// every ten seconds. It is apart from the watch, because there may be many processes.
+// followUse looks who has the LPUs after each change of the inventory, at most once a
+// second. Without a change there is a new inventory every ten seconds. It is apart from
+// the watch, because there may be many processes.
 func (e *exporter) followUse(ctx context.Context) {
 	for {
 		select {
@@ -179,18 +187,21 @@ func (e *exporter) followUse(ctx context.Context) {
 func (e *exporter) lookWho(ctx context.Context, of *discovery.Inventory) {
 	inv := *of
 	inv.LPUs, inv.Problems = slices.Clone(of.LPUs), slices.Clone(of.Problems)
-	e.app.findUsers(ctx, &inv)
+	findUsers(ctx, e.app.Root, &inv)
+	lost := lostTables(ctx, e.app.Root, &inv)
 	marked, err := e.app.MarkedLeases(&inv, e.node.Memory)
 	if ctx.Err() != nil { // the look may be half-way
 		return
 	}
 	if e.fault.IsNew(err) {
-		e.app.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", cli.LeasesRemedy)
+		e.app.WarnLeases(err)
 	}
+	e.lost.Store(&lost)
 	e.use.Store(&node.Use{ReadAt: time.Now(), Inventory: marked, LeasesKnown: err == nil})
 }
 
-// Alive returns an error if the machine, or who has its LPUs, was looked at once and is not looked at any more.
+// Alive returns an error if the machine, or who has its LPUs, was looked at once and is
+// not looked at any more.
 func (e *exporter) Alive() error {
 	if use := e.use.Load(); use != nil {
 		if age := time.Since(use.ReadAt); age > 2*node.MaxAge {
@@ -212,7 +223,8 @@ func (e *exporter) Ready() (phase string, err error) {
 	return "ok", e.Alive()
 }
 
-// Metrics are those of the node and of who has its LPUs; build are labels that identify the build.
+// Metrics are those of the node and of who has its LPUs; build are labels that identify
+// the build.
 func (e *exporter) Metrics(build ...string) []*node.Metric {
 	return slices.Concat(e.node.Metrics(build...), e.use.Load().Metrics())
 }

@@ -21,10 +21,12 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -70,7 +72,7 @@ func (n *observedNode) holds(pid, uid int, cgroup string, lpus ...int) {
 // record writes a record of the arbiter about an LPU.
 func (n *observedNode) record(file, kind, list string) {
 	n.Helper()
-	n.plant(file, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"boot":%q,"last":9,%s}`, discovery.APIVersion, kind, host.Now().Boot, list))
+	n.plant(file, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"boot":%q,"last":9,%s}`, statefile.APIVersion, kind, host.Now().Boot, list))
 }
 
 // lpu is an LPU as a record has it.
@@ -141,7 +143,7 @@ func (e *exporting) end() int {
 	select {
 	case code := <-e.ended:
 		return code
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Limit):
 		e.n.Fatal("it runs on")
 	}
 	return 0
@@ -186,9 +188,8 @@ func (e *exporting) samples() map[string]float64 {
 // eventually waits until the metrics are as they should be. In want, nil is a sample that must not be there.
 func (e *exporting) eventually(what string, want map[string]any) {
 	e.n.Helper()
-	var wrong []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		wrong = nil
+	await.Until(e.n, what, func() error {
+		var wrong []string
 		samples := e.samples()
 		for name, value := range want {
 			got, there := samples[name]
@@ -197,12 +198,30 @@ func (e *exporting) eventually(what string, want map[string]any) {
 			}
 		}
 		if wrong == nil {
-			return
+			return nil
 		}
-	}
-	slices.Sort(wrong)
-	_, text := e.get("/metrics")
-	e.n.Fatalf("%s: %s\n%s\n%s", what, strings.Join(wrong, "\n"), text, &e.said)
+		slices.Sort(wrong)
+		_, text := e.get("/metrics")
+		return fmt.Errorf("%s\n%s", strings.Join(wrong, "\n"), text)
+	})
+}
+
+// TestExporterLostTable: a container that reads the host's ring table is a problem until it is started again.
+func TestExporterLostTable(t *testing.T) {
+	const rootMount = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+	n := newObservedNode(t)
+	node := n.machine.Card(1).Node
+	inside := rootMount + "2 1 0:9 / /dev rw - tmpfs none rw\n" +
+		fmt.Sprintf("3 2 0:6 %s %s rw - devtmpfs udev rw\n", strings.TrimPrefix(node, "/dev"), node)
+	n.plant("proc/1/ns/mnt", "-> mnt:[1]")
+	n.plant("proc/1/mountinfo", rootMount+"2 1 0:6 / /dev rw - devtmpfs udev rw\n")
+	n.plant("proc/12/ns/mnt", "-> mnt:[2]")
+	n.plant("proc/12/mountinfo", inside)
+	e := n.export()
+	problem := "lpuctl_problem{ring-table-detached,warning}"
+	e.eventually("a table is detached", map[string]any{problem: 1})
+	n.plant("proc/12/mountinfo", inside+"4 1 0:25 /lpuctl/ring/ab.json "+discovery.HyperdexRingTable+" ro - tmpfs none rw\n")
+	e.eventually("the container is started again", map[string]any{problem: nil})
 }
 
 func TestExporter(t *testing.T) {
@@ -308,13 +327,13 @@ func kill(c *exec.Cmd) {
 func (n *observedNode) present(want bool) {
 	n.Helper()
 	file := owner.File{Dir: filepath.Join(n.root, node.StateDir)}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if got, err := file.Runs(owner.Plugin); err == nil && got == want {
-			return
-		} else if time.Now().After(deadline) {
-			n.Fatalf("serve is present: %t, %v", got, err)
+	await.Until(n, fmt.Sprint("serve is present: ", want), func() error {
+		got, err := file.Runs(owner.Plugin)
+		if err == nil && got != want {
+			err = fmt.Errorf("it is: %t", got)
 		}
-	}
+		return err
+	})
 }
 
 func TestExporterBesideServe(t *testing.T) {

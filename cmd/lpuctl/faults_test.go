@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // TestEveryFault is what list and describe say of each fault that a node can be simulated with.

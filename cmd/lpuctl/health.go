@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 func newHealthCommand(a *app) *cobra.Command {
@@ -27,6 +29,8 @@ were counted, a link that was better, a driver that was bound again. With --watc
 as HEALTH.
 A state is healthy, unhealthy, or unknown while what is wrong may pass by itself, such as a reset.
 ` + lpuForms + `
+It names the containers that read the ring table of the host instead of their own, as far as this user may see them.
+
 The exit code is 3 if an LPU is unhealthy or in doubt, and 4 if there is no LPU. Warnings leave it 0.
 
 -o npd is for node-problem-detector (docs: node-conditions.md): one line of at most 80 characters that names the worst LPU, and exit code
@@ -38,11 +42,14 @@ The exit code is 3 if an LPU is unhealthy or in doubt, and 4 if there is no LPU.
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completeLPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			show := func(a *app, inv *discovery.Inventory) error { return a.health(inv, args, f) }
+			show := func(a *app, inv *discovery.Inventory) error {
+				inv.Problems = append(slices.Clip(inv.Problems), lostTables(cmd.Context(), a.Root, inv)...)
+				return a.health(inv, args, f)
+			}
 			if watch {
 				return a.watch(cmd.Context(), f, show)
 			}
-			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -66,7 +73,7 @@ type healthDocument struct {
 // lpuHealth is the part of an LPU that is about its health.
 type lpuHealth struct {
 	Name         string               `json:"name"`
-	Address      discovery.Address    `json:"address"`
+	Address      pci.Address          `json:"address"`
 	Health       health.State         `json:"health"`
 	Usable       bool                 `json:"usable"`
 	Reasons      finding.List         `json:"reasons"`
@@ -91,20 +98,20 @@ func (a *app) health(inv *discovery.Inventory, words []string, f cli.Format) err
 	case len(inv.LPUs) == 0:
 		return cli.NoLPU(a.Root)
 	case slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Health != health.Healthy }):
-		return cli.Found() // for one in doubt too: what is not known to be healthy is not reported as healthy
+		// This includes an LPU in doubt: what is not known to be healthy is not reported as
+		// healthy.
+		return cli.Found()
 	}
 	return nil
 }
 
 func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
 	if f.IsDocument() {
-		d := healthDocument{cli.NewHeader("Health"), []lpuHealth{}}
-		for _, l := range inv.LPUs {
-			d.LPUs = append(d.LPUs, lpuHealth{
+		return a.WriteDocument(f, healthDocument{cli.NewHeader("Health"), cli.Each(inv.LPUs, func(l discovery.LPU) lpuHealth {
+			return lpuHealth{
 				l.Name, l.Address, l.Health, l.Usable, l.Reasons, l.Judged, l.Cordoned, l.Link, l.PowerState, l.Temperatures, l.Watts,
-			})
-		}
-		return cli.WriteDocument(a.Out, f, d)
+			}
+		})})
 	}
 	if len(inv.LPUs) == 0 {
 		return nil
@@ -116,7 +123,7 @@ func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
 			serve, since = string(j.Health), judgedFor(j).String()
 		}
 		rows = append(rows, []string{
-			l.Name, l.Address.String(), healthText(&l), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(l.Reasons),
+			l.Name, l.Address.String(), l.Condition(), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(l.Reasons),
 		})
 	}
 	return a.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
@@ -126,16 +133,22 @@ func withoutNotes(reasons finding.List) finding.List {
 	return slices.DeleteFunc(slices.Clone(reasons), func(r finding.Finding) bool { return r.Severity == finding.Note })
 }
 
-// mainReason is the first error or, without one, the first warning, and how many more there are; "" if there are only notes.
-func mainReason(reasons finding.List) string {
-	reasons = withoutNotes(reasons)
+// worst is the first error or, without one, the first of the reasons.
+func worst(reasons finding.List) finding.Finding {
+	return *cmp.Or(reasons.FirstError(), &reasons[0])
+}
+
+// mainReason is the first error or, without one, the first warning, and how many more
+// there are; if there are only notes, why the LPU was not read, or "".
+func mainReason(all finding.List) string {
+	reasons := withoutNotes(all)
+	if len(reasons) == 0 {
+		reasons = withID(all, finding.Asleep)
+	}
 	if len(reasons) == 0 {
 		return ""
 	}
-	first := reasons[0]
-	if e := reasons.FirstError(); e != nil {
-		first = *e
-	}
+	first := worst(reasons)
 	text := fmt.Sprintf("%s [%s]", strings.ReplaceAll(first.Message, "\n", " "), first.ID)
 	if more := len(reasons) - 1; more > 0 {
 		text += fmt.Sprintf(" +%d", more)

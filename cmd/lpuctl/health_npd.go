@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -17,20 +18,23 @@ import (
 // healthName is the name of the command whose exit codes depend on its format.
 const healthName = "health"
 
-// Exit codes of health -o npd, as node-problem-detector takes them: the condition is False, True, and Unknown for any other.
+// Exit codes of health -o npd, as node-problem-detector takes them: the condition is
+// False, True, and Unknown for any other.
 const (
 	npdSound   = 0
 	npdFaulty  = 1
 	npdUnknown = 2
 )
 
-// npdWidth is the length of the line in bytes, all of which are ASCII: node-problem-detector cuts bytes off, by default beyond these.
+// npdWidth is the length of the line in bytes, all of which are ASCII:
+// node-problem-detector cuts bytes off, by default beyond these.
 const npdWidth = 80
 
 // errFaulty ends health -o npd where an LPU is unhealthy, which the line has said.
 var errFaulty = errors.New("")
 
-// healthForNPD prints the line for node-problem-detector about an inventory, or about the LPUs that are named.
+// healthForNPD prints the line for node-problem-detector about an inventory, or about the
+// LPUs that are named.
 func (a *app) healthForNPD(inv *discovery.Inventory, words []string) error {
 	if err := a.keepNamed(inv, words); err != nil {
 		return err
@@ -40,7 +44,7 @@ func (a *app) healthForNPD(inv *discovery.Inventory, words []string) error {
 	}
 	line, faulty := npdLine(inv.LPUs)
 	if !faulty {
-		// A function that cannot be told from an LPU may be a faulty one.
+		// A function that cannot be distinguished from an LPU may be a faulty LPU.
 		if err := inv.Undecided(); err != nil {
 			return err
 		}
@@ -54,8 +58,9 @@ func (a *app) healthForNPD(inv *discovery.Inventory, words []string) error {
 	return nil
 }
 
-// npdLine is the line about LPUs, and whether one of them is unhealthy that is not cordoned. The worst is the first of those that are
-// unhealthy or, if none is, of those that are unknown.
+// npdLine is the line about LPUs, and whether one of them is unhealthy that is not
+// cordoned. The worst is the first of those that are unhealthy or, if none is, of those
+// that are unknown.
 func npdLine(lpus []discovery.LPU) (line string, faulty bool) {
 	count, worst, cordoned := map[health.State]int{}, map[health.State]*discovery.LPU{}, 0
 	for i := range lpus {
@@ -81,14 +86,12 @@ func npdLine(lpus []discovery.LPU) (line string, faulty bool) {
 	return line, false
 }
 
-// npdLineOf is the line about the worst LPU: "lpu3 0000:46:00.1 no-driver: no driver is bound to it (it needs xocl) (2 more)".
+// npdLineOf is the line about the worst LPU: "lpu3 0000:46:00.1 no-driver: no driver is
+// bound to it (it needs xocl) (2 more)".
 func npdLineOf(l *discovery.LPU, state health.State, more int) string {
 	what, text := string(state), ""
 	if len(l.Reasons) > 0 {
-		why := l.Reasons[0]
-		if e := l.Reasons.FirstError(); e != nil {
-			why = *e
-		}
+		why := worst(l.Reasons)
 		what, text = string(why.ID), ": "+npdText(why)
 	}
 	end := ""
@@ -101,9 +104,10 @@ func npdLineOf(l *discovery.LPU, state health.State, more int) string {
 	return shorten(fmt.Sprintf("%s %s %s%s", l.Name, l.Address, what, text), npdWidth-len(end)) + end
 }
 
-// npdText says what a finding is about, the same as long as the finding is there: node-problem-detector takes another line for
-// another condition, with an event of its own, and a message with a temperature or a count would be one at each reading. For such a
-// message stands the first sentence of what the finding means.
+// npdText says what a finding is about, the same as long as the finding is there:
+// node-problem-detector takes another line for another condition, with an event of its
+// own, and a message with a temperature or a count would be one at each reading. For such
+// a message stands the first sentence of what the finding means.
 func npdText(f finding.Finding) string {
 	meaning := finding.RuleOf(f.ID).Meaning
 	if meaning == "" || !strings.ContainsAny(f.Message, "0123456789") {
@@ -127,7 +131,8 @@ func shorten(text string, width int) string {
 	return text
 }
 
-// isForNPD tells whether a command was to answer node-problem-detector. If its flags are wrong, the format may not have been read.
+// isForNPD reports whether a command was to answer node-problem-detector. If its flags
+// are wrong, the format may not have been read.
 func isForNPD(cmd *cobra.Command, args []string, err error) bool {
 	if cmd.Name() != healthName {
 		return false
@@ -140,13 +145,13 @@ func isForNPD(cmd *cobra.Command, args []string, err error) bool {
 }
 
 // codeForNPD is the exit code of health -o npd. Of an error it prints the line, too.
-func (a *app) codeForNPD(err error) int {
+func codeForNPD(out io.Writer, err error) int {
 	switch {
 	case err == nil:
 		return npdSound
 	case errors.Is(err, errFaulty):
 		return npdFaulty
 	}
-	fmt.Fprintln(a.Out, shorten("not known: "+err.Error(), npdWidth))
+	fmt.Fprintln(out, shorten("not known: "+err.Error(), npdWidth))
 	return npdUnknown
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // npdConfig is the configuration of a custom plugin monitor of node-problem-detector. It ignores keys that it does not know.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/user"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,10 +20,11 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 func newLeaseCommand(a *app) *cobra.Command {
@@ -65,14 +65,12 @@ How leases work: /usr/share/doc/lpuctl/leases.md.`,
 	return cmd
 }
 
-// leaseIdle is how long the arbiter stays when nobody is connected. systemd starts it again.
+// leaseIdle is how long the arbiter stays when no program is connected. systemd starts it
+// again.
 const leaseIdle = 10 * time.Second
 
 func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
-	if !cmd.Flags().Changed("log-level") { // a daemon tells what it does
-		a.LogLevel = "info"
-	}
-	if err := a.SetUpLog(); err != nil {
+	if err := a.SetUpDaemonLog(cmd); err != nil {
 		return err
 	}
 	arbiter, err := a.newArbiter()
@@ -95,28 +93,30 @@ func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
 	return arbiter.Serve(cmd.Context())
 }
 
-// newArbiter is the arbiter of this node, without a socket. A config file that has faults does not keep it from starting: systemd would
-// start it again and again. Then it refuses every wish with these faults.
+// newArbiter is the arbiter of this node, without a socket. A config file that has faults
+// does not keep it from starting: systemd would start it again and again. Then it refuses
+// every wish with these faults.
 func (a *app) newArbiter() (*lease.Arbiter, error) {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return nil, err
 	}
-	run, err := a.Root.Resolve(path.Dir(lease.Socket))
+	leases, reservations, err := a.LeaseFiles(memory)
 	if err != nil {
 		return nil, err
 	}
 	arbiter := &lease.Arbiter{
-		Leases: lease.LeasesIn(run), Reservations: lease.ReservationsIn(memory.Dir), Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
+		Leases: leases, Reservations: reservations, Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
 	}
-	arbiter.Closed = func(lpus []discovery.Address) (why, remedy string) { return a.closedSince(memory, lpus) }
+	arbiter.Closed = func(lpus []pci.Address) (why, remedy string) { return a.closedSince(memory, lpus) }
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	}
 	return arbiter, nil
 }
 
-// passed gives the arbiter what systemd has passed: the socket, and the connections of the arbiter before.
+// passed gives the arbiter what systemd has passed: the socket, and the connections of
+// the arbiter before.
 func passed(arbiter *lease.Arbiter) error {
 	for _, f := range activation.Files(true) {
 		if strings.HasPrefix(f.Name(), lease.StoredPrefix) {
@@ -135,7 +135,8 @@ func passed(arbiter *lease.Arbiter) error {
 	return nil
 }
 
-// listenForLeases listens at a path for root and, where there is such a group, for the group lpu.
+// listenForLeases listens at a path for root and, where there is such a group, for the
+// group lpu.
 func listenForLeases(socket string) (*net.UnixListener, error) {
 	gid := -1
 	if group, err := user.LookupGroup("lpu"); err == nil {
@@ -176,17 +177,18 @@ func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.Vie
 	return view, err
 }
 
-// podsUnknown says why no LPU can be leased, and what to do, where it is not known which LPUs pods have.
+// podsUnknown says why no LPU can be leased, and what to do, where it is not known which
+// LPUs pods have.
 func podsUnknown(err error) (why, remedy string) {
 	return "it cannot be known which LPUs pods have: " + err.Error(), cli.RemedyFor(err)
 }
 
-// holders are the LPUs that pods have from plugin or driver, whether or not these run: pods outlive
-// them. With an error it is not known of one of the two.
-func (a *app) holders(ctx context.Context, memory node.Memory) (map[discovery.Address]string, error) {
+// holders are the LPUs that pods have from plugin or driver, whether or not these run:
+// pods outlive them. With an error it is not known of one of the two.
+func (a *app) holders(ctx context.Context, memory node.Memory) (map[pci.Address]string, error) {
 	said, claims, untold, err := a.podsAndClaims(ctx, memory)
 	if err != nil {
-		return map[discovery.Address]string{}, err
+		return map[pci.Address]string{}, err
 	}
 	all := said.InPods()
 	claimed, unread := claims.Holders()
@@ -194,14 +196,16 @@ func (a *app) holders(ctx context.Context, memory node.Memory) (map[discovery.Ad
 	return all, errors.Join(untold, unread)
 }
 
-// closedSince says why LPUs that were free cannot be leased any more, and what to do about that. What a claim has is written
-// down before its pod starts, so the kubelet need not be asked.
-func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) (why, remedy string) {
+// closedSince says why LPUs that were free cannot be leased any more, and what to do
+// about that. What a claim has is written down before its pod starts, so the kubelet need
+// not be asked.
+func (a *app) closedSince(memory node.Memory, lpus []pci.Address) (why, remedy string) {
 	if closed, lately := a.leasesClosed(memory); closed != "" || lately != "" {
 		return cmp.Or(closed, lately), ""
 	}
-	store, err := a.claims(memory) // after the above: a program that has ended meanwhile has written it
-	claims := map[discovery.Address]string{}
+	// This comes after the above: a program that has ended meanwhile has written it.
+	store, err := a.claims(memory)
+	claims := map[pci.Address]string{}
 	if err == nil {
 		claims, err = store.Holders()
 	}
@@ -216,8 +220,9 @@ func (a *app) closedSince(memory node.Memory, lpus []discovery.Address) (why, re
 	return "", ""
 }
 
-// leasesClosed says why no LPU can be leased: Kubernetes hands them out, and none are set apart;
-// "": they can. Lately says who may have any of them, and is not named by the kubelet yet.
+// leasesClosed says why no LPU can be leased: Kubernetes hands them out, and none are set
+// apart; "": they can. Lately says who may have any of them, and is not named by the
+// kubelet yet.
 func (a *app) leasesClosed(memory node.Memory) (closed, lately string) {
 	if a.Config.Leases.Addresses() != nil {
 		return "", ""

@@ -19,15 +19,18 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -178,7 +181,7 @@ func shown(t *testing.T, dir string, o owner.Owner) (kill func()) {
 	t.Helper()
 	g := &owner.Gate{File: owner.File{Dir: filepath.Join(dir, node.StateDir)}, Me: o, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
-	g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+	g.Others = func(context.Context) (map[pci.Address]string, error) { return nil, nil }
 	g.Show()
 	ended := make(chan struct{})
 	go func() { g.Run(ctx); close(ended) }()
@@ -221,12 +224,12 @@ func TestLeasedBeforeAProgramStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &owner.Gate{File: file, Me: me, Log: a.Log}
-		g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+		g.Others = func(context.Context) (map[pci.Address]string, error) { return nil, nil }
 		if err := a.RespectLeases(g, memory); err != nil {
 			t.Fatal(err)
 		}
-		enter := func(address discovery.Address) error {
-			leave, err := g.Enter(t.Context(), []discovery.Address{address})
+		enter := func(address pci.Address) error {
+			leave, err := g.Enter(t.Context(), []pci.Address{address})
 			if err == nil {
 				leave()
 			}
@@ -252,11 +255,7 @@ func TestLeasedBeforeAProgramStarts(t *testing.T) {
 		if err := user.Close(); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(20 * time.Second); enter(leased) != nil; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("it was given back, and is not handed out")
-			}
-		}
+		await.Until(t, "it was given back, and is handed out", func() error { return enter(leased) })
 		stop()
 	}
 }
@@ -307,7 +306,7 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	var holders sync.Map // address: who has it
-	take := func(address discovery.Address, who string) {
+	take := func(address pci.Address, who string) {
 		if other, twice := holders.LoadOrStore(address, who); twice {
 			t.Errorf("%s: %s has it, and so has %s", address, other, who)
 		}
@@ -341,27 +340,23 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 	}
 	for round := range changeovers {
 		before := leases.Load()
-		for limit := time.Now().Add(30 * time.Second); leases.Load() == before; time.Sleep(time.Millisecond) {
-			if time.Now().After(limit) {
-				t.Fatal("no user leases an LPU while no program runs")
-			}
-		}
+		await.For(t, "a user leases an LPU while no program runs", func() bool { return leases.Load() != before })
 		g := &owner.Gate{File: file, Me: owner.DRA, Log: a.Log}
-		g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+		g.Others = func(context.Context) (map[pci.Address]string, error) { return nil, nil }
 		if err := a.RespectLeases(g, memory); err != nil {
 			t.Fatal(err)
 		}
-		had := map[int]discovery.Address{}
+		had := map[int]pci.Address{}
 		for i := range given {
 			address := inv.LPUs[(round+i)%len(inv.LPUs)].Address
-			leave, err := g.Enter(ctx, []discovery.Address{address})
+			leave, err := g.Enter(ctx, []pci.Address{address})
 			if err != nil {
 				continue
 			}
 			plant.File(t, record(i), fmt.Sprintf(`{"apiVersion": %q, "kind": "DRAClaim", "version": 1, "boot": "", "state": "completed",
 				"since": "2026-11-23T05:00:00Z", "namespace": "team", "name": "job", "uid": %q,
 				"requests": [{"name": "lpus", "devices": [{"name": "d", "members": [%q]}]}]}`,
-				discovery.APIVersion, strings.TrimSuffix(filepath.Base(record(i)), ".json"), address))
+				statefile.APIVersion, strings.TrimSuffix(filepath.Base(record(i)), ".json"), address))
 			take(address, "a pod")
 			had[i] = address
 			pods.Add(1)
@@ -371,8 +366,7 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 		cancel()
 		g.Run(ended) // which has it seen no more
 		before = leases.Load()
-		for limit := time.Now().Add(30 * time.Second); leases.Load() < before+users && time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		}
+		await.For(t, "each user leases LPUs", func() bool { return leases.Load() >= before+users })
 		for i, address := range had {
 			holders.Delete(address)
 			if err := os.Remove(record(i)); err != nil {
@@ -404,7 +398,7 @@ func TestPodsOutliveTheProgram(t *testing.T) {
 		t.Error(err)
 	}
 	g := &owner.Gate{File: owner.File{Dir: filepath.Join(dir, node.StateDir)}, Me: owner.Plugin, Log: slog.New(slog.DiscardHandler)}
-	g.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, nil }
+	g.Others = func(context.Context) (map[pci.Address]string, error) { return nil, nil }
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for lately := false; !lately; { // the moment may be over before the arbiter has looked
@@ -544,11 +538,7 @@ func TestEndedLeasesAreNotRecorded(t *testing.T) {
 	if err := os.RemoveAll(process); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(40 * time.Second); recorded() != 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the container has ended, and the record names its lease")
-		}
-	}
+	await.For(t, "the record does not name the lease of the container that has ended", func() bool { return recorded() == 1 })
 	stop()
 	if n := recorded(); n != 0 {
 		t.Errorf("the arbiter has ended, and %d leases are recorded", n)

@@ -10,22 +10,22 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 // dialArbiter connects to the arbiter of this node.
-func (a *app) dialArbiter() (*lease.Client, error) {
-	socket, err := a.Root.Resolve(lease.Socket)
+func dialArbiter(root host.Root) (*lease.Client, error) {
+	socket, err := root.Resolve(lease.Socket)
 	if err != nil {
 		return nil, err
 	}
 	return lease.Dial(socket)
 }
 
-// askArbiter connects to the arbiter for one request.
-func (a *app) askArbiter(ask func(*lease.Client) error) error {
-	client, err := a.dialArbiter()
+// withArbiter connects to the arbiter for one request.
+func withArbiter(root host.Root, ask func(*lease.Client) error) error {
+	client, err := dialArbiter(root)
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,7 @@ func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, erro
 		return s, nil
 	}
 	must, err := a.withNodes(inv, w.must)
-	for _, card := range must {
-		s.Must = append(s.Must, inv.LPUs[card].Address)
-	}
+	s.Must = addressesOf(inv, must)
 	return s, err
 }
 
@@ -72,7 +70,8 @@ func untilText(until time.Duration) string {
 	return at.Format("15:04")
 }
 
-// holderText says who has an LPU or has reserved it, or that it is in use by somebody who has not asked for it.
+// holderText says who has an LPU or has reserved it, or that a process uses it without a
+// lease.
 func holderText(l *discovery.LPU) string {
 	says := func(how string, h *discovery.Holder) string {
 		text := how + h.String()
@@ -97,15 +96,16 @@ func holderText(l *discovery.LPU) string {
 	return ""
 }
 
-// sharesByLease tells whether the LPUs of this node are shared by leases: somebody can ask for one, or has one.
-func (a *app) sharesByLease(inv *discovery.Inventory) bool {
-	return a.Root.Exists(lease.Socket) ||
+// sharesByLease reports whether the LPUs of this node are shared by leases: a user can
+// ask for one, or has one.
+func sharesByLease(root host.Root, inv *discovery.Inventory) bool {
+	return root.Exists(lease.Socket) ||
 		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil })
 }
 
 // lease asks the arbiter for LPUs, and waits for them if that is wished.
 func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, command string) (*grant, error) {
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, err := a.scan(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,8 @@ func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, com
 	w := lease.Wish{Selection: selection, For: o.limit, Wait: o.wait > 0, DryRun: o.dryRun, Command: shortened(command)}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	var timer *time.Timer // it runs from the first answer: before, nobody knows what is waited for
+	// The timer runs from the first answer. Before, no program knows what is waited for.
+	var timer *time.Timer
 	told := ""
 	granted, err := client.Wish(ctx, w, func(p lease.Place) {
 		if timer == nil {
@@ -137,7 +138,7 @@ func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, com
 		a.Say("warning: the arbiter cannot see all processes: somebody may use an LPU without a lease")
 	}
 	if o.wait > 0 { // the machine may have changed meanwhile
-		if inv, err = a.scan(ctx, discovery.Options{}); err != nil {
+		if inv, err = a.scan(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -46,7 +47,7 @@ The exit code is 4 if there is no LPU.`,
 			if watch {
 				return a.watch(cmd.Context(), f, func(a *app, inv *discovery.Inventory) error { return a.list(cmd.Context(), inv, args, f) })
 			}
-			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ The exit code is 4 if there is no LPU.`,
 
 // list prints an inventory, or those of its LPUs that are named.
 func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string, f cli.Format) error {
-	a.findUsers(ctx, inv)
+	findUsers(ctx, a.Root, inv)
 	if err := a.keepNamed(inv, words); err != nil {
 		return err
 	}
@@ -75,7 +76,8 @@ func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string
 	return nil
 }
 
-// keepNamed removes the LPUs that are not named from an inventory; without names it keeps all.
+// keepNamed removes the LPUs that are not named from an inventory; without names it keeps
+// all.
 func (a *app) keepNamed(inv *discovery.Inventory, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -84,23 +86,27 @@ func (a *app) keepNamed(inv *discovery.Inventory, words []string) error {
 	if err != nil {
 		return err
 	}
-	var wanted []discovery.LPU
-	for _, card := range cards {
-		wanted = append(wanted, inv.LPUs[card])
-	}
-	inv.LPUs = wanted
+	inv.LPUs = cli.Each(cards, func(card int) discovery.LPU { return inv.LPUs[card] })
 	return nil
 }
 
 // findUsers fills in who uses the LPUs, as far as that can be found out in time.
-func (a *app) findUsers(ctx context.Context, inv *discovery.Inventory) {
+func findUsers(ctx context.Context, root host.Root, inv *discovery.Inventory) {
 	ctx, cancel := context.WithTimeout(ctx, usersLimit)
 	defer cancel()
-	discovery.FindUsers(ctx, string(a.Root), inv)
+	discovery.FindUsers(ctx, string(root), inv)
 }
 
-// outOfOrder returns what is wrong with the machine, why each LPU is not usable or else its
-// warnings, and which LPUs are cordoned.
+// lostTables are findings about containers that read the ring table of the host, as far
+// as that can be found out in time.
+func lostTables(ctx context.Context, root host.Root, inv *discovery.Inventory) finding.List {
+	ctx, cancel := context.WithTimeout(ctx, usersLimit)
+	defer cancel()
+	return discovery.LostTables(ctx, string(root), inv)
+}
+
+// outOfOrder returns what is wrong with the machine, why each LPU is not usable or else
+// its warnings, and which LPUs are cordoned.
 func outOfOrder(inv *discovery.Inventory) finding.List {
 	findings := slices.Clone(inv.Problems)
 	for i := range inv.LPUs {
@@ -116,28 +122,28 @@ func outOfOrder(inv *discovery.Inventory) finding.List {
 // cordonsOf are the findings that say which LPUs are cordoned.
 func cordonsOf(inv *discovery.Inventory) (findings finding.List) {
 	for _, l := range inv.LPUs {
-		findings = append(findings, l.Reasons...)
+		findings = append(findings, withID(l.Reasons, finding.Cordoned)...)
 	}
-	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID != finding.Cordoned })
+	return findings
+}
+
+// withID are the findings that have one of these ids.
+func withID(all finding.List, ids ...finding.ID) finding.List {
+	return slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool { return !slices.Contains(ids, f.ID) })
 }
 
 func (a *app) writeInventory(inv *discovery.Inventory, f cli.Format) error {
 	switch f {
 	case cli.FormatJSON, cli.FormatYAML:
-		return cli.WriteDocument(a.Out, f, inv)
+		return a.WriteDocument(f, inv)
 	case cli.FormatName:
-		var names strings.Builder
-		for _, l := range inv.LPUs {
-			names.WriteString(a.Config.CDI.Kind + "=" + l.Name + "\n")
-		}
-		_, err := a.Out.Write([]byte(names.String()))
-		return err
+		return a.WriteLines(cli.Each(inv.LPUs, func(l discovery.LPU) string { return a.Config.CDI.Kind + "=" + l.Name })...)
 	}
 	if len(inv.LPUs) == 0 {
 		return nil
 	}
 	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "RING", "HEALTH", "USED-BY"}
-	leases := a.sharesByLease(inv)
+	leases := sharesByLease(a.Root, inv)
 	if leases {
 		header = append(header, "LEASE")
 	}
@@ -148,7 +154,7 @@ func (a *app) writeInventory(inv *discovery.Inventory, f cli.Format) error {
 	for _, l := range inv.LPUs {
 		row := []string{
 			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), cli.Optional(l.NUMANode), cli.Optional(l.Link),
-			ringText(l.Ring), healthText(&l), usersText(&l),
+			ringText(l.Ring), l.Condition(), usersText(&l),
 		}
 		if leases {
 			row = append(row, holderText(&l))
@@ -163,23 +169,7 @@ func (a *app) writeInventory(inv *discovery.Inventory, f cli.Format) error {
 }
 
 func nodeNames(nodes []discovery.Node) string {
-	names := make([]string, len(nodes))
-	for i, n := range nodes {
-		names[i] = n.Path
-	}
-	return strings.Join(names, ",")
-}
-
-// healthText is the health, or that there is nothing that could have any; and whether the LPU is cordoned.
-func healthText(l *discovery.LPU) string {
-	health := string(l.Health)
-	if l.Absent {
-		health = "absent"
-	}
-	if l.Cordoned != nil {
-		health += ",cordoned"
-	}
-	return health
+	return strings.Join(cli.Each(nodes, func(n discovery.Node) string { return n.Path }), ",")
 }
 
 func ringText(r *discovery.RingPlace) string {
@@ -199,7 +189,8 @@ func neighboursText(r *discovery.RingPlace) string {
 	return cmp.Or(r.Previous, "-") + "," + cmp.Or(r.Next, "-")
 }
 
-// usersText names who uses an LPU: the first process and how many more; a question mark says that there may be others.
+// usersText names who uses an LPU: the first process and how many more; a question mark
+// says that there may be others.
 func usersText(l *discovery.LPU) string {
 	var parts []string
 	if len(l.Users) > 0 {
@@ -222,9 +213,5 @@ func managementText(m *discovery.Management) string {
 }
 
 func reasonText(reasons finding.List) string {
-	ids := make([]string, len(reasons))
-	for i, r := range reasons {
-		ids[i] = string(r.ID)
-	}
-	return strings.Join(ids, ",")
+	return strings.Join(cli.Each(reasons, func(r finding.Finding) string { return string(r.ID) }), ",")
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // watching is a list --watch that runs.
@@ -49,7 +50,7 @@ func (w *watching) next() string {
 		return text
 	case code := <-w.code:
 		w.t.Fatalf("it ended with %d", code)
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Limit):
 		w.t.Fatal("nothing is printed")
 	}
 	return ""

@@ -1,4 +1,5 @@
-// lpuctl takes a Linux node from "there is an LPU in a PCIe slot" to "the container has it".
+// lpuctl takes a Linux node from "there is an LPU in a PCIe slot" to "the container has
+// it".
 package main
 
 import (
@@ -21,7 +22,8 @@ func main() {
 	}
 	base := cli.HeedHangUp(context.Background())
 	heeded := []os.Signal{syscall.SIGTERM}
-	if !signal.Ignored(os.Interrupt) { // as that of a script's background job, and of what such a job starts
+	// A script's background job ignores the signal, and so does what such a job starts.
+	if !signal.Ignored(os.Interrupt) {
 		heeded = append(heeded, os.Interrupt)
 	}
 	ctx, stop := signal.NotifyContext(base, heeded...)

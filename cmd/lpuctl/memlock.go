@@ -12,12 +12,15 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// memlockDefault is how much memory a command should be able to lock. The library pins the buffers that an LPU reads and writes; how much
-// that is depends on the model that is served, and it is not published. Other users of the library allow it to lock any amount.
+// memlockDefault is how much memory a command should be able to lock. The library pins
+// the buffers that an LPU reads and writes; how much that is depends on the model that is
+// served, and it is not published. Other users of the library allow it to lock any
+// amount.
 const memlockDefault = 64 << 20
 
-// raiseMemlock lets the command lock as much memory as this user may. If that is less than wanted, it warns, unless the limit does not
-// count for those who lock: root's own processes, and containers whose limits a daemon sets.
+// raiseMemlock lets the command lock as much memory as this user may. If that is less
+// than wanted, it warns, unless the limit does not count for those who lock: root's own
+// processes, and containers whose limits a daemon sets.
 func (a *app) raiseMemlock(wanted uint64, args []string) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -42,8 +45,8 @@ func (a *app) raiseMemlock(wanted uint64, args []string) error {
 	return nil
 }
 
-// memlockOption lets a container lock memory that a daemon of root's starts: as much as --memlock says, or any amount. Other daemons cannot
-// raise their limit.
+// memlockOption lets a container lock memory that a daemon of root's starts: as much as
+// --memlock says, or any amount. Other daemons cannot raise their limit.
 func (a *app) memlockOption(o runOptions, args []string) []string {
 	given := slices.ContainsFunc(args, func(arg string) bool {
 		return strings.HasPrefix(arg, "memlock=") || strings.HasPrefix(arg, "--ulimit=memlock=")
@@ -58,7 +61,7 @@ func (a *app) memlockOption(o runOptions, args []string) []string {
 	return []string{"--ulimit", "memlock=" + limit}
 }
 
-// ofRoot tells whether the daemon that docker or nerdctl asks is root's.
+// ofRoot reports whether the daemon that docker or nerdctl asks is root's.
 func (a *app) ofRoot(args []string) bool {
 	if os.Geteuid() == 0 {
 		return true
@@ -71,7 +74,8 @@ func (a *app) ofRoot(args []string) bool {
 // dockerSocket is where the daemon of root's docker listens.
 const dockerSocket = "/var/run/docker.sock"
 
-// mayLockAll tells whether this process has the capability to lock any amount of memory.
+// mayLockAll reports whether this process has the capability to lock any amount of
+// memory.
 func mayLockAll() bool {
 	var have [2]unix.CapUserData // two words of 32 capabilities each, by version 3
 	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &have[0])

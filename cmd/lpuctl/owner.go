@@ -15,12 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -49,10 +50,9 @@ driver has written down, and those that the kubelet names. It is exit code 3 if 
 LPUs, and if two pods have one LPU.`,
 		Example: `  sudo lpuctl owner show
   lpuctl owner show -o json | jq -r .owner`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.showOwner(cmd.Context(), f) },
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -81,7 +81,7 @@ A program that is started with --owner, as by the Helm chart, changes it again w
 			return a.showOwner(cmd.Context(), f)
 		},
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -92,17 +92,17 @@ func (a *app) setOwner(ctx context.Context, to owner.Owner) error {
 	}
 	file := owner.File{Dir: memory.Dir}
 	before, err := file.Set(ctx, to, a.caller(), false)
-	switch {
-	case err != nil:
+	if err != nil {
 		return stateError(err, "change the owner")
-	case before.Owner == "":
-		a.Say("%s could not be used; it was put aside as %s.bad", file.Path(), file.Path())
-		fallthrough
-	case before.Owner != to:
-		a.Say("the LPUs of this node are handed out by %s now", to.Program())
-	default:
-		a.Say("the LPUs of this node are handed out by %s already", to.Program())
 	}
+	if before.Owner == "" {
+		a.Say("%s could not be used; it was put aside as %s.bad", file.Path(), file.Path())
+	}
+	since := "now"
+	if before.Owner == to {
+		since = "already"
+	}
+	a.Say("the LPUs of this node are handed out by %s %s", to.Program(), since)
 	return nil
 }
 
@@ -154,8 +154,9 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 	if err != nil {
 		return err
 	}
-	o.add(inv, owner.Plugin, func() (map[discovery.Address]string, error) { return said.InPods(), untold })
-	o.add(inv, owner.DRA, claims.Holders)
+	o.add(inv, owner.Plugin, said.InPods(), untold)
+	claimed, unread := claims.Holders()
+	o.add(inv, owner.DRA, claimed, unread)
 	o.addTwice(inv, said.Twice())
 	if err := a.writeOwner(&o, f); err != nil {
 		return err
@@ -164,7 +165,8 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 	return cli.FoundIn(o.Problems)
 }
 
-// standing is which programs can hand out the LPUs of this node to pods now. The config was read.
+// standing is which programs can hand out the LPUs of this node to pods now. The config
+// was read.
 func (a *app) standing(memory node.Memory) (owner.Standing, error) {
 	file, err := a.OwnerFile(memory)
 	if err != nil {
@@ -173,23 +175,19 @@ func (a *app) standing(memory node.Memory) (owner.Standing, error) {
 	return file.Stand(), nil
 }
 
-// add adds the LPUs that pods have from one of the two.
-func (o *ownership) add(inv *discovery.Inventory, from owner.Owner, ask func() (map[discovery.Address]string, error)) {
-	holders, err := ask()
+// add adds the LPUs that pods have from one of the two. With an error they are not all.
+func (o *ownership) add(inv *discovery.Inventory, from owner.Owner, holders map[pci.Address]string, err error) {
 	if err != nil {
 		o.Unknown = append(o.Unknown, fmt.Sprintf("which LPUs pods have from %s: %v", from.Program(), err))
 	}
-	names := map[discovery.Address]string{}
-	for _, l := range inv.LPUs {
-		names[l.Address] = l.Name
-	}
-	for _, address := range slices.SortedFunc(maps.Keys(holders), discovery.Address.Compare) {
+	names := namesOf(inv)
+	for _, address := range slices.SortedFunc(maps.Keys(holders), pci.Address.Compare) {
 		o.Held = append(o.Held, heldLPU{names[address], address.String(), from, holders[address]})
 	}
 }
 
 // addTwice adds the LPUs that two pods have as problems.
-func (o *ownership) addTwice(inv *discovery.Inventory, twice map[discovery.Address]finding.Finding) {
+func (o *ownership) addTwice(inv *discovery.Inventory, twice map[pci.Address]finding.Finding) {
 	for i := range inv.LPUs {
 		if f, ok := twice[inv.LPUs[i].Address]; ok {
 			f.Subject = inv.LPUs[i].Name
@@ -200,8 +198,8 @@ func (o *ownership) addTwice(inv *discovery.Inventory, twice map[discovery.Addre
 
 var errNoKubelet = errors.New("there is no kubelet")
 
-// askKubelet asks the kubelet which pods have LPUs, behind the first socket that is named and is there.
-// The error may be errNoKubelet.
+// askKubelet asks the kubelet which pods have LPUs, behind the first socket that is named
+// and is there. The error may be errNoKubelet.
 func (a *app) askKubelet(ctx context.Context, named ...string) (*plugin.Said, error) {
 	socket, err := a.PodResources(named...)
 	if err != nil {
@@ -215,13 +213,13 @@ func (a *app) askKubelet(ctx context.Context, named ...string) (*plugin.Said, er
 		return said, nil
 	}
 	if listens, unseen := host.Listens(socket); !listens && unseen == nil {
-		return nil, cli.Fail(cli.ExitFailed, "start the kubelet; if none is to run on this node: sudo rm "+socket, "%w", err)
+		return nil, cli.WithRemedy(err, "start the kubelet; if none is to run on this node: sudo rm "+socket)
 	}
 	return nil, err
 }
 
-// podsAndClaims are which pods have LPUs, as the kubelet says, and the prepared claims. untold is why
-// the kubelet does not say it; where there is none, no pod has LPUs.
+// podsAndClaims are which pods have LPUs, as the kubelet says, and the prepared claims.
+// untold is why the kubelet does not say it; where there is none, no pod has LPUs.
 func (a *app) podsAndClaims(ctx context.Context, memory node.Memory) (said *plugin.Said, claims *claim.Store, untold, err error) {
 	if claims, err = a.claims(memory); err != nil {
 		return nil, nil, nil, err
@@ -244,12 +242,12 @@ func (a *app) claims(memory node.Memory) (*claim.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &claim.Store{Dir: memory.Dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}, nil
+	return &claim.Store{Root: a.Root, Dir: memory.Dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}, nil
 }
 
 func (a *app) writeOwner(o *ownership, f cli.Format) error {
 	if f.IsDocument() {
-		return cli.WriteDocument(a.Out, f, o)
+		return a.WriteDocument(f, o)
 	}
 	since := "-"
 	if !o.Since.IsZero() {
@@ -265,12 +263,9 @@ func (a *app) writeOwner(o *ownership, f cli.Format) error {
 	if err := a.WriteTable([]string{"OWNER", "SINCE", "BY", "PLUGIN-RUNS", "DRA-RUNS"}, [][]string{row}); err != nil {
 		return err
 	}
-	var rows [][]string
-	for _, h := range o.Held {
-		rows = append(rows, []string{h.LPU, h.Address, string(h.From), h.Holder})
-	}
-	if len(rows) > 0 {
+	if len(o.Held) > 0 {
 		fmt.Fprintln(a.Out)
+		rows := cli.Each(o.Held, func(h heldLPU) []string { return []string{h.LPU, h.Address, string(h.From), h.Holder} })
 		if err := a.WriteTable([]string{"NAME", "ADDRESS", "FROM", "HOLDER"}, rows); err != nil {
 			return err
 		}
@@ -281,9 +276,10 @@ func (a *app) writeOwner(o *ownership, f cli.Format) error {
 	return nil
 }
 
-// newGate is what serve asks before it hands out LPUs. With --owner it is the owner when this returns. While the kubelet behind the socket
-// does not answer, what it said of claims last counts, and their files do.
-func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*owner.Gate, error) {
+// newGate is what serve asks before it hands out LPUs. With --owner it is the owner when
+// this returns. While the kubelet behind the socket does not answer, what it said of
+// claims last counts, and their files do. hear gets what the kubelet says.
+func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string, hear func(*plugin.Said)) (*owner.Gate, error) {
 	word, _ := cmd.Flags().GetString("owner") // it has the flag
 	if word != "" && word != string(owner.Plugin) {
 		return nil, cli.Usage("--owner %s: serve can be the owner %s only; for the DRA driver: lpuctl-dra serve --owner dra", word, owner.Plugin)
@@ -302,6 +298,7 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 		said, err := a.askKubelet(ctx, socket, configured)
 		if err == nil {
 			claims.Hear(said.Claims())
+			hear(said)
 		} else if !logged.Load() && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {
 			a.Log.Warn("the kubelet cannot be asked which pods have claims; their files tell", "error", err)
 		}
@@ -310,7 +307,7 @@ func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string) (*o
 	}
 	g := &owner.Gate{
 		File: file, Me: owner.Plugin, Insist: word != "", By: "lpuctl serve --owner", Log: a.Log,
-		Others: func(ctx context.Context) (map[discovery.Address]string, error) {
+		Others: func(ctx context.Context) (map[pci.Address]string, error) {
 			_, _ = ask(ctx)
 			return claims.Holders()
 		},

@@ -2,24 +2,27 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // owner runs lpuctl owner on the node, and returns what it prints.
@@ -36,13 +39,13 @@ func (n *observedNode) owner(args ...string) string {
 func TestServeFollowsTheOwner(t *testing.T) {
 	const lpu1 = `lpuctl_lpu_healthy{lpu="lpu1",device="pci-0000-44-00.1"} `
 	const healthy, withheld = lpu1 + "1", lpu1 + "0"
-	const elsewhere, limit = "registered: the LPUs of this node are handed out by the DRA driver (lpuctl-dra)\n", 20 * time.Second
+	const elsewhere = "registered: the LPUs of this node are handed out by the DRA driver (lpuctl-dra)\n"
 	n := newObservedNode(t)
 	newKubelet(t, filepath.Join(n.root, "kubelet"))
 	file := filepath.Join(n.root, node.StateDir, "owner.json")
 	s := n.servesMetrics("--plugin-dir", "/kubelet")
-	s.eventually(limit, "/readyz", 200, "registered\n")
-	s.eventually(limit, "/metrics", 200, healthy)
+	s.eventually("/readyz", 200, "registered\n")
+	s.eventually("/metrics", 200, healthy)
 	if _, err := os.Stat(file); err == nil {
 		t.Error("serve has written the owner, and nobody told it to")
 	}
@@ -50,41 +53,41 @@ func TestServeFollowsTheOwner(t *testing.T) {
 		t.Errorf("show: %s", got)
 	}
 	n.owner("set", "dra")
-	s.eventually(limit, "/readyz", 200, elsewhere)
-	s.eventually(limit, "/metrics", 200, withheld)
+	s.eventually("/readyz", 200, elsewhere)
+	s.eventually("/metrics", 200, withheld)
 	n.owner("set", "plugin")
-	s.eventually(limit, "/metrics", 200, healthy)
+	s.eventually("/metrics", 200, healthy)
 	n.plant(strings.TrimPrefix(file, n.root), "{")
-	s.eventually(limit, "/readyz", 503, "it is not known who hands out the LPUs of this node: ")
-	s.eventually(limit, "/metrics", 200, withheld)
+	s.eventually("/readyz", 503, "it is not known who hands out the LPUs of this node: ")
+	s.eventually("/metrics", 200, withheld)
 	n.owner("set", "dra")
 	kill(s.command)
 
 	s = n.servesMetrics("--plugin-dir", "/kubelet")
-	s.eventually(limit, "/readyz", 200, elsewhere)
+	s.eventually("/readyz", 200, elsewhere)
 	kill(s.command)
 	s = n.servesMetrics("--plugin-dir", "/kubelet", "--owner", "plugin")
-	s.eventually(limit, "/readyz", 200, "registered\n")
-	s.eventually(limit, "/metrics", 200, `lpuctl_owner{owner="plugin"} 1`)
+	s.eventually("/readyz", 200, "registered\n")
+	s.eventually("/metrics", 200, `lpuctl_owner{owner="plugin"} 1`)
 	if got := n.owner("show", "-o", "json"); !strings.Contains(got, `"by": "lpuctl serve --owner"`) {
 		t.Errorf("show: %s", got)
 	}
 
 	n.plant(filepath.Join(node.StateDir, claim.DirName, "1234.json"), "{") // nobody knows which LPUs it has
-	s.eventually(limit, "/readyz", 503, "1234.json")
-	s.eventually(limit, "/metrics", 200, withheld)
+	s.eventually("/readyz", 503, "1234.json")
+	s.eventually("/metrics", 200, withheld)
 	if err := os.Remove(filepath.Join(n.root, node.StateDir, claim.DirName, "1234.json")); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(limit, "/metrics", 200, healthy)
+	s.eventually("/metrics", 200, healthy)
 	n.plant(filepath.Join(node.StateDir, claim.DirName, "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01.json"), `{
 		"apiVersion": "lpuctl.hyperaccel.ai/v1alpha1", "kind": "DRAClaim", "version": 1, "boot": "", "state": "completed",
 		"since": "2026-11-23T05:00:00Z", "namespace": "team", "name": "job", "uid": "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01",
 		"requests": [{"name": "lpus", "devices": [{"name": "lpu1-0000-44-00-1-681c5c16", "members": ["0000:44:00.1"]}]}]}`)
 	const lpu0 = `lpuctl_lpu_healthy{lpu="lpu0",device="pci-0000-43-00.1"} 1`
-	s.eventually(limit, "/metrics", 200, withheld)
-	s.eventually(limit, "/metrics", 200, lpu0)
-	s.eventually(limit, "/readyz", 200, "registered\n")
+	s.eventually("/metrics", 200, withheld)
+	s.eventually("/metrics", 200, lpu0)
+	s.eventually("/readyz", 200, "registered\n")
 
 	// One record is cut, and only the LPUs of its claim are withheld: the CDI file tells. So it does without the record.
 	const uid = "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01"
@@ -97,10 +100,10 @@ func TestServeFollowsTheOwner(t *testing.T) {
 	holds := func(want bool) {
 		t.Helper()
 		v := n.gate().Renew(t.Context())
-		if got := v.Why(discovery.Address{Bus: 0x44, Function: 1}); v.All() != nil || want != strings.HasPrefix(got, "claim team/job") {
+		if got := v.Why(pci.Address{Bus: 0x44, Function: 1}); v.All() != nil || want != strings.HasPrefix(got, "claim team/job") {
 			t.Errorf("lpu1 is offered unless %q; %v", got, v.All())
 		}
-		if why := v.Why(discovery.Address{Bus: 0x43, Function: 1}); why != "" {
+		if why := v.Why(pci.Address{Bus: 0x43, Function: 1}); why != "" {
 			t.Errorf("lpu0 is not offered: %s", why)
 		}
 	}
@@ -109,8 +112,8 @@ func TestServeFollowsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(true)
-	s.eventually(limit, "/metrics", 200, lpu0)
-	s.eventually(limit, "/metrics", 200, withheld)
+	s.eventually("/metrics", 200, lpu0)
+	s.eventually("/metrics", 200, withheld)
 
 	// Both are lost, and the kubelet names the claim.
 	n.podResources(uid)
@@ -125,7 +128,28 @@ func TestServeFollowsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(false)
-	s.eventually(limit, "/readyz", 200, "registered\n")
+	s.eventually("/readyz", 200, "registered\n")
+}
+
+// TestServeNamesPodsWithoutTheirTable: another file takes the place of the host's ring table while a pod has an LPU. A serve that starts
+// after that knows it too.
+func TestServeNamesPodsWithoutTheirTable(t *testing.T) {
+	n := newObservedNode(t)
+	newKubelet(t, filepath.Join(n.root, "kubelet"))
+	n.podResources("0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01")
+	s := n.servesMetrics("--plugin-dir", "/kubelet")
+	mark := filepath.Join(n.root, cdi.RingTableDir, "over/0000:44:00.1")
+	await.For(t, "the LPU is marked", func() bool { return host.State(mark) != "" })
+	table := filepath.Join(n.root, discovery.HyperdexRingTable)
+	text := readText(t, table)
+	if err := errors.Join(os.WriteFile(table+".new", []byte(text), 0o644), os.Rename(table+".new", table)); err != nil {
+		t.Fatal(err)
+	}
+	const problem = `lpuctl_problem{problem="ring-table-detached",severity="warning"} 1`
+	s.eventually("/metrics", 200, problem)
+	kill(s.command)
+	s = n.servesMetrics("--plugin-dir", "/kubelet")
+	s.eventually("/metrics", 200, problem)
 }
 
 // gate is what serve asks.
@@ -139,7 +163,7 @@ func (n *observedNode) gate() *owner.Gate {
 	if err != nil {
 		n.Fatal(err)
 	}
-	g, err := a.newGate(newServeCommand(a), memory, "")
+	g, err := a.newGate(newServeCommand(a), memory, "", func(*plugin.Said) {})
 	if err != nil {
 		n.Fatal(err)
 	}

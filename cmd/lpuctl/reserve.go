@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 // reservation is the document that reserve and extend print.
@@ -35,7 +35,6 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
   lpuctl run -n 2 -- podman run {args} IMAGE      # takes what you have reserved first
   lpuctl extend r3 --for 2h
   lpuctl release r3`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reason = strings.TrimSpace(reason)
 			if limit == 0 {
@@ -49,7 +48,7 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 	}
 	a.wishFlags(cmd, &w)
 	flags := cmd.Flags()
-	flags.Var((*positiveTime)(&limit), "for", "for how long (`TIME`), such as 30m or 4h; has to be given")
+	flags.Func("for", "for how long (`TIME`), such as 30m or 4h; has to be given", positiveTime(&limit))
 	flags.StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
 	cli.Complete(cmd, "for", "1h", "4h", "8h")
 	cli.Complete(cmd, "reason")
@@ -58,7 +57,7 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 }
 
 func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason string, f cli.Format) error {
-	inv, err := a.scan(ctx, discovery.Options{})
+	inv, err := a.scan(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason s
 	if err != nil {
 		return err
 	}
-	return a.askArbiter(func(c *lease.Client) error {
+	return withArbiter(a.Root, func(c *lease.Client) error {
 		r, err := c.Reserve(ctx, lease.Reserve{Selection: selection, For: limit, Reason: reason})
 		if err != nil {
 			return err
@@ -90,7 +89,7 @@ func newExtendCommand(a *app) *cobra.Command {
 			if by == 0 {
 				return cli.Usage("--for is missing: say how much longer, such as --for 2h")
 			}
-			return a.askArbiter(func(c *lease.Client) error {
+			return withArbiter(a.Root, func(c *lease.Client) error {
 				r, err := c.Extend(cmd.Context(), args[0], by)
 				if err != nil {
 					return err
@@ -99,7 +98,7 @@ func newExtendCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var((*positiveTime)(&by), "for", "how much longer (`TIME`), such as 30m or 2h; has to be given")
+	cmd.Flags().Func("for", "how much longer (`TIME`), such as 30m or 2h; has to be given", positiveTime(&by))
 	cli.Complete(cmd, "for", "1h", "2h", "4h")
 	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
@@ -115,7 +114,7 @@ LPU keeps it: its lease ends with the command.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeReservations,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.askArbiter(func(c *lease.Client) error {
+			return withArbiter(a.Root, func(c *lease.Client) error {
 				for _, id := range args {
 					if err := c.Release(cmd.Context(), id); err != nil {
 						return err
@@ -130,33 +129,25 @@ LPU keeps it: its lease ends with the command.`,
 
 // completeReservations offers the ids of the reservations of this node.
 func (a *app) completeReservations(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	inv, err := a.scan(cmd.Context(), discovery.Options{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []string
 	seen := map[string]bool{}
-	for _, l := range inv.LPUs {
-		if r := l.Reserved; r != nil && !seen[r.ID] {
-			seen[r.ID] = true
-			ids = append(ids, r.ID+"\t"+r.String()+": "+r.Reason)
+	return a.offered(cmd, func(l *discovery.LPU) string {
+		r := l.Reserved
+		if r == nil || seen[r.ID] {
+			return ""
 		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
+		seen[r.ID] = true
+		return r.ID + "\t" + r.String() + ": " + r.Reason
+	}), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *app) writeReservation(r *lease.Reservation, f cli.Format) error {
 	switch {
 	case f.IsDocument():
-		return cli.WriteDocument(a.Out, f, reservation{cli.NewHeader("Reservation"), *r})
+		return a.WriteDocument(f, reservation{cli.NewHeader("Reservation"), *r})
 	case f == cli.FormatName:
-		_, err := a.Out.Write([]byte(r.ID + "\n"))
-		return err
+		return a.WriteLines(r.ID)
 	}
-	names := make([]string, len(r.LPUs))
-	for i, l := range r.LPUs {
-		names[i] = l.Name
-	}
+	names := cli.Each(r.LPUs, func(l lease.LPU) string { return l.Name })
 	return a.WriteTable(nil, [][]string{
 		{"Reservation", r.ID}, {"LPUs", strings.Join(names, " ")}, {"Until", untilText(r.Until)}, {"Reason", r.Reason},
 	})

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -50,64 +49,72 @@ func readTable(path string) (*boundTable, error) {
 	return &boundTable{path: path, table: table, findings: findings}, nil
 }
 
-// bind holds the table against the LPUs of this node, the cards among them that the table knows and that are
-// not here.
-func (a *app) bind(ctx context.Context, b *boundTable) error {
-	if b.table == nil || b.findings.HasErrors() {
-		return nil
-	}
-	inv, err := a.scan(ctx, discovery.Options{Expect: b.table})
-	if err != nil {
-		return err
-	}
-	if len(inv.LPUs) == 0 {
-		return cli.NoLPU(a.Root)
-	}
-	b.inv = inv
-	cabling, findings := ring.Bind(b.table, inv.RingCards())
-	b.cabling, b.findings = cabling, append(b.findings, findings...)
-	return nil
-}
-
-// nodeTable reads and binds the table that is named, or else the one that is in force on this node.
-func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error) {
-	path := a.RingTable
-	if len(args) > 0 {
-		path = args[0]
-	}
-	if path == "" {
-		inv, err := a.scan(ctx, discovery.Options{})
-		if err != nil {
-			return nil, err
-		}
-		ofTable := slices.DeleteFunc(inv.Problems, func(f finding.Finding) bool { return f.File == "" })
-		switch {
-		case inv.RingTable != nil && !inv.RingTable.Kept:
-			path = inv.RingTable.Path
-		case len(ofTable) > 0:
-			return &boundTable{path: ofTable[0].File, findings: ofTable}, nil
-		default:
-			return nil, cli.Fail(cli.ExitFailed, "name a FILE; lpuctl ring install FILE installs it on this node", "this node has no ring table")
-		}
-	}
+// bind reads a table and holds it against the LPUs of this node, the cards among them that
+// the table knows and that are not here.
+func (a *app) bind(ctx context.Context, path string) (*boundTable, error) {
 	b, err := readTable(path)
+	if err != nil || b.table == nil || b.findings.HasErrors() {
+		return b, err
+	}
+	b.inv, err = a.scanWith(ctx, discovery.Options{Expect: b.table})
 	if err != nil {
 		return nil, err
 	}
-	return b, a.bind(ctx, b)
+	if len(b.inv.LPUs) == 0 {
+		return nil, cli.NoLPU(a.Root)
+	}
+	cabling, findings := ring.Bind(b.table, b.inv.RingCards())
+	b.cabling, b.findings = cabling, append(b.findings, findings...)
+	return b, nil
 }
 
-// onTable makes the RunE of a command that needs the cabling: it ends where there is none.
+// nodeTable reads and binds the table that is named, or else the one that is in force on
+// this node. Then it says what HyperDex makes wrongly of its own table too.
+func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error) {
+	if len(args) > 0 {
+		return a.bind(ctx, args[0])
+	}
+	inv, err := a.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ofTables := slices.DeleteFunc(inv.Problems, func(f finding.Finding) bool { return f.File == "" })
+	path := a.RingTable
+	switch {
+	case path != "":
+	case inv.RingTable != nil && !inv.RingTable.Kept:
+		path = inv.RingTable.Path
+	case len(ofTables) > 0:
+		return &boundTable{path: ofTables[0].File, findings: ofTables}, nil
+	default:
+		return nil, cli.Fail(cli.ExitFailed, "name a FILE; lpuctl ring install FILE installs it on this node", "this node has no ring table")
+	}
+	b, err := a.bind(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(ofTables, func(f finding.Finding) bool { return f.File == path })
+	b.findings = append(b.findings, others...)
+	return b, nil
+}
+
+// onTable makes the RunE of a command that needs the cabling: it ends where there is
+// none.
 func (a *app) onTable(do func(*boundTable) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		b, err := a.nodeTable(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		a.Report(b.findings)
-		if b.cabling == nil {
-			return &cli.ExitError{Code: cli.ExitFound, Err: fmt.Errorf("%s: cannot be used as it is", b.path)}
-		}
-		return do(b)
+		return a.use(b, do)
 	}
+}
+
+// use reports what is wrong with a table, and does something with it if it has a cabling.
+func (a *app) use(b *boundTable, do func(*boundTable) error) error {
+	a.Report(b.findings)
+	if b.cabling == nil {
+		return cli.Fail(cli.ExitFound, "", "%s: cannot be used as it is", b.path)
+	}
+	return do(b)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
@@ -23,7 +21,13 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.CompleteFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.checkTable(cmd.Context(), args, bind)
+			var b *boundTable
+			var err error
+			if len(args) > 0 && !bind {
+				b, err = readTable(args[0])
+			} else {
+				b, err = a.nodeTable(cmd.Context(), args)
+			}
 			if err != nil {
 				return err
 			}
@@ -43,15 +47,8 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		},
 	}
 	a.RingTableFlag(cmd)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	cmd.Flags().BoolVar(&bind, "bind", false, "hold FILE against the LPUs of this node")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
 	return cmd
-}
-
-func (a *app) checkTable(ctx context.Context, args []string, bind bool) (*boundTable, error) {
-	if len(args) > 0 && !bind {
-		return readTable(args[0])
-	}
-	return a.nodeTable(ctx, args)
 }

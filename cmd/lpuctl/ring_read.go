@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -23,7 +27,8 @@ a ring or as a line, and whether FILE has a cable for each step. Without FILE it
 opens, ` + discovery.HyperdexRingTable + `. FILE may be a node's table or a container's: the LPUs
 are numbered as there. It is judged by itself, and so no LPU is looked at: name those that are busy or missing.
 The rule is that of HyperDex 1.3, the newest that is public.
-The exit code is 3 if the program ends with an error, or computes over a cable that FILE does not have.`,
+The exit code is 3 if the program ends with an error or computes over a cable that FILE does not have, and if
+FILE has an error.`,
 		Example: `  lpuctl ring read -n 4
   lpuctl ring read table.json -n 4 --busy lpu0,lpu1
   lpuctl ring convert --to hyperdex --lpus 6,7,0,1 --output sub.json
@@ -49,10 +54,13 @@ The exit code is 3 if the program ends with an error, or computes over a cable t
 			if err != nil {
 				return err
 			}
+			if err := b.has(ids); err != nil {
+				return err
+			}
 			return a.showReading(b, n, ids, f)
 		},
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	cmd.Flags().IntVarP(&n, "count", "n", 1, "`NUMBER` of LPUs that the program asks for")
 	cmd.Flags().StringSliceVar(&busy, "busy", nil, "`LPUS` that are in use or missing, by name or index")
 	_ = cmd.RegisterFlagCompletionFunc("busy", a.completeLPUList)
@@ -63,12 +71,22 @@ The exit code is 3 if the program ends with an error, or computes over a cable t
 func indices(words []string) (ids []int, err error) {
 	for _, word := range words {
 		id, err := strconv.ParseUint(strings.TrimPrefix(word, "lpu"), 10, 16)
-		if err != nil {
+		if err != nil || !slices.Contains([]string{ring.Name(int(id)), strconv.Itoa(int(id))}, word) {
 			return nil, cli.Usage("--busy %s: expected a name (lpu3) or an index (3)", word)
 		}
 		ids = append(ids, int(id))
 	}
 	return ids, nil
+}
+
+// has returns an error if HyperDex can read the table and it has not all of these LPUs.
+func (b *boundTable) has(lpus []int) error {
+	for _, id := range lpus {
+		if b.table != nil && b.table.Refused() == nil && !b.table.Has(id) {
+			return cli.Fail(cli.ExitFailed, "name LPUs of the table", "--busy %s: %s has no such LPU", ring.Name(id), b.path)
+		}
+	}
+	return nil
 }
 
 // readingDocument is what HyperDex makes of a table.
@@ -80,6 +98,8 @@ type readingDocument struct {
 	Members []string `json:"members"`         // in the order in which the program uses them
 	Hops    []hop    `json:"hops"`
 	Error   string   `json:"error,omitempty"` // why the program ends
+
+	Findings finding.List `json:"findings"` // about the table
 }
 
 // hop is a step from one LPU to the next.
@@ -91,26 +111,49 @@ type hop struct {
 }
 
 func (a *app) showReading(b *boundTable, n int, busy []int, f cli.Format) error {
-	if b.table == nil {
+	doc := readingDocument{Header: cli.NewHeader("RingReading"), File: b.path, Asked: n, Members: []string{}, Hops: []hop{}}
+	doc.Findings = cli.EmptyNotNull(b.findings)
+	end := doc.read(b, n, busy)
+	var err error
+	if f.IsDocument() {
+		err = a.WriteDocument(f, doc)
+	} else {
 		a.Report(b.findings)
+		err = a.writeReading(doc)
+	}
+	return cmp.Or(err, end)
+}
+
+// read fills in what HyperDex makes of a table. The error is that with which the command
+// ends.
+func (doc *readingDocument) read(b *boundTable, n int, busy []int) error {
+	if b.table == nil {
+		doc.Error = "the table cannot be read"
 		return cli.Fail(cli.ExitFound, "", "%s: cannot be read", b.path)
 	}
-	doc := readingDocument{Header: cli.NewHeader("RingReading"), File: b.path, Asked: n, Members: []string{}, Hops: []hop{}}
+	remedy := "lpuctl ring convert " + shell.Quoted(b.path) + " prints a table that HyperDex can use"
+	if b.findings.HasErrors() {
+		remedy = "lpuctl ring check " + shell.Quoted(b.path) + " says what is wrong with the table"
+	}
 	reading, err := b.table.Read(n, busy...)
 	if err != nil {
 		doc.Error = err.Error()
-	} else {
-		doc.fill(b.table, reading)
+		if b.table.Refused() == nil {
+			remedy = "ask for fewer LPUs, or wait until more that are cabled in a row are free"
+		}
+		return cli.Fail(cli.ExitFound, remedy, "%s: HyperDex ends with an error: %s", doc.File, doc.Error)
 	}
-	if f.IsDocument() {
-		err = cli.WriteDocument(a.Out, f, doc)
-	} else {
-		err = a.writeReading(doc)
+	doc.fill(b.table, reading)
+	for _, h := range doc.Hops {
+		if !h.Cabled {
+			return cli.Fail(cli.ExitFound, remedy, "%s: HyperDex computes over a cable that the table does not have: from %s on the %s to %s",
+				doc.File, h.From, h.Side, h.To)
+		}
 	}
-	if err != nil {
-		return err
+	if b.findings.HasErrors() {
+		return cli.Found()
 	}
-	return doc.judge()
+	return nil
 }
 
 func (doc *readingDocument) fill(t *ring.Table, r ring.Reading) {
@@ -118,19 +161,15 @@ func (doc *readingDocument) fill(t *ring.Table, r ring.Reading) {
 	if r.Ring {
 		doc.Shape = "ring"
 	}
-	for _, id := range r.IDs {
-		doc.Members = append(doc.Members, lpuOf(id))
-	}
+	doc.Members = cli.Each(r.IDs, ring.Name)
 	for _, h := range t.Hops(r) {
 		side := "right"
 		if h.Left {
 			side = "left"
 		}
-		doc.Hops = append(doc.Hops, hop{lpuOf(h.From), lpuOf(h.To), side, h.Cabled})
+		doc.Hops = append(doc.Hops, hop{ring.Name(h.From), ring.Name(h.To), side, h.Cabled})
 	}
 }
-
-func lpuOf(id int) string { return "lpu" + strconv.Itoa(id) }
 
 func (a *app) writeReading(doc readingDocument) error {
 	if doc.Error != "" {
@@ -142,23 +181,9 @@ func (a *app) writeReading(doc readingDocument) error {
 		row := []string{member, "", "", ""} // the last one of a line has no next one
 		if i < len(doc.Hops) {
 			h := doc.Hops[i]
-			row = []string{member, h.To, h.Side, map[bool]string{true: "yes", false: "no"}[h.Cabled]}
+			row = []string{member, h.To, h.Side, cli.YesNo(h.Cabled)}
 		}
 		rows = append(rows, row)
 	}
 	return a.WriteTable([]string{"LPU", "NEXT", "SIDE", "CABLE"}, rows)
-}
-
-// judge is the error that the command ends with.
-func (doc readingDocument) judge() error {
-	if doc.Error != "" {
-		return cli.Fail(cli.ExitFound, "", "%s: HyperDex ends with an error: %s", doc.File, doc.Error)
-	}
-	for _, h := range doc.Hops {
-		if !h.Cabled {
-			return cli.Fail(cli.ExitFound, "lpuctl ring check says what is wrong with the table",
-				"%s: HyperDex computes over a cable that the table does not have: from %s on the %s to %s", doc.File, h.From, h.Side, h.To)
-		}
-	}
-	return nil
 }

@@ -24,7 +24,7 @@ The exit code is 3 if the table cannot be used.`,
 		RunE:              a.onTable(func(b *boundTable) error { return a.showRings(b, f) }),
 	}
 	a.RingTableFlag(cmd)
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -36,8 +36,9 @@ type ringDocument struct {
 }
 
 type shownRing struct {
-	ID      string   `json:"id,omitempty"` // as the inventory has it; "" for an LPU by itself, which is on no ring
-	Shape   string   `json:"shape"`        // closed, open or alone
+	// ID is as the inventory has it; "" for an LPU by itself, which is on no ring.
+	ID      string   `json:"id,omitempty"`
+	Shape   string   `json:"shape"` // closed, open or alone
 	Members []string `json:"members"`
 }
 
@@ -54,17 +55,13 @@ func (a *app) showRings(b *boundTable, f cli.Format) error {
 			s.Shape = "open"
 		}
 		rings++
-		for _, card := range r.Cards {
-			s.Members = append(s.Members, b.inv.LPUs[card].Name)
-		}
+		s.Members = cli.Each(r.Cards, func(card int) string { return b.inv.LPUs[card].Name })
 		shown.Rings = append(shown.Rings, s)
 	}
 	if f.IsDocument() {
-		return cli.WriteDocument(a.Out, f, shown)
+		return a.WriteDocument(f, shown)
 	}
-	var rows [][]string
-	for _, s := range shown.Rings {
-		rows = append(rows, []string{s.ID, s.Shape, strings.Join(s.Members, " ")})
-	}
-	return a.WriteTable([]string{"RING", "SHAPE", "LPUS"}, rows)
+	return a.WriteTable([]string{"RING", "SHAPE", "LPUS"}, cli.Each(shown.Rings, func(s shownRing) []string {
+		return []string{s.ID, s.Shape, strings.Join(s.Members, " ")}
+	}))
 }

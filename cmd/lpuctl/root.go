@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
 // app is what all commands of lpuctl share.
@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	case cmd.Name() == runName:
 		return codeOfRun(err)
 	case isForNPD(cmd, args, err):
-		return a.codeForNPD(err)
+		return codeForNPD(a.Out, err)
 	}
 	return cli.CodeOf(err)
 }
@@ -62,7 +62,11 @@ run has that of the command that it starts, or 125.`,
 }
 
 // scan reads the config, the machine, and which LPUs are cordoned.
-func (a *app) scan(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
+func (a *app) scan(ctx context.Context) (*discovery.Inventory, error) {
+	return a.scanWith(ctx, discovery.Options{})
+}
+
+func (a *app) scanWith(ctx context.Context, options discovery.Options) (*discovery.Inventory, error) {
 	inv, memory, err := a.ScanOnly(ctx, options)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,16 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
-	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 const runName = "run"
 
-// runOptions are what run is told before the command.
+// runOptions are the options that a user gives run before the command.
 type runOptions struct {
 	wish
 	wait         time.Duration // how long to wait for LPUs; 0: not at all
@@ -85,9 +88,15 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 	a.wishFlags(cmd, &o.wish)
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
-	flags.Var((*waitTime)(&o.wait), "wait", "wait until there are such LPUs, at most for `TIME`, such as 90s or 2h")
+	flags.Func("wait", "wait until there are such LPUs, at most for `TIME`, such as 90s or 2h", func(text string) error {
+		if text == forever {
+			o.wait = math.MaxInt64
+			return nil
+		}
+		return positiveTime(&o.wait)(text)
+	})
 	flags.Lookup("wait").NoOptDefVal = forever
-	flags.Var((*positiveTime)(&o.limit), "for", "end COMMAND after `TIME`: SIGTERM, and SIGKILL "+grace.String()+" later")
+	flags.Func("for", "end COMMAND after `TIME`: SIGTERM, and SIGKILL "+grace.String()+" later", positiveTime(&o.limit))
 	o.memlock = memlockDefault
 	flags.Var((*size)(&o.memlock), "memlock", "memory that COMMAND needs to lock (`SIZE`): allow it where run can, else warn; 0: neither")
 	flags.BoolVar(&o.noLease, "no-lease", false, "do not ask for a lease")
@@ -96,7 +105,7 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 	for _, flag := range []string{"wait", "for", "memlock"} {
 		cli.Complete(cmd, flag)
 	}
-	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &o.format)
 	return cmd
 }
 
@@ -127,7 +136,8 @@ type jobPlan struct {
 	Env       []string `json:"env"`    // variables that a plain program gets
 	Command   []string `json:"command"`
 
-	dev string // where the nodes are
+	dev    string // where the nodes are
+	covers []isolate.Cover
 }
 
 func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error {
@@ -158,6 +168,7 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	}
 	p := &isolate.Program{
 		Path: path, Args: plan.Command, Env: withVariables(os.Environ(), plan.Env), Isolated: plan.Isolated, Dev: plan.dev, Hidden: plan.Hidden,
+		Covers: plan.covers,
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -173,8 +184,8 @@ func (a *app) runCommand(ctx context.Context, o runOptions, args []string) error
 	return a.bound(held, func() error { return a.supervise(func() (int, error) { return start(p) }, limit) })
 }
 
-// starter settles what the command inherits, and returns how it is started as a child. An isolated one is prepared while LPUs are chosen,
-// unless it has to wait for them.
+// starter settles what the command inherits, and returns how it is started as a child. An
+// isolated one is prepared while LPUs are chosen, unless it has to wait for them.
 func (a *app) starter(o runOptions, args []string) (func(*isolate.Program) (pid int, err error), error) {
 	if o.dryRun {
 		return nil, nil
@@ -195,8 +206,8 @@ func (a *app) starter(o runOptions, args []string) (func(*isolate.Program) (pid 
 // pollEvery is how often run looks for free LPUs that it waits for without a lease.
 const pollEvery = 2 * time.Second
 
-// grant gets LPUs from the arbiter or, without one, chooses them as allocate does. Then, if it is to wait, it looks again and again, until
-// there are some.
+// grant gets LPUs from the arbiter or, without one, chooses them as allocate does. Then,
+// if it is to wait, it looks again and again, until there are some.
 func (a *app) grant(ctx context.Context, held *heldLease, o runOptions, command string) (*grant, error) {
 	if held != nil {
 		return a.lease(ctx, held.client, o, command)
@@ -231,7 +242,7 @@ func (a *app) grant(ctx context.Context, held *heldLease, o runOptions, command 
 	}
 }
 
-// possible tells whether a wish could be fulfilled if all LPUs were free and healthy.
+// possible reports whether a wish could be fulfilled if all LPUs were free and healthy.
 func possible(inv *discovery.Inventory, w allocate.Wish) bool {
 	w.Free = nil
 	for card := range inv.LPUs {
@@ -241,7 +252,8 @@ func possible(inv *discovery.Inventory, w allocate.Wish) bool {
 	return err == nil && len(inv.LPUs) > 0
 }
 
-// isolates tells whether the command cannot open the nodes of other LPUs. A container sees its own by itself.
+// isolates reports whether the command cannot open the nodes of other LPUs. A container
+// sees its own by itself.
 func (o runOptions) isolates(args []string) bool { return !o.noIsolation && !startsContainer(args) }
 
 // plan says what is to be executed, how, and with which variables.
@@ -259,14 +271,36 @@ func (a *app) plan(o runOptions, args []string, g *grant, held *heldLease, image
 		return plan, err
 	}
 	plan.Command = args
-	if plan.Env, err = a.variables(g.inv, e); err != nil || !o.isolates(args) {
-		return plan, err
+	used, err := cdi.Explain(g.inv, cdi.Options{Kind: a.Config.CDI.Kind}, e.Use)
+	if err != nil {
+		return nil, err
+	}
+	plan.Env = a.variables(used.Env, e.UseEnv)
+	if !o.isolates(args) {
+		return plan, nil
 	}
 	plan.Isolated = true
-	return plan, a.hideOthers(g, plan)
+	plan.covers = a.coverTable(cmp.Or(e.UseTable, used.Table))
+	return plan, hideOthers(a.Root, g, plan)
 }
 
-// replace makes the command of arguments in which some stand for the options of a runtime, or for the device.
+// coverTable makes an isolated program read the ring table of its LPUs, where the host
+// has one: the program sees no others, and so counts them as in a container.
+func (a *app) coverTable(t *cdi.RingTable) []isolate.Cover {
+	if t == nil || !a.Root.Exists(t.ContainerPath) {
+		return nil
+	}
+	file, err := a.putTable(t)
+	path, pathErr := absolute(a.Root, t.ContainerPath)
+	if err = cmp.Or(err, pathErr); err != nil {
+		a.Log.Warn("the command reads the host's ring table, which counts LPUs in another way", "error", err)
+		return nil
+	}
+	return []isolate.Cover{{File: file, Path: path}}
+}
+
+// replace makes the command of arguments in which some stand for the options of a
+// runtime, or for the device.
 func (plan *jobPlan) replace(args, options []string) error {
 	for i, arg := range args {
 		switch {
@@ -284,22 +318,19 @@ func (plan *jobPlan) replace(args, options []string) error {
 	return nil
 }
 
-// variables are those that a container with the devices to use would get, as NAME=VALUE. A LD_LIBRARY_PATH that is set already stays.
-func (a *app) variables(inv *discovery.Inventory, e *cdi.Explanation) ([]string, error) {
-	used, err := cdi.Explain(inv, cdi.Options{Kind: a.Config.CDI.Kind}, e.Use)
-	if err != nil {
-		return nil, err
-	}
+// variables are those that a container gets, as NAME=VALUE. A LD_LIBRARY_PATH that is set
+// already stays.
+func (a *app) variables(used, more []cdi.Variable) []string {
 	list := []string{}
-	for _, v := range slices.Concat(used.Env, e.UseEnv) {
+	for _, v := range slices.Concat(used, more) {
 		if _, set := a.Env(v.Name); !set || v.Name != libraryPath {
 			list = append(list, v.String())
 		}
 	}
-	return list, nil
+	return list
 }
 
-// withVariables is an environment with some variables set anew.
+// withVariables is an environment with some variables set again.
 func withVariables(environment, variables []string) []string {
 	for _, v := range variables {
 		name, _, _ := strings.Cut(v, "=")
@@ -308,10 +339,11 @@ func withVariables(environment, variables []string) []string {
 	return append(environment, variables...)
 }
 
-// hideOthers finds the nodes of all LPUs that the command does not get, and of their management functions: by the kernel's numbers,
-// whatever they are named, and by the names that are known.
-func (a *app) hideOthers(g *grant, plan *jobPlan) error {
-	functions := map[discovery.Address]bool{}
+// hideOthers finds the nodes of all LPUs that the command does not get, and of their
+// management functions: by the kernel's numbers, whatever they are named, and by the
+// names that are known.
+func hideOthers(root host.Root, g *grant, plan *jobPlan) error {
+	functions := map[pci.Address]bool{}
 	var known []discovery.Node
 	for _, l := range g.inv.LPUs {
 		if slices.Contains(g.lpus, l.Name) {
@@ -323,11 +355,11 @@ func (a *app) hideOthers(g *grant, plan *jobPlan) error {
 			functions[l.Management.Address] = true
 		}
 	}
-	numbers, err := discovery.DeviceNumbers(string(a.Root), functions)
+	numbers, err := discovery.DeviceNumbers(string(root), functions)
 	if err != nil {
 		return err
 	}
-	if plan.dev, err = a.absolute("/dev"); err != nil {
+	if plan.dev, err = absolute(root, "/dev"); err != nil {
 		return err
 	}
 	hidden, err := isolate.Nodes(plan.dev, numbers)
@@ -335,7 +367,7 @@ func (a *app) hideOthers(g *grant, plan *jobPlan) error {
 		return err
 	}
 	for _, n := range known {
-		if path, err := a.absolute(n.Path); err == nil && a.Root.Exists(n.Path) && !slices.Contains(hidden, path) {
+		if path, err := absolute(root, n.Path); err == nil && root.Exists(n.Path) && !slices.Contains(hidden, path) {
 			hidden = append(hidden, path)
 		}
 	}
@@ -344,8 +376,8 @@ func (a *app) hideOthers(g *grant, plan *jobPlan) error {
 }
 
 // absolute is where a path of the root really is on this machine.
-func (a *app) absolute(p string) (string, error) {
-	real, err := a.Root.Resolve(p)
+func absolute(root host.Root, p string) (string, error) {
+	real, err := root.Resolve(p)
 	if err != nil {
 		return "", err
 	}
@@ -376,7 +408,7 @@ func find(command string) (string, error) {
 
 func (a *app) writePlan(plan *jobPlan, f cli.Format) error {
 	if f.IsDocument() {
-		return cli.WriteDocument(a.Out, f, plan)
+		return a.WriteDocument(f, plan)
 	}
 	isolation := ""
 	if plan.Isolated {
@@ -387,44 +419,24 @@ func (a *app) writePlan(plan *jobPlan, f cli.Format) error {
 		{"Connected", connectedText(plan.Connected)},
 		{"CDI device", plan.Device},
 		{"Isolation", isolation},
-		{"Variables", cli.Quoted(plan.Env...)},
-		{"Command", cli.Quoted(plan.Command...)},
+		{"Variables", shell.Quoted(plan.Env...)},
+		{"Command", shell.Quoted(plan.Command...)},
 	})
 }
 
-// positiveTime is the value of a flag.
-type positiveTime time.Duration
-
-func (v *positiveTime) Type() string { return "TIME" }
-func (v *positiveTime) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return time.Duration(*v).String()
-}
-
-func (v *positiveTime) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return errors.New("expected a time such as 90s, 30m or 2h")
-	}
-	*v = positiveTime(d)
-	return nil
-}
-
-// waitTime is the value of --wait: a time, or forever, which it is without a value.
-type waitTime time.Duration
-
+// forever is the value of --wait if none is given.
 const forever = "forever"
 
-func (v *waitTime) Type() string   { return "TIME" }
-func (v *waitTime) String() string { return (*positiveTime)(v).String() }
-func (v *waitTime) Set(text string) error {
-	if text == forever {
-		*v = math.MaxInt64
+// positiveTime reads the value of a flag.
+func positiveTime(into *time.Duration) func(string) error {
+	return func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return errors.New("expected a time such as 90s, 30m or 2h")
+		}
+		*into = d
 		return nil
 	}
-	return (*positiveTime)(v).Set(text)
 }
 
 // size is the value of a flag: a number of bytes.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -14,31 +16,50 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 )
 
-// startsContainer tells whether a container gets the LPUs, and not the command itself.
+// startsContainer reports whether a container gets the LPUs, and not the command itself.
 func startsContainer(args []string) bool {
 	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
 }
 
-// startedByDaemon tells whether a container is one that a daemon starts, and so has that daemon's limits.
+// startedByDaemon reports whether a container is one that a daemon starts, and so has
+// that daemon's limits.
 func startedByDaemon(args []string) bool {
 	return slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(args[0]))
 }
 
-// containerOptions are what {args} stands for: the options by which a container gets the LPUs and can use them.
+// containerOptions are what {args} stands for: the options by which a container gets the
+// LPUs and can use them.
 func (a *app) containerOptions(o runOptions, args []string, g *grant, held *heldLease, image imageEnv, e *cdi.Explanation) []string {
-	options := slices.Concat(arguments(e), a.libraryOption(e, image), held.options(), a.memlockOption(o, args))
-	if a.needsKeepGroups(g, args) {
+	options := slices.Concat(a.arguments(e), libraryOption(a.Root, e, image), held.options(), a.memlockOption(o, args))
+	if needsKeepGroups(a.Root, g, args) {
 		options = append(options, "--group-add", "keep-groups")
 	}
 	return options
 }
 
-// needsKeepGroups tells whether a container of this user's own podman can open the nodes only as one of the user's groups. Such a
-// container has no group of the user, unless the runtime is crun and is told to keep them; others take no notice of it.
-func (a *app) needsKeepGroups(g *grant, args []string) bool {
+// putTable puts a ring table in place, and returns where it is. A user who may not write
+// where the tables of the node are has it in a directory of his own.
+func (a *app) putTable(t *cdi.RingTable) (file string, err error) {
+	err = t.Write(a.Root)
+	forbidden := errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)
+	if own, _ := a.Env("XDG_RUNTIME_DIR"); forbidden && a.Root == "/" && filepath.IsAbs(own) {
+		return t.WriteIn(filepath.Join(own, "lpuctl"))
+	}
+	if err == nil {
+		file, err = absolute(a.Root, t.HostPath)
+	}
+	return file, err
+}
+
+// needsKeepGroups reports whether a container of this user's own podman can open the
+// nodes only as one of the user's groups. Such a container has no group of the user,
+// unless the runtime is crun and gets the option to keep them. Other runtimes ignore the
+// option.
+func needsKeepGroups(root host.Root, g *grant, args []string) bool {
 	if os.Geteuid() == 0 || filepath.Base(args[0]) != "podman" || slices.ContainsFunc(args, func(arg string) bool {
 		return strings.HasPrefix(arg, "--group-add")
 	}) {
@@ -48,7 +69,7 @@ func (a *app) needsKeepGroups(g *grant, args []string) bool {
 		for _, n := range l.Nodes {
 			const everybody = 0o006
 			var st unix.Stat_t
-			path, err := a.Root.Resolve(n.Path)
+			path, err := root.Resolve(n.Path)
 			if err == nil && slices.Contains(g.lpus, l.Name) && unix.Stat(path, &st) == nil && st.Mode&everybody != everybody &&
 				int(st.Uid) != os.Geteuid() {
 				return true
@@ -58,18 +79,21 @@ func (a *app) needsKeepGroups(g *grant, args []string) bool {
 	return false
 }
 
-// A program in a container finds the vendor's library by its name only if LD_LIBRARY_PATH names the directory. A spec cannot set the
-// variable, because that would replace what images set. run can ask the runtime whether an image sets it.
+// A program in a container finds the vendor's library by its name only if LD_LIBRARY_PATH
+// names the directory. A spec cannot set the variable, because that would replace what
+// images set. run can ask the runtime whether an image sets it.
 
 const libraryPath = "LD_LIBRARY_PATH"
 
 // askTime is how long the runtime may take to tell of an image.
 const askTime = 5 * time.Second
 
-// imageEnv waits for the variables that the image of a container sets. It is not ok if they cannot be told.
+// imageEnv waits for the variables that the image of a container sets. ok is false if
+// they cannot be known.
 type imageEnv func() (env []string, ok bool)
 
-// askImage asks the runtime about the image, while LPUs are chosen. Which argument is the image is known if it follows {args}.
+// askImage asks the runtime about the image, while LPUs are chosen. Which argument is the
+// image is known if it follows {args}.
 func askImage(args []string) imageEnv {
 	unknown := func() ([]string, bool) { return nil, false }
 	image := slices.Index(args, "{args}") + 1
@@ -78,7 +102,8 @@ func askImage(args []string) imageEnv {
 		slices.ContainsFunc(args[:image], func(arg string) bool { return strings.Contains(arg, libraryPath+"=") }) {
 		return unknown
 	}
-	verb := max(1, slices.Index(args, "run")) // what stands before it are options of the runtime itself
+	// What stands before "run" are options of the runtime itself.
+	verb := max(1, slices.Index(args, "run"))
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	cmd := exec.CommandContext(ctx, args[0],
 		slices.Concat(args[1:verb], []string{"image", "inspect", "--format", "{{json .Config.Env}}", args[image]})...)
@@ -99,10 +124,10 @@ func askImage(args []string) imageEnv {
 	}
 }
 
-// libraryOption is the option by which a container finds the libraries of what is mounted into it, if its image does not say where
-// libraries are.
-func (a *app) libraryOption(e *cdi.Explanation, image imageEnv) []string {
-	dirs := a.libraryDirs(e.Mounts)
+// libraryOption is the option by which a container finds the libraries of what is mounted
+// into it, if its image does not say where libraries are.
+func libraryOption(root host.Root, e *cdi.Explanation, image imageEnv) []string {
+	dirs := libraryDirs(root, e.Mounts)
 	if len(dirs) == 0 {
 		return nil
 	}
@@ -113,33 +138,34 @@ func (a *app) libraryOption(e *cdi.Explanation, image imageEnv) []string {
 	return []string{"--env", libraryPath + "=" + strings.Join(dirs, ":")}
 }
 
-// libraryDirs are the directories of a container that get shared libraries by mounts: a directory that is mounted, its lib, those of the
-// directories in it, or the place of a library that is mounted itself.
-func (a *app) libraryDirs(mounts []cdi.Mount) (dirs []string) {
+// libraryDirs are the directories of a container that get shared libraries by mounts: a
+// directory that is mounted, its lib, those of the directories in it, or the place of a
+// library that is mounted itself.
+func libraryDirs(root host.Root, mounts []cdi.Mount) (dirs []string) {
+	add := func(library string) {
+		if dir := path.Dir(library); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
 	for _, m := range mounts {
 		if isLibrary(m.ContainerPath) {
-			dirs = append(dirs, path.Dir(m.ContainerPath))
+			add(m.ContainerPath)
 			continue
 		}
 		for _, below := range []string{"", "lib", "*/lib"} {
-			found, _ := a.Root.Glob(path.Join(m.HostPath, below, "*.so*")) // fails on a bad pattern only
+			found, _ := root.Glob(path.Join(m.HostPath, below, "*.so*")) // fails on a bad pattern only
 			for _, file := range found {
 				if inside, isBelow := strings.CutPrefix(file, m.HostPath); isBelow && isLibrary(file) {
-					dirs = append(dirs, path.Dir(m.ContainerPath+inside))
+					add(m.ContainerPath + inside)
 				}
 			}
 		}
 	}
-	var once []string
-	for _, dir := range dirs {
-		if !slices.Contains(once, dir) {
-			once = append(once, dir)
-		}
-	}
-	return once
+	return dirs
 }
 
-// isLibrary tells by its name whether a file is a shared library: libexample.so, libexample.so.1.
+// isLibrary tells by its name whether a file is a shared library: libexample.so,
+// libexample.so.1.
 func isLibrary(file string) bool {
 	name := path.Base(file)
 	return strings.HasPrefix(name, "lib") && (strings.HasSuffix(name, ".so") || strings.Contains(name, ".so."))

@@ -12,22 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
-// A lease lasts as long as somebody holds its connection. A container of podman holds it by conmon, which inherits it. The containers of
-// docker and nerdctl are started by a daemon, which does not: their leases are bound to the id of the container. Of any other command it
-// is not known what starts the container, and so it may not leave it behind.
+// A lease lasts as long as a process holds its connection. A container of podman holds it
+// by conmon, which inherits it. The containers of docker and nerdctl are started by a
+// daemon, which does not: their leases are bound to the id of the container. Of any other
+// command it is not known what starts the container, and so it may not leave it behind.
 
 // heldLease is the lease of what run starts. nil: there is none.
 type heldLease struct {
 	client *lease.Client
-	idFile string // where the runtime writes the id of the container, if the lease is to be bound to it; else ""
+	// idFile is where the runtime writes the id of the container, if the lease is to be
+	// bound to it; else "".
+	idFile string
 	dir    string // what is made for that file; "" if the user has named it
 }
 
-// hold connects to the arbiter, and hands the connection over to the command: it is the lease once LPUs were granted.
+// hold connects to the arbiter, and hands the connection over to the command: it is the
+// lease once LPUs were granted.
 func (a *app) hold(o runOptions, args []string) (*heldLease, error) {
 	if o.noLease {
 		return nil, nil
@@ -40,7 +44,7 @@ func (a *app) hold(o runOptions, args []string) (*heldLease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.client, err = a.dialArbiter(); err != nil {
+	if h.client, err = dialArbiter(a.Root); err != nil {
 		if r, ok := errors.AsType[*lease.Refusal](err); ok {
 			r.Remedy += "; or --no-lease, and others may be given the same LPUs"
 		}
@@ -61,15 +65,19 @@ func (a *app) hold(o runOptions, args []string) (*heldLease, error) {
 	return h, nil
 }
 
-// leaseDescriptor is the lowest number of the descriptor that a command gets of its lease. Programs use low numbers for their own.
+// leaseDescriptor is the lowest number of the descriptor that a command gets of its
+// lease. Programs use low numbers for their own.
 const leaseDescriptor = 50
 
-// handOver lets the command, and all that it starts, inherit the lease: it lasts until the last of them has closed it.
+// handOver lets the command, and all that it starts, inherit the lease: it lasts until
+// the last of them has closed it.
 func handOver(lease *os.File) error {
-	raw, err := lease.SyscallConn() // not Fd, which would make reads block for ever that have a deadline
+	// Not Fd, which would make reads block for ever that have a deadline.
+	raw, err := lease.SyscallConn()
 	if err == nil {
 		controlErr := raw.Control(func(fd uintptr) {
-			_, err = unix.FcntlInt(fd, unix.F_DUPFD, leaseDescriptor) // the new one is not closed by execve(2)
+			// The new descriptor is not closed by execve(2).
+			_, err = unix.FcntlInt(fd, unix.F_DUPFD, leaseDescriptor)
 		})
 		err = errors.Join(err, controlErr)
 	}
@@ -89,7 +97,7 @@ func (h *heldLease) end() {
 	}
 }
 
-// byID tells whether the lease is to be bound to a container.
+// byID reports whether the lease is to be bound to a container.
 func (h *heldLease) byID() bool { return h != nil && h.idFile != "" }
 
 // options are those of the runtime by which the id of the container gets known.
@@ -106,8 +114,8 @@ func (h *heldLease) id() string {
 	return strings.TrimSpace(string(text))
 }
 
-// needsID tells whether the lease of a container must be bound to its id, because the container does not inherit it. The error names what
-// no lease can follow.
+// needsID reports whether the lease of a container must be bound to its id, because the
+// container does not inherit it. The error names what no lease can follow.
 func needsID(args []string) (bool, error) {
 	if !startsContainer(args) {
 		return false, nil
@@ -131,7 +139,8 @@ func needsID(args []string) (bool, error) {
 	}
 }
 
-// findID settles where the id of the container is written: where the user wants it or, if {args} leaves room for an option, where we want.
+// findID settles where the id of the container is written: where the user wants it or, if
+// {args} leaves room for an option, where we want.
 func (h *heldLease) findID(args []string) (err error) {
 	for i, arg := range args {
 		file, isOption := strings.CutPrefix(arg, "--cidfile")
@@ -156,7 +165,7 @@ func (h *heldLease) findID(args []string) (err error) {
 	return err
 }
 
-// isRemote tells whether podman only asks a service, which starts the container.
+// isRemote reports whether podman only asks a service, which starts the container.
 func isRemote(options []string) bool {
 	if os.Getenv("CONTAINER_HOST") != "" {
 		return true
@@ -167,7 +176,8 @@ func isRemote(options []string) bool {
 	})
 }
 
-// detaches is the option by which a container is left behind; "" if there is none. Short options may stand together: -dit.
+// detaches is the option by which a container is left behind; "" if there is none. Short
+// options may stand together: -dit.
 func detaches(args []string) string {
 	for _, arg := range args[1:] {
 		short := len(arg) > 1 && arg[0] == '-' && arg[1] != '-'
@@ -178,10 +188,12 @@ func detaches(args []string) string {
 	return ""
 }
 
-// bindEvery is how often it is tried to bind a lease: the id is written before the container runs.
+// bindEvery is how often it is tried to bind a lease: the id is written before the
+// container runs.
 const bindEvery = 100 * time.Millisecond
 
-// bound runs a command, and binds the lease to the container that it starts, if it has to be, as soon as that runs.
+// bound runs a command, and binds the lease to the container that it starts, if it has to
+// be, as soon as that runs.
 func (a *app) bound(h *heldLease, run func() error) error {
 	if !h.byID() {
 		return run()
@@ -195,7 +207,8 @@ func (a *app) bound(h *heldLease, run func() error) error {
 	if err := <-done; err == nil || container == "" {
 		return result
 	}
-	// The command has left the container behind just now, or both have ended, which the arbiter refuses to bind.
+	// The command has left the container behind just now, or both have ended, which the
+	// arbiter refuses to bind.
 	err := h.client.Bind(context.Background(), container)
 	r, refused := errors.AsType[*lease.Refusal](err)
 	if err != nil && (!refused || r.ID != finding.LeaseNoContainer) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newRuntimeCheckCommand(a *app) *cobra.Command {
@@ -72,7 +72,10 @@ What is not installed does not count, nor a CRI that is disabled and that no kub
 			if err := a.writeRuntimes(found, f); err != nil {
 				return err
 			}
-			return judgeRuntimes(found)
+			if slices.ContainsFunc(found, func(r runtimes.Runtime) bool { return !r.Confirmed() }) {
+				return cli.Found()
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&w.wanted, "write-result", false, "leave the result in "+runtimes.ResultPath+" under the root")
@@ -82,7 +85,7 @@ What is not installed does not count, nor a CRI that is disabled and that no kub
 		"ask the containerd behind `SOCKET` (default: the kubelet's, or /run/containerd/containerd.sock under the root)")
 	cmd.Flags().StringVar(&o.ContainerdConfig, "containerd-config", "",
 		"read `FILE` as containerd's config (default: the one in use, or /etc/containerd/config.toml under the root)")
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
@@ -123,17 +126,9 @@ func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
 	return nil
 }
 
-// judgeRuntimes makes the exit code of what was found.
-func judgeRuntimes(all []runtimes.Runtime) error {
-	if slices.ContainsFunc(all, func(r runtimes.Runtime) bool { return !r.Confirmed() }) {
-		return cli.Found()
-	}
-	return nil
-}
-
 func (a *app) writeRuntimes(all []runtimes.Runtime, f cli.Format) error {
 	if f.IsDocument() {
-		return cli.WriteDocument(a.Out, f, struct {
+		return a.WriteDocument(f, struct {
 			cli.Header
 			Runtimes []runtimes.Runtime `json:"runtimes"`
 		}{cli.NewHeader("RuntimeList"), all})
@@ -145,11 +140,11 @@ func (a *app) writeRuntimes(all []runtimes.Runtime, f cli.Format) error {
 	var rows [][]string
 	for _, r := range all {
 		where := ""
-		i := slices.IndexFunc(r.Findings, func(f finding.Finding) bool { return f.ID == finding.CDISource })
-		if i >= 0 && r.Findings[i].Line > 0 {
-			where = fmt.Sprintf("%s:%d", r.Findings[i].File, r.Findings[i].Line)
-		} else if i >= 0 {
-			where = r.Findings[i].File
+		if source := withID(r.Findings, finding.CDISource); len(source) > 0 {
+			where = source[0].File
+			if line := source[0].Line; line > 0 {
+				where += fmt.Sprint(":", line)
+			}
 		}
 		a.Report(slices.DeleteFunc(slices.Clone(r.Findings), func(f finding.Finding) bool { return f.ID == finding.CDISource }))
 		rows = append(rows, []string{

@@ -5,12 +5,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // raceAtEnd keeps the race detector from holding up the end of each program that a test starts by a second.
@@ -21,20 +24,33 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"lpuctl": main, isolate.Stage: main})
 }
 
-// TestScripts runs the program as its users do. LPUCTL_UPDATE=1 rewrites the expected output in the scripts.
+// TestScripts runs the program as its users do. LPUCTL_UPDATE=1 rewrites the expected output in the scripts. With the race detector it
+// runs the scripts that start one program beside another: the others take ten times as long with it.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if long.Race {
+		scripts = slices.DeleteFunc(scripts, func(path string) bool { return !strings.Contains(readText(t, path), "&\n") })
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Files:               scripts,
 		UpdateScripts:       os.Getenv("LPUCTL_UPDATE") != "",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", raceAtEnd)
 			env.Setenv("TESTDATA", captures)
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("BOOT", host.Now().Boot)
 			env.Setenv("OURS", filepath.SplitList(env.Getenv("PATH"))[0]) // where lpuctl is, and nothing that this machine has
 			return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os/signal"
@@ -13,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/features"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
 func newServeCommand(a *app) *cobra.Command {
@@ -88,7 +90,8 @@ func (a *app) serve(cmd *cobra.Command) error {
 	if d.plugin.Node.Memory, err = node.RememberIn(a.Root); err != nil {
 		return err
 	}
-	gate, err := a.newGate(cmd, d.plugin.Node.Memory, c.PodResources)
+	d.detached = &plugin.Detached{Root: a.Root, Node: d.plugin.Node}
+	gate, err := a.newGate(cmd, d.plugin.Node.Memory, c.PodResources, d.detached.Hear)
 	if err != nil {
 		return err
 	}
@@ -128,15 +131,17 @@ func (a *app) serve(cmd *cobra.Command) error {
 	return err
 }
 
-// serveDaemon is a running serve. A reload restarts only the components whose own configuration has changed, so that no
-// card's health is forgotten and the kubelet notices nothing.
+// serveDaemon is a running serve. A reload restarts only the components whose own
+// configuration has changed, so that no card's health is forgotten and the kubelet
+// notices nothing.
 type serveDaemon struct {
 	app    *app
 	plugin *plugin.Plugin
 	server atomic.Pointer[plugin.Server] // the present one; nil before the first run
 	fail   context.CancelCauseFunc       // ends serve with an error
 
-	features    *featureFile
+	detached    *plugin.Detached
+	features    *features.File
 	configFault atomic.Bool // the config file in place could not be used when it was read last
 
 	watch        component[watchConfig]
@@ -152,14 +157,16 @@ type (
 		scan     discovery.Options
 		interval time.Duration
 	}
-	guardConfig        struct{ pluginDir, specDir string } // specDir is "" if no spec is written
+	// specDir is "" if no spec is written.
+	guardConfig        struct{ pluginDir, specDir, tableDir string }
 	registrationConfig struct {
 		dir, resource     string
 		overlap, preStart bool
 	}
 	podsConfig struct {
 		registrationConfig
-		socket string // "": it is not asked
+		socket  string // "": it is not asked
+		metrics bool
 	}
 	httpConfig struct {
 		registrationConfig
@@ -179,20 +186,13 @@ func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin
 		d.fail(err)
 		return
 	}
-	pods := c.PodResources
-	if pods != "" {
-		if pods, err = d.app.Root.Resolve(pods); err != nil { // the metrics are no reason to end
-			d.app.Log.Error("the kubelet is not asked for pods", "error", err)
-			pods = ""
-		}
-	}
 	if d.features == nil {
-		d.features = newFeatureFile(d.app.Root, d.app.Log, d.fail)
+		d.features = features.NewFile(d.app.Root, d.app.Log, d.fail, cli.OutOfReach)
 	}
-	d.features.follow(ctx, d.app.featurePlan(c))
-	guard := guardConfig{pluginDir: dir}
+	d.features.Follow(ctx, d.app.featurePlan(c))
+	guard := guardConfig{pluginDir: dir, tableDir: options.Spec.File.RingTables()}
 	if options.Strategy == plugin.CDI {
-		guard.specDir = filepath.Dir(options.Spec.Path)
+		guard.specDir = filepath.Dir(options.Spec.File.Path)
 	}
 	d.guard.start(ctx, guard, d.guardOf(guard))
 	r := registrationConfig{dir, c.Resource, c.Overlap, c.PreStartCheck}
@@ -200,9 +200,12 @@ func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin
 		d.server.Store(&plugin.Server{Plugin: d.plugin, Dir: dir, Resource: c.Resource, Overlap: c.Overlap, Log: d.app.Log})
 	}
 	server := d.server.Load()
-	if d.plugin.Node.Recall == nil { // they are called by the watch, which has not started yet, and outlives a server
+	// The watch calls both functions. It has not started yet, and outlives a server.
+	if d.plugin.Node.Recall == nil {
 		d.plugin.Node.Recall = func(ctx context.Context) map[string]bool { return d.server.Load().Recall(ctx) }
-		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List { return d.server.Load().Rivals(inv) }
+		d.plugin.Node.Beside = func(inv *discovery.Inventory) finding.List {
+			return slices.Concat(d.server.Load().Rivals(inv), d.detached.Problems(inv))
+		}
 	}
 	interval, _ := time.ParseDuration(c.Interval) // check has seen that it is one
 	remembering, _, err := d.app.Remembering(scan)
@@ -212,13 +215,28 @@ func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin
 	}
 	d.watch.start(ctx, watchConfig{scan, interval}, func(ctx context.Context, c watchConfig) { d.watchLPUs(ctx, remembering, c.interval) })
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
-	d.pods.start(ctx, podsConfig{r, pods}, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket) })
+	pods := podsConfig{r, d.podsSocket(c.PodResources), c.PodResources != ""}
+	d.pods.start(ctx, pods, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket, c.metrics) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
 		d.app.Listen(ctx, c.address, observedServe{server, d})
 	})
 }
 
-// observedServe is serve as it is observed: the plugin's server, the config file and the feature file.
+// podsSocket returns where the kubelet is asked for pods, unless a socket is named; "":
+// nowhere.
+func (d *serveDaemon) podsSocket(named string) string {
+	if found, err := d.app.PodResources(); err == nil && found != "" && named == "" {
+		return found
+	}
+	socket, err := d.app.Root.Resolve(cmp.Or(named, plugin.DefaultPodResources)) // it may come later
+	if err != nil {                                                              // no reason to end
+		d.app.Log.Error("the kubelet is not asked for pods", "error", err)
+	}
+	return socket
+}
+
+// observedServe is serve as it is observed: the plugin's server, the config file and the
+// feature file.
 type observedServe struct {
 	*plugin.Server
 
@@ -230,10 +248,11 @@ func (o observedServe) Alive() error { return errors.Join(o.Server.Alive(), o.da
 
 // Metrics adds those of the config file and of the feature file.
 func (o observedServe) Metrics(build ...string) []*node.Metric {
-	valid := node.NewMetric("gauge", "lpuctl_config_valid",
+	var all node.Metrics
+	valid := all.Gauge("lpuctl_config_valid",
 		"Whether the config file in place is the one by which LPUs are handed out; 0: it has faults, and the one before holds.")
 	valid.SetBool(!o.daemon.configFault.Load())
-	return slices.Concat(o.Server.Metrics(build...), []*node.Metric{valid}, o.daemon.features.metrics())
+	return slices.Concat(o.Server.Metrics(build...), all, o.daemon.features.Metrics())
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
@@ -253,10 +272,11 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 		d.plugin.Node.Memory.FollowCordons(ctx, func() { d.plugin.Update(ctx, watcher.Scan) })
 	})
 	defer following.Wait()
-	// Nothing here waits for the kubelet, which may be away for long: that is no failure to start.
+	// Nothing here waits for the kubelet, which may be away for long: that is no failure
+	// to start.
 	cli.WatchAndTell(ctx, watcher, interval, func() bool {
 		updated := d.plugin.Update(ctx, watcher.Scan)
-		d.features.look(d.plugin.Node.Latest().Inventory)
+		d.features.Look(d.plugin.Node.Latest().Inventory)
 		if updated {
 			d.plugin.Node.Gate.Show() // not before: one that cannot run would end the exporter for nothing
 		}

@@ -8,11 +8,13 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
-// serveFlags gives the command the flags of its config, with the defaults for the help to show.
+// serveFlags gives the command the flags of its config, with the defaults for the help to
+// show.
 func serveFlags(cmd *cobra.Command) {
 	d := cli.DefaultServe()
 	d.Flags().VisitAll(func(f *pflag.Flag) {
@@ -26,7 +28,8 @@ func serveFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("nfd")
 }
 
-// serveConfig is the configuration of the file, overridden by the flags that were given, and what the plugin needs of it.
+// serveConfig is the configuration of the file, overridden by the flags that were given,
+// and what the plugin needs of it.
 func (a *app) serveConfig(cmd *cobra.Command) (c cli.ServeConfig, options plugin.Options, err error) {
 	file, err := a.LocateSpec()
 	if err != nil {
@@ -43,14 +46,17 @@ func (a *app) serveConfig(cmd *cobra.Command) (c cli.ServeConfig, options plugin
 		err = cli.Usage("serve.%s: %s", faults[0].Path, faults[0].Message)
 	}
 	return c, plugin.Options{
-		Strategy: plugin.Strategy(c.DeviceListStrategy), Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations, Spec: file,
-		Orders:           a.SpecOrders(cmd.Context()),
+		Strategy: plugin.Strategy(c.DeviceListStrategy),
+		Spec: node.Spec{
+			File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}, Orders: a.SpecOrders(cmd.Context()),
+		},
 		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
 		OnCDIOff: node.OnCDIOff(c.OnCDIOff),
 	}, err
 }
 
-// configInterval is how often serve looks whether the config file has changed. Nobody can send a signal to a pod that has no shell.
+// configInterval is how often serve looks whether the config file has changed. An
+// administrator cannot send a signal to a pod that has no shell.
 const configInterval = 5 * time.Second
 
 // configFile follows the config file while serve runs.
@@ -65,8 +71,9 @@ func (a *app) followConfig() configFile {
 	return configFile{app: a, inPlace: state, seen: state}
 }
 
-// look tells whether the file has changed since it was read last, and not since the look before: it may be half-way written, or away for
-// a moment while an editor writes it anew.
+// look reports whether the file has changed since it was read last, and not since the
+// look before: it may be half-way written, or away for a moment while an editor writes it
+// again.
 func (f *configFile) look() (changed bool) {
 	before := f.seen
 	f.seen = f.app.configState()
@@ -77,8 +84,8 @@ func (f *configFile) look() (changed bool) {
 	return changed
 }
 
-// configState changes when the config file does, or what a link in its path leads to, as in a volume of a ConfigMap. It is "" if there is
-// none.
+// configState changes when the config file does, or what a link in its path leads to, as
+// in a volume of a ConfigMap. It is "" if there is none.
 func (a *app) configState() string {
 	name := a.ConfigFile
 	if name == "" {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 )
 
 // TestConfigFileAtRest: a change is taken once, and not while the file is being written or is away for a moment.

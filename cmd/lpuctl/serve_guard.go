@@ -8,13 +8,15 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
-// guardOf returns what ends serve when a directory that it writes to is out of reach. The kubelet's
-// must always be writable; that of the spec need not be if it is not so now, because something else
-// may keep the spec up to date.
+// guardOf returns what ends serve when a directory that it writes to is out of reach. The
+// kubelet's must always be writable. Those of the spec and of ring tables need not be if
+// they are not so now, because something else may keep them up to date.
 func (d *serveDaemon) guardOf(c guardConfig) func(context.Context, guardConfig) {
 	writable := []string{c.pluginDir}
-	if c.specDir != "" && cli.OutOfReach(c.specDir) == nil {
-		writable = append(writable, c.specDir)
+	for _, dir := range []string{c.specDir, c.tableDir} {
+		if dir != "" && cli.OutOfReach(dir) == nil {
+			writable = append(writable, dir)
+		}
 	}
 	return func(ctx context.Context, _ guardConfig) {
 		for ; ctx.Err() == nil; host.WaitBeat(ctx, time.Second) {

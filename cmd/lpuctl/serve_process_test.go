@@ -15,6 +15,7 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // serving is a serve that runs as a process, and answers at a URL.
@@ -55,19 +56,16 @@ func (s *serving) get(page string) (code int, body string) {
 }
 
 // eventually waits until a page has a code and a text.
-func (s *serving) eventually(limit time.Duration, page string, code int, text string) {
+func (s *serving) eventually(page string, code int, text string) {
 	s.Helper()
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	await.Until(s, fmt.Sprintf("%s is %d with %q", page, code, text), func() error {
 		got, body := s.get(page)
-		took := time.Since(start)
-		if got == code && strings.Contains(body, text) && took < limit {
-			return
+		if got == code && strings.Contains(body, text) {
+			return nil
 		}
-		if took > limit {
-			log, _ := os.ReadFile(s.log)
-			s.Fatalf("%s is not %d with %q after %v: %d\n%s\n%s", page, code, text, took, got, body, log)
-		}
-	}
+		log, _ := os.ReadFile(s.log)
+		return fmt.Errorf("%d\n%s\n%s", got, body, log)
+	})
 }
 
 // TestServeSaysItsPhase: /readyz tells whether serve is registered, or for whom it stands by; without a kubelet it is not ready, and says
@@ -76,19 +74,19 @@ func TestServeSaysItsPhase(t *testing.T) {
 	n := newObservedNode(t)
 	newKubelet(t, filepath.Join(n.root, "kubelet"))
 	first := n.servesMetrics("--plugin-dir", "/kubelet")
-	first.eventually(20*time.Second, "/readyz", 200, "registered\n")
+	first.eventually("/readyz", 200, "registered\n")
 	second := n.servesMetrics("--plugin-dir", "/kubelet")
-	second.eventually(20*time.Second, "/readyz", 200, "standing by: another instance serves\n")
-	second.eventually(time.Second, "/healthz", 200, "ok\n")
+	second.eventually("/readyz", 200, "standing by: another instance serves\n")
+	second.eventually("/healthz", 200, "ok\n")
 	kill(first.command)
-	second.eventually(20*time.Second, "/readyz", 200, "registered\n")
+	second.eventually("/readyz", 200, "registered\n")
 	if err := os.Remove(filepath.Join(n.root, "kubelet/kubelet.sock")); err != nil {
 		t.Fatal(err)
 	}
 	kill(second.command)
 	third := n.servesMetrics("--plugin-dir", "/kubelet")
-	third.eventually(20*time.Second, "/readyz", 503, "waiting for the kubelet\n")
-	third.eventually(time.Second, "/healthz", 200, "ok\n")
+	third.eventually("/readyz", 503, "waiting for the kubelet\n")
+	third.eventually("/healthz", 200, "ok\n")
 }
 
 // configure writes the config file of the node, and has serve read it.
@@ -116,28 +114,29 @@ func TestConfigValid(t *testing.T) {
 	file := filepath.Join(n.root, "features.d/lpuctl")
 	written := func(label string) string {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if data, _ := os.ReadFile(file); strings.Contains(string(data), label) {
-				return host.State(file)
-			} else if time.Now().After(deadline) {
-				t.Fatalf("no %s in\n%s", label, data)
+		await.Until(t, label+" is in the file", func() error {
+			data, err := os.ReadFile(file)
+			if err == nil && !strings.Contains(string(data), label) {
+				err = fmt.Errorf("not in\n%s", data)
 			}
-		}
+			return err
+		})
+		return host.State(file)
 	}
 	n.configure(nil, one)
 	s := n.servesMetrics(args...)
-	s.eventually(20*time.Second, "/metrics", 200, valid)
+	s.eventually("/metrics", 200, valid)
 	n.configure(s, "serve: {numa: maybe}\n")
-	s.eventually(20*time.Second, "/metrics", 200, faulty)
+	s.eventually("/metrics", 200, faulty)
 	n.configure(s, one)
-	s.eventually(20*time.Second, "/metrics", 200, valid)
+	s.eventually("/metrics", 200, valid)
 	state := written("switch=leaf-1\n")
 	kill(s.command)
 
 	n.configure(nil, one+two)
 	s = n.servesMetrics(args...)
-	s.eventually(20*time.Second, "/readyz", 200, "registered")
-	s.eventually(time.Second, "/metrics", 200, faulty)
+	s.eventually("/readyz", 200, "registered")
+	s.eventually("/metrics", 200, faulty)
 	time.Sleep(2 * time.Second) // it looks at the machine each second
 	if after := host.State(file); after != state {
 		t.Errorf("the feature file was %s and is %s", state, after)
@@ -147,7 +146,7 @@ func TestConfigValid(t *testing.T) {
 		t.Errorf("log:\n%s%v", log, err)
 	}
 	n.configure(s, "topology:\n"+two)
-	s.eventually(20*time.Second, "/metrics", 200, valid)
+	s.eventually("/metrics", 200, valid)
 	written("switch=leaf-2\n")
 }
 
@@ -164,26 +163,25 @@ func TestServeLooksForOthersWhereItServes(t *testing.T) {
 	const other = "lpuctl_problem{problem=\"other-plugin\""
 	n.configure(nil, "serve: {pluginDir: /old}\n")
 	s := n.servesMetrics()
-	s.eventually(20*time.Second, "/metrics", 200, other)
+	s.eventually("/metrics", 200, other)
 	n.configure(s, "serve: {pluginDir: /new}\n")
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if code, body := s.get("/metrics"); code == 200 && !strings.Contains(body, other) {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("it looks in the old directory:\n%s", body)
+	await.Until(t, "it looks in the new directory", func() error {
+		if code, body := s.get("/metrics"); code != 200 || strings.Contains(body, other) {
+			return fmt.Errorf("%d\n%s", code, body)
 		}
-	}
+		return nil
+	})
 }
 
-// TestLostCardIsInTheMetrics within three seconds.
+// TestLostCardIsInTheMetrics: it is healthy no more.
 func TestLostCardIsInTheMetrics(t *testing.T) {
 	n := newObservedNode(t)
 	newKubelet(t, filepath.Join(n.root, "kubelet"))
 	s := n.servesMetrics("--plugin-dir", "/kubelet")
 	sample := fmt.Sprintf("lpuctl_lpu_healthy{lpu=\"lpu3\",device=%q} ", cdi.AddressName(n.machine.Card(3).Address))
-	s.eventually(20*time.Second, "/metrics", 200, sample+"1\n")
+	s.eventually("/metrics", 200, sample+"1\n")
 	if err := n.machine.Unplug(3); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(3*time.Second, "/metrics", 200, sample+"0\n")
+	s.eventually("/metrics", 200, sample+"0\n")
 }

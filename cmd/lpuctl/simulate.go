@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 )
 
 func newSimulateCommand(a *app) *cobra.Command {
@@ -91,15 +91,17 @@ func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
 	a.Say("try: lpuctl --root %s list", dir)
 }
 
-// invalidNode makes the error about a node that cannot be simulated one of wrong usage (exit 2), with its remedy.
+// invalidNode makes the error about a node that cannot be simulated one of wrong usage
+// (exit 2), with its remedy.
 func invalidNode(err error) error {
 	if e, ok := errors.AsType[*simulate.InvalidError](err); ok {
-		return &cli.ExitError{Code: cli.ExitUsage, Err: err, Remedy: e.Remedy}
+		return cli.Fail(cli.ExitUsage, e.Remedy, "%w", err)
 	}
 	return err
 }
 
-// atLeastOne reads the value of a flag. An explicit 0 is refused, because in a Node it means that no number is given.
+// atLeastOne reads the value of a flag. An explicit 0 is refused, because in a Node it
+// means that no number is given.
 func atLeastOne(into *int, expected string) func(string) error {
 	return func(text string) error {
 		n, err := strconv.Atoi(text)
@@ -115,7 +117,8 @@ func atLeastOne(into *int, expected string) func(string) error {
 func parseNumbers(text string) (list []simulate.Numbers, err error) {
 	for numbers := range strings.SplitSeq(text, ",") {
 		major, minor, _ := strings.Cut(numbers, ":")
-		ma, err1 := strconv.ParseUint(major, 10, 12) // Linux has 12 bits for major numbers and 20 for minor ones
+		// Linux has 12 bits for major numbers and 20 for minor ones.
+		ma, err1 := strconv.ParseUint(major, 10, 12)
 		mi, err2 := strconv.ParseUint(minor, 10, 20)
 		if err1 != nil || err2 != nil {
 			return nil, errors.New("expected MAJOR:MINOR with numbers up to 4095:1048575, such as 10:229, and commas between")
@@ -125,7 +128,8 @@ func parseNumbers(text string) (list []simulate.Numbers, err error) {
 	return list, nil
 }
 
-// kinds returns the help text on profiles and faults, and the values that completion offers for each.
+// kinds returns the help text on profiles and faults, and the values that completion
+// offers for each.
 func kinds() (help string, profiles, faults []string) {
 	var b strings.Builder
 	b.WriteString("Profiles:\n")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 )
 
 // TestSandboxesMayWriteTheState: the units and the DaemonSet see everything else read-only.

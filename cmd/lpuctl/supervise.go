@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is how long a command that was told to end may take to do so.
+// grace is how long a command may take to end after the signal that asks it to.
 const grace = 10 * time.Second
 
-// supervise starts a program and stays until it ends: it passes signals on, ends the program after a time (0: never), and stops while the
-// program is stopped. The program is in this process group, so that a shell's job control reaches both.
+// supervise starts a program and stays until it ends: it passes signals on, ends the
+// program after a time (0: never), and stops while the program is stopped. The program is
+// in this process group, so that a shell's job control reaches both.
 func (a *app) supervise(start func() (pid int, err error), limit time.Duration) error {
 	signals := make(chan os.Signal, 64)
 	passedOn := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
@@ -52,10 +53,12 @@ func (a *app) supervise(start func() (pid int, err error), limit time.Duration) 
 	}
 }
 
-// typed tells whether a signal came from the terminal, which sends it to every process of the group in front.
+// typed reports whether a signal came from the terminal, which sends it to every process
+// of the group in front.
 func typed(s os.Signal) bool { return (s == unix.SIGINT || s == unix.SIGQUIT) && inFront() }
 
-// inFront tells whether this process group is the one that the terminal is in the hands of.
+// inFront reports whether this process group is the one that the terminal is in the hands
+// of.
 func inFront() bool {
 	tty, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,11 +69,13 @@ func inFront() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// together is how long the processes of a group may take to stop or to go on one after the other.
+// together is how long the processes of a group may take to stop or to go on one after
+// the other.
 const together = 50 * time.Millisecond
 
-// wait waits for a child to end. If the child alone stops, this process stops too, so that the shell takes the terminal back, and both go
-// on together. What stops the whole group, as ^Z does, stops this process too; when that goes on, so does the child.
+// wait waits for a child to end. If the child alone stops, this process stops too, so
+// that the shell takes the terminal back, and both go on together. What stops the whole
+// group, as ^Z does, stops this process too; when that goes on, so does the child.
 func wait(pid int) (status unix.WaitStatus) {
 	runtime.LockOSThread() // which stops at the signal that it sends to itself; others take a moment
 	for {
@@ -89,7 +94,7 @@ func wait(pid int) (status unix.WaitStatus) {
 	}
 }
 
-// goesOn tells whether a child that was stopped has been continued, or has ended since.
+// goesOn reports whether a child that was stopped has been continued, or has ended since.
 func goesOn(pid int) bool {
 	var info unix.Siginfo // stays empty if it has not
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WCONTINUED|unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 

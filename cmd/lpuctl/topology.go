@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/topology"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/topology"
 )
 
 const (
@@ -31,7 +31,7 @@ NUMA node only.`,
   lpuctl topology -o svg > rings.svg
   lpuctl topology -o dot | dot -Tpng > rings.png`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			inv, err := a.scan(cmd.Context(), discovery.Options{})
+			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ func (a *app) drawTopology(inv *discovery.Inventory, f cli.Format) error {
 	case formatSVG:
 		text = scene.SVG()
 	case cli.FormatJSON, cli.FormatYAML:
-		return cli.WriteDocument(a.Out, f, inv)
+		return a.WriteDocument(f, inv)
 	default:
 		text = scene.Text()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 func newUncordonCommand(a *app) *cobra.Command {
@@ -34,13 +35,13 @@ Printed are the cordons that are left.`,
 			})
 		},
 	}
-	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
 // uncordon removes the LPUs and absent cards that are named, and says what it did.
 func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words []string) (says []string, err error) {
-	var addresses []string
+	var addresses []pci.Address
 	for _, list := range words {
 		for word := range strings.SplitSeq(list, ",") {
 			named, err := a.cordonedCards(inv, cordons, strings.TrimSpace(word))
@@ -53,12 +54,11 @@ func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words [
 	if len(addresses) == 0 {
 		return []string{"nothing is cordoned"}, nil
 	}
+	names := namesOf(inv)
 	for _, address := range addresses {
-		who := address
-		for _, l := range inv.LPUs {
-			if l.Address.String() == address {
-				who = l.Name + " (" + address + ")"
-			}
+		who := address.String()
+		if name := names[address]; name != "" {
+			who = name + " (" + who + ")"
 		}
 		if _, ok := cordons[address]; !ok {
 			says = append(says, who+" is not cordoned")
@@ -70,41 +70,32 @@ func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words [
 	return says, nil
 }
 
-// cordonedCards are the PCI addresses that a word means: of LPUs, or of a card that is not in the machine.
-func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, word string) (addresses []string, err error) {
+// cordonedCards are the PCI addresses that a word means: of LPUs, or of a card that is
+// not in the machine.
+func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, word string) ([]pci.Address, error) {
 	bare := strings.ToLower(strings.TrimPrefix(word, a.Config.CDI.Kind+"="))
 	if bare == cdi.AllDevice {
-		return slices.SortedFunc(maps.Keys(cordons), byAddress), nil
+		return slices.SortedFunc(maps.Keys(cordons), pci.Address.Compare), nil
 	}
 	cards, err := a.lpus(inv, []string{word})
 	if err == nil {
-		for _, card := range cards {
-			addresses = append(addresses, inv.LPUs[card].Address.String())
-		}
-		return addresses, nil
+		return addressesOf(inv, cards), nil
 	}
-	for _, parse := range []func(string) (discovery.Address, error){discovery.ParseAddress, cdi.ParseAddressName} {
+	for _, parse := range []func(string) (pci.Address, error){pci.Parse, cdi.ParseAddressName} {
 		if absent, err := parse(bare); err == nil {
-			return []string{absent.String()}, nil
+			return []pci.Address{absent}, nil
 		}
 	}
 	return nil, err
 }
 
-// completeCordoned offers what is cordoned and not yet among the arguments: names of LPUs, addresses of absent cards.
+// completeCordoned offers what is cordoned and not yet among the arguments: names of
+// LPUs, addresses of absent cards.
 func (a *app) completeCordoned(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if a.Prepare(cmd) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	inv, err := a.scan(cmd.Context(), discovery.Options{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, l := range inv.LPUs {
-		if l.Cordoned != nil && !slices.Contains(args, l.Name) {
-			names = append(names, l.Name+"\t"+l.Address.String()+" "+l.Cordoned.Reason)
+	return a.offered(cmd, func(l *discovery.LPU) string {
+		if l.Cordoned == nil || slices.Contains(args, l.Name) {
+			return ""
 		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+		return l.Name + "\t" + l.Address.String() + " " + l.Cordoned.Reason
+	}), cobra.ShellCompDirectiveNoFileComp
 }

@@ -15,8 +15,8 @@ import (
 // view is what a command prints of an inventory, on the streams of an app.
 type view func(a *app, inv *discovery.Inventory) error
 
-// watch prints a view whenever it changes, until ctx ends. An error ends it only at the first look, except that there is no LPU yet, or
-// that something is found.
+// watch prints a view whenever it changes, until ctx ends. An error ends it only at the
+// first look, except that there is no LPU yet, or that something is found.
 func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 	switch f {
 	case cli.FormatName:
@@ -24,11 +24,7 @@ func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 	case cli.FormatNPD:
 		return cli.Usage("--watch does not go with -o npd: node-problem-detector runs the command again and again by itself")
 	}
-	options, err := a.ScanOptions(discovery.Options{Patience: discovery.Patience})
-	if err != nil {
-		return err
-	}
-	options, memory, err := a.Remembering(options)
+	options, memory, err := a.Remembering(discovery.Options{Patience: discovery.Patience})
 	if err != nil {
 		return err
 	}
@@ -78,7 +74,8 @@ func (a *app) look(
 func (a *app) showNext(before *printed, now printed, f cli.Format) error {
 	head := ""
 	switch {
-	case f.IsDocument() && before != nil && before.out == now.out: // only what is said to people has changed
+	// In this case only what is said to people has changed.
+	case f.IsDocument() && before != nil && before.out == now.out:
 		now.out = ""
 	case f == cli.FormatYAML:
 		head = "---\n"

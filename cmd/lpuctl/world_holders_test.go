@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
 // fate is what has become of a file of a claim.
@@ -68,7 +68,7 @@ func (w *world) gate() *owner.Gate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := w.app().newGate(&cobra.Command{}, memory, "")
+	g, err := w.app().newGate(&cobra.Command{}, memory, "", func(*plugin.Said) {})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (w *world) store() *claim.Store {
 		w.t.Fatal(err)
 	}
 	return &claim.Store{
-		Dir: memory.Dir, SpecDir: filepath.Dir(w.specPath()), BootID: host.Now().Boot, Devices: addresses{},
+		Root: host.Root(w.root), Dir: memory.Dir, SpecDir: filepath.Dir(w.specPath()), BootID: host.Now().Boot, Devices: addresses{},
 		Inventory: func() *node.Snapshot {
 			s := *w.serve.plugin.Node.Latest()
 			s.ReadAt = time.Now()
@@ -94,9 +94,9 @@ func (w *world) store() *claim.Store {
 // addresses are devices with one LPU each, whose address is their name.
 type addresses struct{}
 
-func (addresses) Members(device string) ([]discovery.Address, error) {
+func (addresses) Members(device string) ([]pci.Address, error) {
 	a, err := cdi.ParseAddressName(device)
-	return []discovery.Address{a}, err
+	return []pci.Address{a}, err
 }
 
 func claimUID(number int) string { return fmt.Sprintf("ac0ffee0-0000-4000-8000-%012d", number) }
@@ -175,7 +175,7 @@ func (w *world) lease(i int) bool {
 				w.t.Fatal(err)
 			}
 			book.Wish(0, lease.Conn(lpu+1), lease.Peer{UID: 1000, User: "bob"},
-				lease.Wish{Selection: lease.Selection{Count: 1, Must: []discovery.Address{address}}})
+				lease.Wish{Selection: lease.Selection{Count: 1, Must: []pci.Address{address}}})
 		}
 	}
 	leases, _ := book.Records(host.Now().Boot, worldLPUs)

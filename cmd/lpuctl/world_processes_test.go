@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -32,9 +35,10 @@ import (
 type kubelet struct {
 	api.UnimplementedRegistrationServer
 
-	dir  string
-	mu   sync.Mutex
-	list []*api.Device
+	dir     string
+	mu      sync.Mutex
+	plugins int // that have registered or were killed: only the latest one counts
+	list    []*api.Device
 }
 
 func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empty, error) {
@@ -46,21 +50,33 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 	if err != nil {
 		return nil, err
 	}
+	number := k.forget()
 	go func() {
 		for err == nil {
-			err = k.take(stream)
+			err = k.take(stream, number)
 		}
 		_ = conn.Close()
 	}()
 	return &api.Empty{}, nil
 }
 
-// take takes one list, or none where the stream has ended.
-func (k *kubelet) take(stream grpc.ServerStreamingClient[api.ListAndWatchResponse]) error {
+// forget forgets what the latest plugin has listed, and returns the number of the next one.
+func (k *kubelet) forget() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.plugins++
+	k.list = nil
+	return k.plugins
+}
+
+// take takes one list of a plugin, or none where the stream has ended.
+func (k *kubelet) take(stream grpc.ServerStreamingClient[api.ListAndWatchResponse], number int) error {
 	list, err := stream.Recv()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.list = list.GetDevices()
+	if k.plugins == number {
+		k.list = list.GetDevices()
+	}
 	return err
 }
 
@@ -122,13 +138,22 @@ type processes struct {
 	*world
 	kubelet *kubelet
 	serving *exec.Cmd
+	said    bytes.Buffer // by all of serve
+	// unread: serve may not have read the file with the cordons since a command changed it, which
+	// the kubelet's list does not show if the LPU could not be had anyhow.
+	unread bool
 }
 
 func newProcesses(t *testing.T, r *rand.Rand) *processes {
 	t.Helper()
 	p := &processes{world: newWorld(t, r)}
 	p.kubelet = newKubelet(t, filepath.Join(p.root, "kubelet"))
-	t.Cleanup(p.kill)
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("after %v serve had said:\n%s", p.steps, &p.said)
+		}
+	})
 	p.serveAgain()
 	return p
 }
@@ -159,6 +184,7 @@ func (p *processes) command(args ...string) *exec.Cmd {
 func (p *processes) serveAgain() {
 	p.forgetCordons()
 	p.serving = p.command("serve", "--interval", "100ms", "--listen", "", "--plugin-dir", "/kubelet")
+	p.serving.Stderr = &p.said
 	if err := p.serving.Start(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -168,6 +194,8 @@ func (p *processes) serveAgain() {
 func (p *processes) kill() {
 	_ = p.serving.Process.Kill()
 	_ = p.serving.Wait()
+	p.kubelet.forget()
+	p.unread = false // the next one reads it before it lists anything
 }
 
 // refreshAll runs what the boot unit runs after a change, some of it at the same time, and kills one of them at any moment.
@@ -200,7 +228,14 @@ func isFound(err error) bool {
 func (p *processes) step() {
 	for done := false; !done; {
 		a := actions[p.rand.IntN(nodeActions)]
+		if a.name == "cut cordons" && p.unread { // what serve has read counts then, and that is not known
+			continue
+		}
+		before := p.offered()
 		done = a.do(p.world)
+		if done && strings.HasSuffix(a.name, "cordon") {
+			p.unread = slices.Equal(before, p.offered())
+		}
 		p.steps = append(p.steps, a.name)
 	}
 	switch p.rand.IntN(4) {
@@ -222,18 +257,12 @@ func (p *processes) step() {
 
 // eventually waits until the spec and the kubelet's list are right.
 func (p *processes) eventually() {
-	var err error
-	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
-		if err = errors.Join(p.checkSpec(), p.checkList(p.kubelet.listed())); err == nil {
-			return
-		}
-	}
-	p.fail("not within 30 s: %v", err)
+	await.Until(p.t, "it is right", func() error { return errors.Join(p.checkSpec(), p.checkList(p.kubelet.listed())) })
 }
 
-// TestAWorldOfProcesses takes 100 steps.
+// TestAWorldOfProcesses takes 100 steps, 1,000 in .ci/long.
 func TestAWorldOfProcesses(t *testing.T) {
-	steps, seed := long.Rounds(t, 100), long.Rand(t).Uint64()
+	steps, seed := long.Steps(t, 100), long.Rand(t).Uint64()
 	const worlds = 5
 	for i := range uint64(worlds) {
 		t.Run(fmt.Sprint("world ", i), func(t *testing.T) {
@@ -248,8 +277,8 @@ func TestAWorldOfProcesses(t *testing.T) {
 	}
 }
 
-// TestACordonIsToldAtOnce: the kubelet is told within 250 ms of the change of the file, though the next scan is ten seconds away; and no
-// spec is written for it.
+// TestACordonIsToldAtOnce: the kubelet is told of a change of the file, though the next scan is ten seconds away; and no spec is written
+// for it.
 func TestACordonIsToldAtOnce(t *testing.T) {
 	p := newProcesses(t, rand.New(rand.NewPCG(1, 2)))
 	p.refreshAll()
@@ -275,19 +304,11 @@ func TestACordonIsToldAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := info.ModTime()
-		for p.kubelet.listed()[id] != want {
-			if time.Since(start) > 30*time.Second {
-				t.Fatalf("%s is not %s", id, want)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		await.For(t, fmt.Sprint(id, " is ", want), func() bool { return p.kubelet.listed()[id] == want })
 		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
 	t.Logf("from the change of the file to the kubelet, at most: %v", took)
-	if median := took[len(took)/2]; median > 250*time.Millisecond {
-		t.Errorf("the median is %v", median)
-	}
 	if after := p.written("var/run/cdi"); !slices.Equal(specs, after) {
 		t.Errorf("the spec was written:\n%v\n%v", specs, after)
 	}

@@ -1,9 +1,10 @@
-// Package aside reads files beside this process. A process cannot end while one of its threads
-// sleeps in the kernel, not even by SIGKILL. So a file of which a read may sleep is read by a
-// process of its own, which can be left behind.
+// Package aside reads files beside this process. A process cannot end while one of its
+// threads sleeps in the kernel, not even by SIGKILL. So a file of which a read may sleep
+// is read by a process of its own, which can be left behind.
 //
-// That process is a copy of this one (fork), because to start a program again takes longer than all
-// that a command does. No goroutine runs in it: it makes a few system calls and ends.
+// That process is a copy of this one (fork), because to start a program again takes
+// longer than all that a command does. No goroutine runs in it: it makes a few system
+// calls and ends.
 package aside
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -35,20 +37,22 @@ type Process struct {
 	at     int      // where the next one begins in shared
 }
 
-// The shared memory begins with how many files are wanted and how many were read. For each of these
-// follows its length or, if it is negative, an error number, and its content.
+// The shared memory begins with how many files are wanted and how many were read. For
+// each of these follows its length or, if it is negative, an error number, and its
+// content.
 const (
 	word      = 8
 	preamble  = 2 * word
 	stopsHere = word - 1 // a content is padded to whole words
 )
 
-// Start starts a process that reads files. It has a session of its own, and nothing open that this
-// process has: who waits for the end of a file of this process, or for a lock, does not wait for
-// it.
+// Start starts a process that reads files. It has a session of its own, and nothing open
+// that this process has: who waits for the end of a file of this process, or for a lock,
+// does not wait for it.
 func Start(files []File) (*Process, error) {
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil { // so that Wait has a limit
+	// O_NONBLOCK: so that Wait has a limit.
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
 	p := &Process{alive: os.NewFile(uintptr(pipe[0]), "pipe"), at: preamble}
@@ -82,16 +86,34 @@ func (p *Process) Wait(limit time.Duration) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Asleep reports whether the process sleeps in a system call: it waits for what it reads, and not
-// for a processor. proc(5) has the letters of its state.
-func (p *Process) Asleep() bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-	_, state, known := bytes.Cut(stat, []byte(") "))
+// Asleep reports whether the process sleeps in a system call: it waits for what it reads,
+// and not for a processor.
+func (p *Process) Asleep() bool { return sleeps(fmt.Sprintf("/proc/%d/stat", p.pid)) }
+
+// ThreadAsleep reports whether a thread of this process sleeps in a system call: it waits
+// for what it reads, and not for a processor. Go's own threads wait for work in futex(2),
+// which counts as none.
+func ThreadAsleep(tid int) bool {
+	task := fmt.Sprintf("/proc/self/task/%d/", tid)
+	if !sleeps(task + "stat") {
+		return false
+	}
+	call, err := os.ReadFile(task + "syscall") // its number, "running", or -1 outside of one
+	number, _, _ := bytes.Cut(call, []byte(" "))
+	waits := string(number) == "running\n" || string(number) == "-1" || string(number) == strconv.Itoa(unix.SYS_FUTEX)
+	return err != nil || !waits
+}
+
+// sleeps reports whether the state in a file like /proc/PID/stat is that of a task that
+// sleeps. proc(5) has the letters.
+func sleeps(stat string) bool {
+	text, err := os.ReadFile(stat)
+	_, state, known := bytes.Cut(text, []byte(") "))
 	return err == nil && known && (bytes.HasPrefix(state, []byte("D")) || bytes.HasPrefix(state, []byte("S")))
 }
 
-// Next returns the content of the next file, or the error of reading it. It is not ok if it was not
-// read yet.
+// Next returns the content of the next file, or the error of reading it. It is not ok if
+// it was not read yet.
 func (p *Process) Next() (data []byte, ok bool, err error) {
 	if p.taken == atomic.LoadUint64(p.word(word)) {
 		return nil, false, nil
@@ -118,8 +140,8 @@ func (p *Process) End() {
 	_ = unix.Munmap(p.shared)
 }
 
-// work is what the other process does. All of it is there before the fork, because no memory can be
-// allocated after it.
+// work is what the other process does. All of it is there before the fork, because no
+// memory can be allocated after it.
 type work struct {
 	files  []task
 	shared []byte

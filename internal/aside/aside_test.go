@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,45 @@ func TestAsleep(t *testing.T) {
 		t.Error("it has ended")
 	}
 	p.End()
+}
+
+// TestThreadAsleep: a thread that reads an empty pipe is asleep, and one whose goroutine waits for
+// another goroutine is not.
+func TestThreadAsleep(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	onThread := func(do func()) (tid int) {
+		started := make(chan int)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			started <- unix.Gettid()
+			do()
+		}()
+		return <-started
+	}
+	released := make(chan struct{})
+	reads := onThread(func() { _, _ = unix.Read(pipe[0], make([]byte, 1)) })
+	waits := onThread(func() { <-released })
+	becomes := func(state func() bool) {
+		t.Helper()
+		for end := time.Now().Add(generous); !state(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it is not so")
+			}
+		}
+	}
+	becomes(func() bool { return ThreadAsleep(reads) })
+	becomes(func() bool { return sleeps(fmt.Sprintf("/proc/self/task/%d/stat", waits)) }) // in futex(2)
+	if ThreadAsleep(waits) {
+		t.Error("it waits for a goroutine, and not in the kernel")
+	}
+	close(released)
+	if err := errors.Join(unix.Close(pipe[1]), unix.Close(pipe[0])); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestWhatItHasOpen: nothing that this process has, not even what a program is to inherit.

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What runs between fork and the end of the other process must not grow the stack, allocate memory
-// or write pointers, as in forkAndExecInChild of package syscall: there is no Go runtime in that
-// process, only this one thread with a copy of all memory.
+// What runs between fork and the end of the other process must not grow the stack,
+// allocate memory or write pointers, as in forkAndExecInChild of package syscall: there
+// is no Go runtime in that process, only this one thread with a copy of all memory.
 
-// closedAtMost is up to which descriptor is closed on kernels without close_range(2), before Linux
-// 5.9.
+// closedAtMost is up to which descriptor is closed on kernels without close_range(2),
+// before Linux 5.9.
 const closedAtMost = 8192
 
 // fork makes the other process do its work. No signal tells of its end.
@@ -23,7 +23,8 @@ func fork(w *work) (pid uintptr, err syscall.Errno) {
 	return forkBlocked(w)
 }
 
-// forkBlocked blocks all signals meanwhile: Go's handlers must not run in the other process.
+// forkBlocked blocks all signals meanwhile: Go's handlers must not run in the other
+// process.
 //
 //go:norace
 //go:noinline
@@ -79,7 +80,8 @@ func do(w *work) {
 	}
 }
 
-// closeOthers closes all descriptors but the standard streams and those that the work needs.
+// closeOthers closes all descriptors but the standard streams and those that the work
+// needs.
 //
 //go:norace
 //go:noinline

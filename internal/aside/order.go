@@ -4,8 +4,8 @@ package aside
 
 import "sync/atomic"
 
-// The counters are read and written in order with what they count. The compiler makes single
-// instructions of these, so that the other process can do it too.
+// The counters are read and written in order with what they count. The compiler makes
+// single instructions of these, so that the other process can do it too.
 
 //go:nosplit
 func load(counter *uint64) uint64 { return atomic.LoadUint64(counter) }

@@ -2,8 +2,8 @@
 
 package aside
 
-// The race detector would follow package atomic into the other process, which has no runtime. It is
-// used on processors that keep the order of writes.
+// The race detector would follow package atomic into the other process, which has no
+// runtime. It is used on processors that keep the order of writes.
 
 //go:norace
 //go:nosplit

@@ -17,20 +17,21 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
-// timeout is how long Hold waits for another lpuctl. One needs a second for a card that hangs, else milliseconds; those that
-// wait for it to write the spec take its result.
+// timeout is how long Hold waits for another lpuctl. One needs a second for a card that
+// hangs, else milliseconds; those that wait for it to write the spec take its result.
 const timeout = 10 * time.Second
 
-// Between two tries to get the lock there is a pause, which doubles with each try: many that wait must not take the processors from
-// the one that has it.
+// Between two tries to get the lock there is a pause, which doubles with each try: many
+// that wait must not take the processors from the one that has it.
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = 100 * time.Millisecond
 )
 
-// Hold waits for the lock of a file, at most ten seconds, and makes the directory if it is not there. The lock is another file beside
-// it, .NAME.lock without .json, that only its owner can open: one that others can open, they can lock for ever. Closing the lock lets
-// others have it.
+// Hold waits for the lock of a file, at most ten seconds, and makes the directory if it
+// is not there. The lock is another file beside it, .NAME.lock without .json, that only
+// its owner can open: one that others can open, they can lock for ever. Closing the lock
+// lets others have it.
 func Hold(ctx context.Context, path string) (lock *os.File, err error) {
 	name := nameOf(path)
 	if err := wholefile.MakeDir(filepath.Dir(name)); err != nil {
@@ -67,7 +68,8 @@ func nameOf(path string) string {
 	return filepath.Join(dir, "."+strings.TrimSuffix(base, ".json")+".lock")
 }
 
-// open opens the lock file. One that others can open, as lpuctl 0.1 made it, is replaced: somebody may hold it.
+// open opens the lock file. One that others can open, as lpuctl 0.1 made it, is replaced:
+// a process of another user may hold it.
 func open(name string) (*os.File, error) {
 	for range 2 {
 		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
@@ -89,7 +91,7 @@ func open(name string) (*os.File, error) {
 	return nil, fmt.Errorf("%s: others can open it, whatever its mode: choose a directory of another file system", name)
 }
 
-// isAt tells whether an open file is still the one of this name.
+// isAt reports whether an open file is still the one of this name.
 func isAt(file *os.File, name string) bool {
 	now, err := os.Lstat(name)
 	if err != nil {

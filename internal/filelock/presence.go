@@ -14,16 +14,18 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
-// Presence shows other programs that one of a kind runs. It is a lock of a file that any number of processes can have at once, and that
-// the kernel frees with the process, however that ends. The lock file is named as that of [Hold], and only its owner can open it.
+// Presence shows other programs that one of a kind runs. It is a lock of a file that any
+// number of processes can have at once, and that the kernel frees with the process,
+// however that ends. The lock file is named as that of [Hold], and only its owner can
+// open it.
 type Presence struct {
 	Path string // of the file that the lock is named after, which need not be there
 
 	lock *os.File // nil: not shown
 }
 
-// Show shows the presence. It is called again and again: somebody may have removed the file, or its directory. The error is that the
-// file cannot be made.
+// Show shows the presence. It is called again and again: a user or a program may have
+// removed the file, or its directory. The error is that the file cannot be made.
 func (p *Presence) Show() error {
 	name := nameOf(p.Path)
 	if p.lock != nil && isAt(p.lock, name) {
@@ -56,8 +58,8 @@ func (p *Presence) Hide() {
 // noteSize is how long each note is, so that one takes the place of another in one write.
 const noteSize = 128 // bytes
 
-// Note writes a few words into the file for [Noted], in place of those before. They outlive the
-// process. Without a presence it does nothing.
+// Note writes a few words into the file for [Noted], in place of those before. They
+// outlive the process. Without a presence it does nothing.
 func (p *Presence) Note(text string) error {
 	if p.lock == nil {
 		return nil
@@ -66,8 +68,8 @@ func (p *Presence) Note(text string) error {
 	return err
 }
 
-// Noted returns what was noted last in the file of a [Presence] of this path; "" if nothing was, or
-// this user cannot read it.
+// Noted returns what was noted last in the file of a [Presence] of this path; "" if
+// nothing was, or this user cannot read it.
 func Noted(path string) string {
 	file, err := os.OpenFile(nameOf(path), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -79,8 +81,8 @@ func Noted(path string) string {
 	return strings.TrimSpace(string(text[:n]))
 }
 
-// Present tells whether some process shows a [Presence] of this path. It takes no lock, so it keeps nobody from showing one. The error is
-// that this user cannot tell.
+// Present reports whether some process shows a [Presence] of this path. It takes no lock,
+// so it keeps no process from showing one. The error is that this user cannot tell.
 func Present(path string) (bool, error) {
 	name := nameOf(path)
 	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

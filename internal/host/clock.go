@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Moment is a time that all processes of a machine agree on and that nobody can set: the time since boot, suspension included, and
-// which boot it was.
+// Moment is a time that all processes of a machine agree on and that no user can set: the
+// time since boot, suspension included, and which boot it was.
 type Moment struct {
-	Boot      string        `json:"boot"`      // /proc/sys/kernel/random/boot_id; "" if it cannot be read
+	// Boot is /proc/sys/kernel/random/boot_id; "" if it cannot be read.
+	Boot      string        `json:"boot"`
 	SinceBoot time.Duration `json:"sinceBoot"` // CLOCK_BOOTTIME, in nanoseconds
 }
 
-// Now returns the present moment of the machine that this process runs on, whatever root it reads.
+// Now returns the present moment of the machine that this process runs on, whatever root
+// it reads.
 func Now() Moment {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return Moment{strings.TrimSpace(string(boot)), SinceBoot()}
@@ -29,8 +31,9 @@ func SinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// UntilBeat is how long it is from now, a time since boot, to the next multiple of an interval. Loops that wait for the same beat wake the
-// processor together, which costs less than one by one.
+// UntilBeat is how long it is from now, a time since boot, to the next multiple of an
+// interval. Loops that wait for the same beat wake the processor together, which costs
+// less than one by one.
 func UntilBeat(interval, now time.Duration) time.Duration { return interval - now%interval }
 
 // WaitBeat waits for the next multiple of an interval since boot, or until ctx ends.
@@ -41,7 +44,8 @@ func WaitBeat(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// After tells whether m is later than other in the same boot. It is false if a boot is not known.
+// After reports whether m is later than other in the same boot. It is false if a boot is
+// not known.
 func (m Moment) After(other Moment) bool {
 	return m.Boot != "" && m.Boot == other.Boot && m.SinceBoot > other.SinceBoot
 }

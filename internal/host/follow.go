@@ -9,11 +9,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follow calls changed if one of the files is there, and soon after one changes, comes or goes, until ctx ends. Without inotify it looks
-// once a second. A path that is "" is left out.
+// Follow calls changed if one of the files is there, and soon after one changes, comes or
+// goes, until ctx ends. Without inotify it looks once a second. A path that is "" is left
+// out.
 func Follow(ctx context.Context, changed func(), paths ...string) {
 	var events <-chan fsnotify.Event // nil without inotify
-	var missed <-chan error          // received too, because no events are told until they are
+	// missed is received too, because the watcher sends no events until its errors are.
+	var missed <-chan error
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer func() { _ = watcher.Close() }()
@@ -22,7 +24,7 @@ func Follow(ctx context.Context, changed func(), paths ...string) {
 	for last := ""; ctx.Err() == nil; {
 		for _, path := range paths {
 			if watcher != nil && path != "" {
-				_ = watcher.Add(filepath.Dir(path)) // again each time, in case the directory was made anew
+				_ = watcher.Add(filepath.Dir(path)) // again each time, in case the directory was made again
 			}
 		}
 		if state := states(paths); state != last {

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kept is a directory that stays open, so that its files can be read again and again without a look
-// at the path. In sysfs an open directory is never that of another device: when its device has
-// gone, nothing is in it. It is closed when the Kept is not used any more.
+// Kept is a directory that stays open, so that its files can be read again and again
+// without a look at the path. In sysfs an open directory is never that of another device:
+// when its device has gone, nothing is in it. It is closed when the Kept is not used any
+// more.
 type Kept struct {
 	dir     *Dir
 	cleanup runtime.Cleanup
@@ -33,9 +34,9 @@ func (k *Kept) LinkName(name string) (string, error) {
 	return k.dir.LinkName(name)
 }
 
-// Read returns at most 128 bytes from the start of a file of the directory. It does not ask first
-// what kind of file it is, because that takes a call of the kernel more: it does not wait for a
-// FIFO, but it would open a device.
+// Read returns at most 128 bytes from the start of a file of the directory. It does not
+// ask first what kind of file it is, because that takes a call of the kernel more: it
+// does not wait for a FIFO, but it would open a device.
 func (k *Kept) Read(name string) (string, error) {
 	defer runtime.KeepAlive(k)
 	fd, err := k.dir.openHere(name)

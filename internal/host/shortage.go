@@ -7,19 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsShortage reports whether an error says that this process or the machine has run out of file
-// descriptors or memory. It is no fault of what was to be read: nothing is known of that.
+// IsShortage reports whether an error says that this process or the machine has run out
+// of file descriptors or memory. It is no fault of what was to be read: nothing is known
+// of that.
 func IsShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
-// reserve is how many descriptors must be left before anything is read. It is more than is open at
-// a time where one file is read after the other, so that nothing there takes a file for absent or
-// broken that could not be opened.
+// reserve is how many descriptors must be left before anything is read. It is more than
+// is open at a time where one file is read after the other, so that nothing there takes a
+// file for absent or broken that could not be opened.
 const reserve = 8
 
-// Spare returns an error, which [IsShortage], unless there are descriptors left for reading files
-// one after the other.
+// Spare returns an error, which [IsShortage], unless there are descriptors left for
+// reading files one after the other.
 func Spare() error {
 	fds := make([]int, 0, reserve)
 	defer func() {

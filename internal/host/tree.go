@@ -14,28 +14,34 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
-// AttributeMax is how many bytes a sysfs attribute can hold, one page (Documentation/filesystems/sysfs.rst).
+// AttributeMax is how many bytes a sysfs attribute can hold, one page
+// (Documentation/filesystems/sysfs.rst).
 const AttributeMax = 4096
 
-// openTries is how often openat2 is tried before the slower fallback. It fails with EAGAIN if a link contains ".." and any
-// file of the machine is renamed or mounted meanwhile (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
+// openTries is how often openat2 is tried before the slower fallback. It fails with
+// EAGAIN if a link contains ".." and any file of the machine is renamed or mounted
+// meanwhile (openat2(2), RESOLVE_BENEATH and RESOLVE_IN_ROOT).
 const openTries = 32
 
 // Tree is an open root, for many reads.
 type Tree struct {
 	Root
-	// NoOpenat2 uses the fallback at once. Tests set it: kernels before 5.6 and some sandboxes have no openat2.
+	// NoOpenat2 uses the fallback at once. Tests set it: kernels before 5.6 and some
+	// sandboxes have no openat2.
 	NoOpenat2 bool
 
-	dir      *os.File
-	shortage *atomic.Pointer[error] // the first that a read had, also of those through another function
+	dir *os.File
+	// shortage is the first that a read had, also of those through another function.
+	shortage *atomic.Pointer[error]
 	through  ReadThrough
 }
 
-// ReadThrough reads at most limit bytes from the start of a file, which is known to be a regular one.
+// ReadThrough reads at most limit bytes from the start of a file, which is known to be a
+// regular one.
 type ReadThrough func(d *Dir, name string, limit int) ([]byte, error)
 
-// Through returns the same tree, whose files are read by another function. It is open as long as t is.
+// Through returns the same tree, whose files are read by another function. It is open as
+// long as t is.
 func (t *Tree) Through(read ReadThrough) *Tree {
 	return &Tree{Root: t.Root, NoOpenat2: t.NoOpenat2, dir: t.dir, shortage: t.shortage, through: read}
 }
@@ -49,7 +55,8 @@ func (r Root) Open() (*Tree, error) {
 	return &Tree{Root: r, dir: dir, shortage: new(atomic.Pointer[error])}, nil
 }
 
-// Note remembers an error if it [IsShortage], and returns it. The tree notes the errors of its own reads and of those of its directories.
+// Note remembers an error if it [IsShortage], and returns it. The tree notes the errors
+// of its own reads and of those of its directories.
 func (t *Tree) Note(err error) error {
 	if IsShortage(err) {
 		t.shortage.CompareAndSwap(nil, &err)
@@ -57,7 +64,8 @@ func (t *Tree) Note(err error) error {
 	return err
 }
 
-// Shortage returns the first error of a read that [IsShortage]; nil if there was none. With one, what was read is not what is there.
+// Shortage returns the first error of a read that [IsShortage]; nil if there was none.
+// With one, what was read is not what is there.
 func (t *Tree) Shortage() error {
 	if err := t.shortage.Load(); err != nil {
 		return *err
@@ -65,11 +73,12 @@ func (t *Tree) Shortage() error {
 	return nil
 }
 
-// Close releases the root. A read that still hangs in the kernel keeps it until that read returns.
+// Close releases the root. A read that still hangs in the kernel keeps it until that read
+// returns.
 func (t *Tree) Close() { _ = t.dir.Close() }
 
-// Dir is an open directory of the tree. Its files are read relative to it, so the path to it is
-// looked up once however many attributes are read.
+// Dir is an open directory of the tree. Its files are read relative to it, so the path to
+// it is looked up once however many attributes are read.
 type Dir struct {
 	Path string // with the root, for messages
 
@@ -109,8 +118,8 @@ func (t *Tree) openInRoot(p string) (int, error) {
 	return retry(func() (int, error) { return unix.Open(resolved, flags|unix.O_NOFOLLOW, 0) })
 }
 
-// openat2 calls openat2(2). SyscallConn keeps the descriptor of the root open during the call, so that it cannot become
-// the descriptor of another file.
+// openat2 calls openat2(2). SyscallConn keeps the descriptor of the root open during the
+// call, so that it cannot become the descriptor of another file.
 func (t *Tree) openat2(p string, how *unix.OpenHow) (fd int, err error) {
 	raw, _ := t.dir.SyscallConn() // fails only without a file
 	if closed := raw.Control(func(root uintptr) { fd, err = unix.Openat2(int(root), p, how) }); closed != nil {
@@ -129,7 +138,8 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// Inode is the inode number of the directory; 0 if it cannot be read. In sysfs each device has another one, also at the same address.
+// Inode is the inode number of the directory; 0 if it cannot be read. In sysfs each
+// device has another one, also at the same address.
 func (d *Dir) Inode() uint64 {
 	var st unix.Stat_t
 	_ = unix.Fstat(d.fd, &st)
@@ -147,8 +157,9 @@ func (d *Dir) Fault(name string, err error) error {
 // Dup returns another descriptor of the directory, which the caller closes.
 func (d *Dir) Dup() (fd int, err error) { return unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0) }
 
-// Head reads at most limit bytes from the start of a regular file in the directory. It is a plain
-// read(2), because some drivers answer EAGAIN, on which Go's own reader would wait for ever.
+// Head reads at most limit bytes from the start of a regular file in the directory. It is
+// a plain read(2), because some drivers answer EAGAIN, on which Go's own reader would
+// wait for ever.
 func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	if d.tree.through != nil {
 		if err := d.check(name); err != nil {
@@ -179,7 +190,8 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	}
 }
 
-// open opens a regular file of the directory. Another kind of file is not opened, because that can hang or do harm.
+// open opens a regular file of the directory. Another kind of file is not opened, because
+// that can hang or do harm.
 func (d *Dir) open(name string) (fd int, err error) {
 	if err := d.check(name); err != nil {
 		return -1, err
@@ -206,8 +218,9 @@ func (d *Dir) check(name string) error {
 	return nil
 }
 
-// Text reads an attribute and trims the newline at its end. If it is too long for an attribute of sysfs or is not text,
-// that is an error, so that no binary data gets into an inventory.
+// Text reads an attribute and trims the newline at its end. If it is too long for an
+// attribute of sysfs or is not text, that is an error, so that no binary data gets into
+// an inventory.
 func (d *Dir) Text(name string) (string, error) {
 	data, err := d.Head(name, AttributeMax+1)
 	if err != nil {
@@ -223,7 +236,8 @@ func (d *Dir) Text(name string) (string, error) {
 	return text, nil
 }
 
-// Line reads an attribute of one line as Text does. Most attributes have one line; uevent has more.
+// Line reads an attribute of one line as Text does. Most attributes have one line; uevent
+// has more.
 func (d *Dir) Line(name string) (string, error) {
 	text, err := d.Text(name)
 	if err == nil && strings.ContainsAny(text, "\n\t") {
@@ -233,16 +247,20 @@ func (d *Dir) Line(name string) (string, error) {
 }
 
 // Line reads one attribute by its path; see [Dir.Line].
-func (t *Tree) Line(p string) (string, error) {
+func (t *Tree) Line(p string) (string, error) { return t.in(p, (*Dir).Line) }
+
+// in reads something by its name in its directory.
+func (t *Tree) in(p string, read func(d *Dir, name string) (string, error)) (string, error) {
 	d, err := t.Dir(path.Dir(p))
 	if err != nil {
 		return "", err
 	}
 	defer d.Close()
-	return d.Line(path.Base(p))
+	return read(d, path.Base(p))
 }
 
-// NotText tells whether a character cannot be part of a sysfs attribute: all but printable ASCII, newline and tab.
+// NotText reports whether a character cannot be part of a sysfs attribute: all but
+// printable ASCII, newline and tab.
 func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }
 
 // Link returns the text of a link in the directory.
@@ -255,8 +273,8 @@ func (d *Dir) Link(name string) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// LinkName returns the last element of the target of a link. So sysfs names driver, subsystem and IOMMU group
-// (Documentation/admin-guide/sysfs-rules.rst).
+// LinkName returns the last element of the target of a link. So sysfs names driver,
+// subsystem and IOMMU group (Documentation/admin-guide/sysfs-rules.rst).
 func (d *Dir) LinkName(name string) (string, error) {
 	target, err := d.Link(name)
 	if err != nil {
@@ -267,6 +285,22 @@ func (d *Dir) LinkName(name string) (string, error) {
 		return "", d.Fault(name, fmt.Errorf("%.40q is not a name", last))
 	}
 	return last, nil
+}
+
+// ProcessRoot opens the root directory of the process whose directory in /proc this is.
+// Only there it may be outside of the tree: elsewhere a link is not followed.
+func (d *Dir) ProcessRoot() (*Tree, error) {
+	flags := unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	var system unix.Statfs_t
+	if unix.Fstatfs(d.fd, &system) != nil || system.Type != unix.PROC_SUPER_MAGIC {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := retry(func() (int, error) { return unix.Openat(d.fd, "root", flags, 0) })
+	if err != nil {
+		return nil, d.Fault("root", err)
+	}
+	shown := path.Join(d.Path, "root")
+	return &Tree{Root: Root(shown), NoOpenat2: d.tree.NoOpenat2, dir: os.NewFile(uintptr(fd), shown), shortage: d.tree.shortage}, nil
 }
 
 // Names lists the directory in no order. It can be called once.
@@ -284,18 +318,15 @@ func (d *Dir) Names() ([]string, error) {
 	}
 }
 
-// Follow returns where a link leads, as a path below the root. The kernel's links in sysfs are relative and name no
-// further link (fs/sysfs/symlink.c), so their text is enough.
+// Follow returns where a link leads, as a path below the root. The kernel's links in
+// sysfs are relative and name no further link (fs/sysfs/symlink.c), so their text is
+// enough.
 func (t *Tree) Follow(link string) (string, error) {
-	d, err := t.Dir(path.Dir(link))
-	if err != nil {
-		return "", err
-	}
-	defer d.Close()
-	return d.follow(path.Dir(link), path.Base(link))
+	return t.in(link, func(d *Dir, name string) (string, error) { return d.follow(path.Dir(link), name) })
 }
 
-// Links returns where each link of a directory leads, as Follow does, by the name of the link.
+// Links returns where each link of a directory leads, as Follow does, by the name of the
+// link.
 func (t *Tree) Links(dir string) (map[string]string, error) {
 	d, err := t.Dir(dir)
 	if err != nil {
@@ -339,7 +370,8 @@ func (t *Tree) State(p string) string {
 	return State(real)
 }
 
-// Lstat returns the status of a file without opening it. Links in the path to it are followed within the root.
+// Lstat returns the status of a file without opening it. Links in the path to it are
+// followed within the root.
 func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 	d, err := t.Dir(path.Dir(path.Join("/", p)))
 	if err != nil {
@@ -355,7 +387,8 @@ func (d *Dir) Lstat(name string) (st unix.Stat_t, err error) {
 	return st, d.tree.Note(err)
 }
 
-// IsPlainName tells whether a name can be one element of a path in sysfs or /dev: printable ASCII without space and slash.
+// IsPlainName reports whether a name can be one element of a path in sysfs or /dev:
+// printable ASCII without space and slash.
 func IsPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '/'

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nodes returns the paths of the character devices below a directory that have certain numbers (st_rdev). File systems that are mounted
-// below it, such as /dev/shm, are left out, because only root makes device nodes, and nobody makes them there.
+// Nodes returns the paths of the character devices below a directory that have certain
+// numbers (st_rdev). File systems that are mounted below it, such as /dev/shm, are left
+// out, because only root makes device nodes, and no program makes them there.
 func Nodes(dev string, numbers map[uint64]bool) (paths []string, err error) {
 	var top unix.Stat_t
 	if err := unix.Stat(dev, &top); err != nil {
@@ -40,11 +41,13 @@ func Nodes(dev string, numbers map[uint64]bool) (paths []string, err error) {
 	return paths, err
 }
 
-// hide takes the hidden nodes out of this mount namespace, which must be one of its own. A directory below Dev is covered by one that has
-// everything else. Dev itself is not, because later devices and mounts would not be seen there: a node in it, or elsewhere, stays and
-// cannot be opened.
+// hide takes the hidden nodes out of this mount namespace, which must be one of its own.
+// A directory below Dev is covered by one that has everything else. Dev itself is not,
+// because later devices and mounts would not be seen there: a node in it, or elsewhere,
+// stays and cannot be opened.
 func (p *Program) hide() error {
-	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") // what is mounted here is seen nowhere else
+	// What is mounted here is seen nowhere else.
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 	if err != nil {
 		return forbidden(fmt.Errorf("mount: %w", err))
 	}
@@ -66,6 +69,11 @@ func (p *Program) hide() error {
 			return err
 		}
 	}
+	for _, c := range p.Covers {
+		if err := over(c.Path, c.File, unix.MS_RDONLY); err != nil {
+			return err
+		}
+	}
 	return unix.Fchdir(here)
 }
 
@@ -81,7 +89,8 @@ func (p *Program) covered() (dirs []string) {
 	return dirs
 }
 
-// cover mounts a new directory over one, and makes everything of the old one but the hidden nodes appear in it.
+// cover mounts a new directory over one, and makes everything of the old one but the
+// hidden nodes appear in it.
 func (p *Program) cover(dir string) error {
 	if err := unix.Chdir(dir); err != nil { // the way to the old directory, when the new one is there
 		return &fs.PathError{Op: "chdir", Path: dir, Err: err}
@@ -128,8 +137,9 @@ func (p *Program) show(from, to string, kind fs.FileMode) error {
 	return mount(from, to, "", unix.MS_BIND, "")
 }
 
-// place makes a file to mount a file on. Where that is a device, so is this, because readdir(3) tells those who list the directory what
-// lies below the mount: the device 0:0, which does nothing and which anybody may make since Linux 5.8.
+// place makes a file to mount a file on. Where that is a device, so is this, because
+// readdir(3) tells those who list the directory what lies below the mount: the device
+// 0:0, which does nothing and which anybody may make since Linux 5.8.
 func place(path string, kind fs.FileMode) error {
 	if kind&fs.ModeCharDevice != 0 && unix.Mknod(path, unix.S_IFCHR|0o600, 0) == nil {
 		return nil
@@ -137,10 +147,15 @@ func place(path string, kind fs.FileMode) error {
 	return os.WriteFile(path, nil, 0o600)
 }
 
-// shut makes a node one that nobody can open: it becomes a mount on which no device works. In a user namespace the flags that the mount
-// has already cannot be taken away, so they are given again.
-func shut(path string) error {
-	if err := mount(path, path, "", unix.MS_BIND, ""); err != nil {
+// shut makes a node one that no process can open: it becomes a mount on which no device
+// works.
+func shut(path string) error { return over(path, path, 0) }
+
+// over mounts a file on another one, or on itself, without devices and with more flags.
+// In a user namespace the flags that the mount has already cannot be taken away, so they
+// are given again.
+func over(path, file string, more uintptr) error {
+	if err := mount(file, path, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
 	var st unix.Statfs_t
@@ -151,7 +166,7 @@ func shut(path string) error {
 	if st.Flags&unix.ST_RELATIME != 0 {
 		flags |= unix.MS_RELATIME
 	}
-	return mount("", path, "", flags|unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NODEV, "")
+	return mount("", path, "", flags|more|unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NODEV, "")
 }
 
 func mount(source, target, kind string, flags uintptr, options string) error {

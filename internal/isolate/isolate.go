@@ -1,10 +1,13 @@
-// Package isolate starts programs that cannot open some device nodes. A library such as XRT takes every device whose node is there, and
-// no variable hides one from it. So the program gets a mount namespace of its own (mount_namespaces(7)) without these nodes.
+// Package isolate starts programs that cannot open some device nodes. A library such as
+// XRT takes every device whose node is there, and no variable hides one from it. So the
+// program gets a mount namespace of its own (mount_namespaces(7)) without these nodes.
 //
-// Root needs no more. Any other user gets a user namespace too (user_namespaces(7)), in which only this user and group exist. So ids
-// inside are those outside, the program has no capability, set-user-ID programs such as sudo have no effect, and no_new_privs is set,
-// because a program with file capabilities could else undo the mounts. A further user namespace that the program makes cannot undo
-// them either, because mounts of an outer namespace are locked there.
+// Root needs no more. Any other user gets a user namespace too (user_namespaces(7)), in
+// which only this user and group exist. So ids inside are those outside, the program has
+// no capability, set-user-ID programs such as sudo have no effect, and no_new_privs is
+// set, because a program with file capabilities could else undo the mounts. A further
+// user namespace that the program makes cannot undo them either, because mounts of an
+// outer namespace are locked there.
 package isolate
 
 import (
@@ -26,13 +29,19 @@ type Program struct {
 	Path string   // of the executable file
 	Args []string // with the name of the program
 	Env  []string // NAME=VALUE
-	// Isolated gives the program a mount namespace, in which Hidden cannot be opened.
+	// Isolated gives the program a mount namespace, in which Hidden cannot be opened, and
+	// Covers are made.
 	Isolated bool
 	Dev      string   // directory of device nodes, such as /dev
 	Hidden   []string // paths of nodes, without links
+	Covers   []Cover
 }
 
-// Forbidden is the error that this machine does not allow the namespaces: why, and what to do about it.
+// Cover is a file that an isolated program reads in place of another one.
+type Cover struct{ File, Path string }
+
+// Forbidden is the error that this machine does not allow the namespaces: why, and what
+// to do about it.
 type Forbidden struct {
 	Why, Remedy string
 	Err         error
@@ -52,13 +61,17 @@ func (e *ExecError) Error() string { return e.Path + ": " + e.Err.Error() }
 
 func (e *ExecError) Unwrap() error { return e.Err }
 
-// NeedsChild tells whether the program must be a child of this process, because only a new process of one thread can enter a user
-// namespace: Start it. Else Exec can replace this process by it.
+// NeedsChild reports whether the program must be a child of this process, because only a
+// new process of one thread can enter a user namespace: Start it. Else Exec can replace
+// this process by it.
 func (p *Program) NeedsChild() bool { return p.Isolated && os.Geteuid() != 0 }
 
-// Exec replaces this process by the program. It returns only if that fails: with a [*Forbidden], an [*ExecError] or the error of a mount.
+// Exec replaces this process by the program. It returns only if that fails: with a
+// [*Forbidden], an [*ExecError] or the error of a mount.
 func (p *Program) Exec() error {
-	runtime.LockOSThread() // namespaces are those of a thread, and the thread that calls execve(2) becomes the process
+	// Namespaces are those of a thread, and the thread that calls execve(2) becomes the
+	// process.
+	runtime.LockOSThread()
 	if p.Isolated {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return forbidden(err)
@@ -72,8 +85,9 @@ func (p *Program) Exec() error {
 
 func (p *Program) exec() error { return &ExecError{p.Path, unix.Exec(p.Path, p.Args, p.Env)} }
 
-// Child is a child process in namespaces of its own that waits to be told which program to become. To start it takes longer than to
-// isolate it, so a caller who will need one starts it before all else.
+// Child is a child process in namespaces of its own. It waits until it can read which
+// program to become. To start it takes longer than to isolate it, so a caller who will
+// need one starts it before all else.
 type Child struct {
 	pid  int
 	plan *os.File // what is written here is read by Continue in the child
@@ -82,11 +96,13 @@ type Child struct {
 // Stage is the name (argv[0]) of this executable in a Child; see Continue.
 const Stage = "lpuctl-isolate"
 
-// planDescriptor is the lowest number of the descriptor by which a Child reads. What it inherits besides has mostly lower ones.
+// planDescriptor is the lowest number of the descriptor by which a Child reads. What it
+// inherits besides has mostly lower ones.
 const planDescriptor = 50
 
-// Prepare starts a child, which is this very executable: it must call Continue at its start. If this process ends before it calls Start,
-// so does the child. The error is a [*Forbidden] or that of pipe(2).
+// Prepare starts a child, which is this very executable: it must call Continue at its
+// start. If this process ends before it calls Start, so does the child. The error is a
+// [*Forbidden] or that of pipe(2).
 func Prepare() (*Child, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -105,7 +121,8 @@ func Prepare() (*Child, error) {
 		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
 		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // kept across execve(2), until Continue drops it
+		// It is kept across execve(2), until Continue drops it.
+		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{Stage, strconv.Itoa(inherited)}, attr)
 	if err != nil {
@@ -115,13 +132,15 @@ func Prepare() (*Child, error) {
 	return &Child{pid, write}, nil
 }
 
-// Start makes a child become the program, which is isolated, and returns its process id. What goes wrong from here on the child says.
+// Start makes a child become the program, which is isolated, and returns its process id.
+// What goes wrong from here on the child says.
 func (c *Child) Start(p *Program) (pid int, err error) {
 	return c.pid, errors.Join(json.NewEncoder(c.plan).Encode(p), c.plan.Close())
 }
 
-// Start starts the program as a child with the same standard streams, and returns its process id. The error is an [*ExecError], or that of
-// Prepare if the program is isolated.
+// Start starts the program as a child with the same standard streams, and returns its
+// process id. The error is an [*ExecError], or that of Prepare if the program is
+// isolated.
 func (p *Program) Start() (pid int, err error) {
 	if p.Isolated {
 		child, err := Prepare()
@@ -137,11 +156,13 @@ func (p *Program) Start() (pid int, err error) {
 	return pid, err
 }
 
-// ErrAbandoned says that the process that has prepared this one has ended, or wants nothing of it.
+// ErrAbandoned says that the process that has prepared this one has ended, or wants
+// nothing of it.
 var ErrAbandoned = errors.New("there is nothing to execute")
 
-// Continue is what a Child does: it reads which program it is to become, hides the nodes and executes the program. It returns nil in
-// any other process, and else only errors: ErrAbandoned and those of Exec.
+// Continue is what a Child does: it reads which program it is to become, hides the nodes
+// and executes the program. It returns nil in any other process, and else only errors:
+// ErrAbandoned and those of Exec.
 func Continue(args []string) error {
 	if len(args) != 2 || args[0] != Stage {
 		return nil
@@ -170,7 +191,8 @@ func Continue(args []string) error {
 	return p.exec()
 }
 
-// dropRights leaves this thread and what it executes without the capability to mount, for good.
+// dropRights leaves this thread and what it executes without the capability to mount, for
+// good.
 func dropRights() error {
 	none := [2]unix.CapUserData{} // two words of 32 capabilities each, by version 3
 	return errors.Join(

@@ -1,8 +1,8 @@
 // Package nearest finds the known word that is nearest to a mistyped one.
 package nearest
 
-// Word returns the candidate that is nearest to what was typed. It returns "" if for each candidate more than about a third
-// of the longer word would have to change.
+// Word returns the candidate that is nearest to what was typed. It returns "" if for each
+// candidate more than about a third of the longer word would have to change.
 func Word(typed string, candidates []string) string {
 	best, bestDistance := "", -1
 	for _, c := range candidates {
@@ -14,7 +14,8 @@ func Word(typed string, candidates []string) string {
 	return best
 }
 
-// distance is the least number of insertions, deletions and replacements of bytes that turn a into b.
+// distance is the least number of insertions, deletions and replacements of bytes that
+// turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

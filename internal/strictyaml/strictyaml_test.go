@@ -36,7 +36,7 @@ func TestDecodeReportsEveryFault(t *testing.T) {
 		"unknown key":  {"name: x\nitms: []\n", []string{`2 itms: unknown key "itms" | did you mean "items"?`}},
 		"nested unknown": {"items:\n- vendor: a\n  frobnicate: 1\n",
 			[]string{`3 items.0.frobnicate: unknown key "frobnicate" in items.0 | remove it`}},
-		"duplicate": {"name: a\nname: b\n", []string{`2 name: key "name" is already on line 1 | keep one of them`}},
+		"duplicate": {"name: a\nname: b\n", []string{`2 name: the key "name" is there twice: see "name" on line 1 | keep one of them`}},
 		"unquoted id": {"items: [{vendor: 5020}]\n",
 			[]string{`1 items.0.vendor: items.0.vendor must be a string, not "5020" | put it in quotes: "5020"`}},
 		"unquoted yes": {"name: yes\nwords: [\"no\"]\n", []string{`1 name: name must be a string, not "yes" | put it in quotes: "yes"`}},
@@ -92,7 +92,7 @@ func TestLine(t *testing.T) {
 		t.Fatal(faults)
 	}
 	for path, want := range map[string]int{"name": 1, "items": 2, "items.1.vendor": 4, "items.1.on": 4, "words": 0} {
-		if got := doc.Line(path); got != want {
+		if got := doc.LineOf(path); got != want {
 			t.Errorf("Line(%q) = %d, want %d", path, got, want)
 		}
 	}
@@ -113,6 +113,6 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("fault without words: %+v", fault)
 			}
 		}
-		doc.Line("items.0")
+		doc.LineOf("items.0")
 	})
 }

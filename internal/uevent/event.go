@@ -6,18 +6,26 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// Event is what the kernel says of one device, in the words of the kernel. "" means that the kernel does not say it of this device.
-// Documentation/core-api/kobject.rst of Linux describes uevents, and drivers/base/core.c adds most of the keys.
+// Event is what the kernel says of one device, in the words of the kernel. "" means that
+// the kernel does not say it of this device. Documentation/core-api/kobject.rst of Linux
+// describes uevents, and drivers/base/core.c adds most of the keys.
 type Event struct {
-	Overflow bool // events were lost, and only a scan can tell what they said; then no other field is set
-	// Synthetic: somebody wrote to the device's file "uevent", as udevadm trigger does for all of them. An "add" or a "bind" is then
-	// none, and nothing may have happened (SYNTH_UUID, Documentation/ABI/testing/sysfs-uevent of Linux).
+	// Overflow: events were lost, and only a scan can find what they said. Then no other
+	// field is set.
+	Overflow bool
+	// Synthetic: a process wrote to the device's file "uevent", as udevadm trigger does
+	// for all of them. An "add" or a "bind" is then none, and nothing may have happened
+	// (SYNTH_UUID, Documentation/ABI/testing/sysfs-uevent of Linux).
 	Synthetic bool
 
-	Action  string // add, remove, change, move, online, offline, bind, unbind
-	DevPath string // of the device, below /sys: "/devices/pci0000:40/0000:40:01.1/0000:43:00.1/uio/uio4"
+	Action string // add, remove, change, move, online, offline, bind, unbind
+	// DevPath is of the device, below /sys:
+	// "/devices/pci0000:40/0000:40:01.1/0000:43:00.1/uio/uio4".
+	DevPath string
 
 	Subsystem    string // SUBSYSTEM: pci, uio, ...
 	DevType      string // DEVTYPE
@@ -25,21 +33,26 @@ type Event struct {
 	PCISlotName  string // PCI_SLOT_NAME, the address of a PCI function: 0000:43:00.1
 	Major, Minor string // MAJOR and MINOR, decimal, of a device with a node
 	DevName      string // DEVNAME, the path of the node below /dev
-	ErrorEvent   string // ERROR_EVENT, how far recovery is: BEGIN_RECOVERY, SUCCESSFUL_RECOVERY, FAILED_RECOVERY (drivers/pci/pci-driver.c)
+	// ErrorEvent is ERROR_EVENT, how far recovery is: BEGIN_RECOVERY,
+	// SUCCESSFUL_RECOVERY, FAILED_RECOVERY (drivers/pci/pci-driver.c).
+	ErrorEvent   string
 	DeviceOnline string // DEVICE_ONLINE, with ErrorEvent: "1" or "0"
-	SeqNum       string // SEQNUM, decimal. It has gaps, because a process does not get the events of all network namespaces
+	// SeqNum is SEQNUM, decimal. It has gaps, because a process does not get the events of
+	// all network namespaces.
+	SeqNum string
 }
 
-// Functions yields the PCI functions that a device path leads through, each by its address, from the root port down. The last one is the
-// device itself, or the PCI function that a class device or another child belongs to. It makes nothing new: []byte yields parts of it.
-func Functions[Path string | []byte](path Path) iter.Seq[Path] {
-	return func(yield func(Path) bool) {
+// Functions yields the PCI functions that a device path leads through, from the root port
+// down. The last one is the device itself, or the PCI function that a class device or
+// another child belongs to. It allocates nothing.
+func Functions[Path string | []byte](path Path) iter.Seq[pci.Address] {
+	return func(yield func(pci.Address) bool) {
 		begin := 0
 		for i := range len(path) + 1 {
 			if i < len(path) && path[i] != '/' {
 				continue
 			}
-			if element := path[begin:i]; isAddress(element) && !yield(element) {
+			if a, ok := pci.Find(path[begin:i]); ok && !yield(a) {
 				return
 			}
 			begin = i + 1
@@ -47,33 +60,8 @@ func Functions[Path string | []byte](path Path) iter.Seq[Path] {
 	}
 }
 
-// isAddress tells whether an element of a device path is a PCI address as the kernel writes it: "%04x:%02x:%02x.%d".
-func isAddress[Text string | []byte](text Text) bool {
-	n := len(text)
-	if n < len("0000:43:00.1") || n > len("10000000:43:00.1") {
-		return false
-	}
-	for i := range n {
-		c := text[i]
-		switch n - i {
-		case len(":43:00.1"), len(":00.1"):
-			if c != ':' {
-				return false
-			}
-		case len(".1"):
-			if c != '.' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// message is an event as it comes from the kernel: ACTION@DEVPATH, then KEY=VALUE, each with a 0 byte after it.
+// message is an event as it comes from the kernel: ACTION@DEVPATH, then KEY=VALUE, each
+// with a 0 byte after it.
 type message []byte
 
 // devPath returns the path in the first part; nil if that is none.
@@ -89,7 +77,8 @@ func (m message) subsystem() []byte {
 	return value
 }
 
-// parse makes an event of a message. The strings of the event share one copy of the message.
+// parse makes an event of a message. The strings of the event share one copy of the
+// message.
 func (m message) parse() (Event, error) {
 	text := string(m)
 	head, keys, ok := strings.Cut(text, "\x00")

@@ -1,9 +1,12 @@
 package uevent
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // said makes a message of its parts, as the kernel does.
@@ -105,19 +108,21 @@ func TestFunctions(t *testing.T) {
 		"/0000:43:00.10/0000:43:00./000:43:00.1/100000000:43:00.1":          nil,
 		"/devices/pci0000:40//0000:40:01.1/":                                {"0000:40:01.1"},
 	} {
-		if got := slices.Collect(Functions(path)); !slices.Equal(got, want) {
+		texts := func(functions iter.Seq[pci.Address]) (all []string) {
+			for f := range functions {
+				all = append(all, f.String())
+			}
+			return all
+		}
+		if got := texts(Functions(path)); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
-		var parts []string
-		for part := range Functions([]byte(path)) {
-			parts = append(parts, string(part))
-		}
-		if !slices.Equal(parts, want) {
-			t.Errorf("%s as bytes: %q, want %q", path, parts, want)
+		if got := texts(Functions([]byte(path))); !slices.Equal(got, want) {
+			t.Errorf("%s as bytes: %q, want %q", path, got, want)
 		}
 	}
 	for first := range Functions(function) {
-		if first != "0000:40:01.1" {
+		if first.String() != "0000:40:01.1" {
 			t.Errorf("the first is %s", first)
 		}
 		break
@@ -130,7 +135,7 @@ func ofOurs(devPath, subsystem []byte) bool {
 		return true
 	}
 	for f := range Functions(devPath) {
-		if string(f) == "0000:43:00.1" {
+		if f == (pci.Address{Bus: 0x43, Function: 1}) {
 			return true
 		}
 	}
@@ -175,7 +180,7 @@ func FuzzParse(f *testing.F) {
 		m := message(data)
 		path, subsystem := string(m.devPath()), string(m.subsystem())
 		for address := range Functions(path) {
-			if !strings.Contains(path, address) || len(address) < 12 {
+			if !strings.Contains(strings.ToLower(path), address.String()) {
 				t.Errorf("%q is said to be in %q", address, path)
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // inNamespaces marks the process that runs the tests in namespaces of its own.
@@ -97,20 +99,10 @@ func next(t *testing.T, l *Listener) Event {
 			t.Fatal("the events have ended")
 		}
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Limit):
 		t.Fatalf("no event comes; %+v", l.Counts())
 	}
 	return Event{}
-}
-
-// eventually waits for what other goroutines do.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("not in 10 s: %s", what)
-		}
-	}
 }
 
 // listen listens until the test ends, and wants that nothing is left then.
@@ -128,7 +120,7 @@ func listen(t *testing.T) *Listener {
 func end(t *testing.T, cancel func(), l *Listener) {
 	t.Helper()
 	cancel()
-	eventually(t, "the events end", func() bool {
+	await.For(t, "the events end", func() bool {
 		select {
 		case _, ok := <-l.Events():
 			return !ok
@@ -136,7 +128,7 @@ func end(t *testing.T, cancel func(), l *Listener) {
 			return false
 		}
 	})
-	eventually(t, "goroutine and socket go", func() bool { return sockets(t) == 1 && !strings.Contains(stacks(), "uevent.(*Listener)") })
+	await.For(t, "goroutine and socket go", func() bool { return sockets(t) == 1 && !strings.Contains(stacks(), "uevent.(*Listener)") })
 }
 
 func stacks() string {
@@ -253,7 +245,7 @@ func flood(kernel speaker, l *Listener) {
 	for range unread {
 		kernel.asKernel(event("change"))
 	}
-	eventually(kernel.t, "it waits for its consumer", func() bool { return l.Counts().Received == before+unread })
+	await.For(kernel.t, "it waits for its consumer", func() bool { return l.Counts().Received == before+unread })
 	for range 20_000 {
 		kernel.asKernel(event("change"))
 	}
@@ -293,7 +285,7 @@ func TestOverflow(t *testing.T) {
 	for range read - unread {
 		next(t, l)
 	}
-	eventually(t, "all are taken", func() bool { return l.Counts().Received == uint64(2*read)+1 })
+	await.For(t, "all are taken", func() bool { return l.Counts().Received == uint64(2*read)+1 })
 	for range 20_000 {
 		kernel.asKernel(event("change"))
 	}
@@ -403,9 +395,9 @@ func TestEndsUnread(t *testing.T) {
 	for range 2 * burst {
 		kernel.asKernel(event("change"))
 	}
-	eventually(t, "it waits for its consumer", func() bool { return l.Counts().Received > burst })
+	await.For(t, "it waits for its consumer", func() bool { return l.Counts().Received > burst })
 	cancel()
-	eventually(t, "it ends", func() bool { return !strings.Contains(stacks(), "uevent.(*Listener)") })
+	await.For(t, "it ends", func() bool { return !strings.Contains(stacks(), "uevent.(*Listener)") })
 	end(t, cancel, l)
 }
 

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir makes a directory and its parents, as far as they are missing, with mode 0755 whatever the umask: all users read the
-// files in them.
+// MakeDir makes a directory and its parents, as far as they are missing, with mode 0755
+// whatever the umask: all users read the files in them.
 func MakeDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -23,7 +23,7 @@ func MakeDir(dir string) error {
 		return err
 	}
 	switch err := os.Mkdir(dir, 0o755); {
-	case errors.Is(err, fs.ErrExist): // somebody else made it in the meantime
+	case errors.Is(err, fs.ErrExist): // another process made it in the meantime
 		return nil
 	case err != nil:
 		return err

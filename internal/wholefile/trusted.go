@@ -8,16 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UntrustedError is the reason why [ReadTrusted] does not read a file. It does not name the file.
+// UntrustedError is the reason why [ReadTrusted] does not read a file. It does not name
+// the file.
 type UntrustedError struct {
 	Why     string
-	Regular bool // it is a regular file, that somebody else can have written
+	Regular bool // it is a regular file, that another user can have written
 }
 
 func (e *UntrustedError) Error() string { return e.Why }
 
-// ReadTrusted reads a file as [Read] does that nobody but root or the user of this process can have written: a regular file, and no
-// symbolic link. Otherwise the error is an *UntrustedError.
+// ReadTrusted reads a file as [Read] does, if no user but root or the user of this
+// process can have written it: a regular file, and no symbolic link. Otherwise the error
+// is an *UntrustedError.
 func ReadTrusted(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -42,7 +44,8 @@ func ReadTrusted(path string, limit int64) ([]byte, error) {
 	return readAll(f, st.Size, limit)
 }
 
-// Kind names the kind of a file that is not regular, from st_mode: "a FIFO". It is "" for a regular file.
+// Kind names the kind of a file that is not regular, from st_mode: "a FIFO". It is "" for
+// a regular file.
 func Kind(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:

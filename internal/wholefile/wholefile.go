@@ -1,4 +1,5 @@
-// Package wholefile replaces whole files atomically, and reads whole files of bounded size.
+// Package wholefile replaces whole files atomically or in place, and reads whole files of
+// bounded size.
 package wholefile
 
 import (
@@ -16,9 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace replaces a file, or makes it, with mode 0644. A reader sees all of the old bytes or all of the new ones, even if
-// this process dies in between. The file and then its directory are synced. Paths that Refuse refuses are errors. Errors name
-// path, not the temporary file beside it.
+// Replace replaces a file, or makes it, with mode 0644. A reader sees all of the old
+// bytes or all of the new ones, even if this process dies in between. The file and then
+// its directory are synced. Paths that Refuse refuses are errors. Errors name path, not
+// the temporary file beside it.
 func Replace(path string, data []byte) error {
 	if err := Refuse(path); err != nil {
 		return err
@@ -32,8 +34,43 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot sync a directory
+	// Some file systems cannot sync a directory.
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
+	}
+	return nil
+}
+
+// Keep is [Replace] for a file that has other bytes, or that others can have written. It
+// makes the directory.
+func Keep(path string, data []byte) error {
+	if have, err := ReadTrusted(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
+		return nil
+	}
+	if err := MakeDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return Replace(path, data)
+}
+
+// ReplaceUnsynced is Replace without syncing: for a file that can be made again at any
+// time, such as one in /run.
+func ReplaceUnsynced(path string, data []byte) error {
+	if err := Refuse(path); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
+	if err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: reason(err)}
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return &fs.PathError{Op: "write", Path: path, Err: reason(err)}
 	}
 	return nil
 }
@@ -46,7 +83,8 @@ func reason(err error) error {
 	return err
 }
 
-// replace renames a new file into place. renameio.WriteFile would keep the permissions of the file that is there.
+// replace renames a new file into place. renameio.WriteFile would keep the permissions of
+// the file that is there.
 func replace(path string, data []byte, dir string) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644))
 	if err != nil {
@@ -59,12 +97,58 @@ func replace(path string, data []byte, dir string) error {
 	return f.CloseAtomicallyReplace()
 }
 
-// ClearLeftovers removes the temporary files that a killed Replace has left beside path. The caller knows that none is under way.
+// Overwrite writes a file in place, where it has to stay the same file because it is
+// mounted by itself somewhere else. Where there is none it makes one, as [Replace] does.
+// It is not atomic: a reader may see some of the old bytes and some of the new ones
+// meanwhile. After an error the file has its old bytes.
+func Overwrite(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Replace(path, data)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "write", Path: path, Err: errNotRegular}
+	}
+	old, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	if err := overwrite(f, data); err != nil {
+		return errors.Join(err, overwrite(f, old))
+	}
+	return nil
+}
+
+// overwrite never makes the file shorter before it has the new bytes, so that a full disk
+// leaves room for the old ones.
+func overwrite(f *os.File, data []byte) error {
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(len(data))); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+// ClearLeftovers removes the temporary files that a killed Replace has left beside path.
+// The caller knows that none is under way.
 func ClearLeftovers(path string) {
 	eachLeftover(path, func(file string) { _ = os.Remove(file) })
 }
 
-// ClearOldLeftovers is ClearLeftovers where another process may be replacing the file: it leaves what was changed within an age.
+// ClearOldLeftovers is ClearLeftovers where another process may be replacing the file: it
+// leaves what was changed within an age.
 func ClearOldLeftovers(path string, age time.Duration) {
 	eachLeftover(path, func(file string) {
 		if info, err := os.Lstat(file); err == nil && time.Since(info.ModTime()) > age {
@@ -73,8 +157,9 @@ func ClearOldLeftovers(path string, age time.Duration) {
 	})
 }
 
-// eachLeftover calls a function with each temporary file beside path. Its name has a dot in front, and nothing but a number at the end.
-// What else begins so is somebody's own, such as the swap file of an editor.
+// eachLeftover calls a function with each temporary file beside path. Its name has a dot
+// in front, and nothing but a number at the end. Any other file whose name begins so
+// belongs to a user or another program, such as the swap file of an editor.
 func eachLeftover(path string, do func(file string)) {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(dir)
@@ -85,8 +170,8 @@ func eachLeftover(path string, do func(file string)) {
 	}
 }
 
-// Refuse is an error if there is something at path that is not a regular file: a symbolic link may lead to a file that is
-// not ours, and a device must not be replaced by a file.
+// Refuse is an error if there is something at path that is not a regular file: a symbolic
+// link may lead to a file that is not ours, and a device must not be replaced by a file.
 func Refuse(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +190,9 @@ func Refuse(path string) error {
 // ErrTooLarge is the reason why [Read] does not read a whole file.
 var ErrTooLarge = errors.New("larger than such a file can be")
 
-// Read reads a regular file of at most limit bytes; of a larger one it returns the first limit+1 bytes with the error. It never
-// waits: a FIFO is an error. Errors are *fs.PathError.
+// Read reads a regular file of at most limit bytes; of a larger one it returns the first
+// limit+1 bytes with the error. It never waits: a FIFO is an error. Errors are
+// *fs.PathError.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -118,7 +204,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
 	}
 	return readAll(f, info.Size(), limit)
 }

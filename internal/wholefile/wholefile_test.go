@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +47,102 @@ func TestReplaceSetsTheMode(t *testing.T) {
 			t.Errorf("it has %q, %v", data, err)
 		}
 	}
+}
+
+// TestKeep: a file is replaced if it says something else, or if others may write to it.
+func TestKeep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "file")
+	for what, c := range map[string]struct {
+		before string
+		mode   os.FileMode
+		stays  bool
+	}{
+		"the same":         {"new", 0o644, true},
+		"only I read it":   {"new", 0o600, true},
+		"another text":     {"old", 0o644, false},
+		"more":             {"new text", 0o644, false},
+		"of everybody":     {"new", 0o666, false},
+		"nothing is there": {"", 0, false},
+	} {
+		_ = os.RemoveAll(filepath.Dir(path))
+		if c.mode != 0 {
+			err := errors.Join(wholefile.MakeDir(filepath.Dir(path)), os.WriteFile(path, []byte(c.before), 0o600), os.Chmod(path, c.mode))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, _ := os.Stat(path)
+		if err := wholefile.Keep(path, []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(path)
+		if err != nil || os.SameFile(before, after) != c.stays || !c.stays && after.Mode() != 0o644 {
+			t.Errorf("%s: %v, %v", what, after, err)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != "new" {
+			t.Errorf("%s: it has %q, %v", what, data, err)
+		}
+	}
+}
+
+// TestOverwrite: the file stays the same one, and a disk that is full leaves its old bytes.
+func TestOverwrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table.json")
+	has := func(what, want string) os.FileInfo {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		if err != nil || string(data) != want {
+			t.Errorf("%s: it has %q, %v", what, data, err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	old := strings.Repeat("old", 100)
+	if err := wholefile.Overwrite(path, []byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	first := has("none before", old)
+	if first.Mode() != 0o644 {
+		t.Errorf("mode %v", first.Mode())
+	}
+	for _, text := range []string{"short", strings.Repeat("long", 1000), old} {
+		if err := wholefile.Overwrite(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if !os.SameFile(first, has("in place", text)) {
+			t.Error("it is another file")
+		}
+	}
+	err := limited(t, 1000, func() error { return wholefile.Overwrite(path, []byte(strings.Repeat("long", 1000))) })
+	if !os.SameFile(first, has("a full disk", old)) || !errors.Is(err, unix.EFBIG) {
+		t.Errorf("another file, or %v", err)
+	}
+	if err := wholefile.Overwrite("/dev/null", []byte("text")); err == nil {
+		t.Error("a device is written")
+	}
+}
+
+// limited does something while no file of this process can have more than some bytes.
+func limited(t *testing.T, size uint64, do func() error) error {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ) // which would end the process
+	defer signal.Reset(unix.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	return do()
 }
 
 // TestReadTrusted: a file is read only if nobody else can have written it, and reading it never waits.

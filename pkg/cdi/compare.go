@@ -13,8 +13,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// given is one thing that a container gets with a device, and the place in the document that says
-// so.
+// given is one thing that a container gets with a device, and the place in the document
+// that says so.
 type given struct {
 	key  string // what it takes the place of: the same variable, or the same path in the container
 	text string // for people
@@ -25,8 +25,8 @@ type given struct {
 // hostPath is the node on the host.
 func hostPath(n *specs.DeviceNode) string { return cmp.Or(n.HostPath, n.Path) }
 
-// effective is what a container gets with a device of a spec: the common edits and the device's
-// own, merged as the CDI library does, in which the last of a key counts.
+// effective is what a container gets with a device of a spec: the common edits and the
+// device's own, merged as the CDI library does, in which the last of a key counts.
 func effective(spec *specs.Spec, i int) (all []given) {
 	for _, g := range slices.Concat(
 		givenBy("containerEdits", &spec.ContainerEdits),
@@ -78,11 +78,8 @@ type made struct {
 }
 
 func newMade(spec *specs.Spec) made {
-	if spec == nil {
-		spec = &specs.Spec{}
-	}
-	m := made{spec, map[string]int{}}
-	for i, d := range spec.Devices {
+	m := made{cmp.Or(spec, &specs.Spec{}), map[string]int{}}
+	for i, d := range m.Devices {
 		m.at[d.Name] = i
 	}
 	return m
@@ -97,6 +94,14 @@ func (m made) given(name string) []given {
 	return effective(m.Spec, i)
 }
 
+// table is the ring table of the device of a name; "": it has none.
+func (m made) table(name string) string {
+	if i, has := m.at[name]; has {
+		return tableOf(m.Devices[i])
+	}
+	return ""
+}
+
 func byKey(all []given, key string) *given {
 	if i := slices.IndexFunc(all, func(g given) bool { return g.key == key }); i >= 0 {
 		return &all[i]
@@ -104,16 +109,23 @@ func byKey(all []given, key string) *given {
 	return nil
 }
 
-// comparison holds what a container gets with devices of ours against what it would get by a spec
-// made now. Whoever asks whether a file leads to the right nodes asks it.
+// comparison holds what a container gets with devices of ours against what it would get
+// by a spec made now. All who ask whether a file leads to the right nodes ask it.
 type comparison struct {
 	inv    *discovery.Inventory
-	owners map[string]*discovery.LPU // by the path of a node
-	exists func(path string) bool    // whether there is a node
+	owners map[string]owned       // by the path of a node
+	exists func(path string) bool // whether there is a node
 	want   made
-	// What a user may have asked for, and is no difference: the nodes of management functions,
-	// mounts that this machine does not have.
+	// What a user may have asked for, and is no difference: the nodes of management
+	// functions, mounts that this machine does not have.
 	management, unchecked made
+}
+
+// owned is a node and the LPU that it belongs to.
+type owned struct {
+	*discovery.LPU
+
+	node discovery.Node
 }
 
 // newComparison compares with a spec made now, and with nothing else.
@@ -123,12 +135,12 @@ func newComparison(inv *discovery.Inventory, want *specs.Spec, exists func(path 
 }
 
 // ownersOf are the LPUs of nodes, by path.
-func ownersOf(inv *discovery.Inventory) map[string]*discovery.LPU {
-	owners := map[string]*discovery.LPU{}
+func ownersOf(inv *discovery.Inventory) map[string]owned {
+	owners := map[string]owned{}
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
-		for _, n := range nodesOf(*l, Options{Management: true}) {
-			owners[n.Path] = l
+		for _, n := range nodesOf(l, Options{Management: true}) {
+			owners[n.Path] = owned{l, n}
 		}
 	}
 	return owners
@@ -147,8 +159,8 @@ type verdict struct {
 // difference is one thing that differs, and its place in the file; "" is the device.
 type difference struct{ at, text string }
 
-// judge compares one device of a spec in place. One that a spec made now would not have may give
-// the nodes of the LPUs that its name stands for.
+// judge compares one device of a spec in place. One that a spec made now would not have
+// may give the nodes of the LPUs that its name stands for.
 func (c *comparison) judge(have *specs.Spec, i int) (v verdict) {
 	name := have.Devices[i].Name
 	_, v.now = c.want.at[name]
@@ -172,8 +184,8 @@ func (c *comparison) judge(have *specs.Spec, i int) (v verdict) {
 	nodes := hosts(has)
 	for _, w := range want {
 		if w.node != nil && !slices.Contains(nodes, hostPath(w.node)) {
-			if l := c.owners[hostPath(w.node)]; l != nil && !slices.Contains(v.lacks, l.Name) {
-				v.lacks = append(v.lacks, l.Name)
+			if owner := c.owners[hostPath(w.node)]; owner.LPU != nil {
+				v.lacks = appendNew(v.lacks, owner.Name)
 			}
 		}
 	}
@@ -193,21 +205,20 @@ func (c *comparison) ownNodes(name string, now bool) func(given) bool {
 	lpus := lpusNamed(c.inv, name)
 	return func(h given) bool {
 		owner := c.owners[hostPath(h.node)]
-		return h.node.Path == hostPath(h.node) && owner != nil &&
+		return h.node.Path == hostPath(h.node) && owner.LPU != nil &&
 			slices.ContainsFunc(lpus, func(l discovery.LPU) bool { return l.Address == owner.Address })
 	}
 }
 
-// numbersFit reports whether a node of an LPU has the numbers that a spec gives it. They need not
-// be in a spec.
+// numbersFit reports whether a node of an LPU has the numbers that a spec gives it. They
+// need not be in a spec.
 func (c *comparison) numbersFit(n *specs.DeviceNode) bool {
-	return slices.ContainsFunc(nodesOf(*c.owners[hostPath(n)], Options{Management: true}), func(node discovery.Node) bool {
-		return node.Path == hostPath(n) && int64(node.Major) == n.Major && int64(node.Minor) == n.Minor
-	})
+	is := c.owners[hostPath(n)].node
+	return int64(is.Major) == n.Major && int64(is.Minor) == n.Minor
 }
 
-// restOf is what differs besides nodes. A mount that this machine does not have is a finding of its
-// own.
+// restOf is what differs besides nodes. A mount that this machine does not have is a
+// finding of its own.
 func restOf(has, want, unchecked []given) (rest []difference) {
 	for _, h := range has {
 		w := byKey(want, h.key)
@@ -233,25 +244,26 @@ func hosts(all []given) (paths []string) {
 			paths = append(paths, hostPath(g.node))
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(paths)))
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
-// describe names a node, its path in the container where that differs, and the LPU that it belongs
-// to.
+// describe names a node, its path in the container where that differs, and the LPU that
+// it belongs to.
 func (c *comparison) describe(n *specs.DeviceNode) string {
 	text := hostPath(n)
 	if n.Path != text {
 		text += " as " + n.Path
 	}
-	if owner := c.owners[hostPath(n)]; owner != nil {
+	if owner := c.owners[hostPath(n)]; owner.LPU != nil {
 		text += ", the node of " + owner.Name
 	}
 	return text
 }
 
-// lpusNamed are the LPUs for which a device stands by its name: those with these indices or this
-// PCI address. A name of another form, perhaps that of another release of lpuctl, may stand for
-// any.
+// lpusNamed are the LPUs for which a device stands by its name: those with these indices
+// or this PCI address. A name of another form, perhaps that of another release of lpuctl,
+// may stand for any.
 func lpusNamed(inv *discovery.Inventory, name string) (lpus []discovery.LPU) {
 	if !ourName(name) || name == AllDevice {
 		return inv.LPUs
@@ -274,21 +286,25 @@ func sameName(name string) func(specs.Device) bool {
 	return func(d specs.Device) bool { return d.Name == name }
 }
 
-// Drift is how the devices of our file differ from those of a spec made now, each list sorted as
-// the spec is. What is compared is what a container really gets: the edits of the whole spec and
-// those of the device.
+// Drift is how the devices of our file differ from those of a spec made now, each list
+// sorted as the spec is. What is compared is what a container really gets: the edits of
+// the whole spec and those of the device.
 type Drift struct {
-	// Wrong are devices with a node that is not one of their LPUs'. A container could get another
-	// card with them.
+	// Wrong are devices with a node that is not one of their LPUs'. A container could get
+	// another card with them.
 	Wrong []string
-	// Dangling are devices with a node that is not one of their LPUs', but is not there either. No
-	// container starts with them.
+	// Dangling are devices with a node that is not one of their LPUs', but is not there
+	// either. No container starts with them.
 	Dangling []string
-	// Missing are devices that the spec in place does not have, or has without some of their nodes.
+	// Missing are devices that the spec in place does not have, or has without some of
+	// their nodes.
 	Missing []string
-	// Other are devices of which something else differs, such as a mount, a variable or an
-	// annotation, and devices that a spec made now does not have, but whose nodes are those of
-	// LPUs.
+	// Tables are devices with another ring table than they should have, or without it. A
+	// program in a container could use cables with them that are not there.
+	Tables []string
+	// Other are devices of which something else differs, such as a mount, a variable or
+	// an annotation, and devices that a spec made now does not have, but whose nodes are
+	// those of LPUs.
 	Other []string
 }
 
@@ -296,7 +312,9 @@ type Drift struct {
 func (d *Drift) Any() bool { return len(d.All()) > 0 }
 
 // All are the devices that differ.
-func (d *Drift) All() []string { return slices.Concat(d.Wrong, d.Dangling, d.Missing, d.Other) }
+func (d *Drift) All() []string {
+	return slices.Concat(d.Wrong, d.Dangling, d.Missing, d.Tables, d.Other)
+}
 
 // Names reports whether there is a name that does not lead to the nodes of its LPUs.
 func (d *Drift) Names() bool { return len(d.Wrong)+len(d.Dangling)+len(d.Missing) > 0 }
@@ -307,7 +325,10 @@ func (d *Drift) String() string {
 	for _, part := range []struct {
 		what  string
 		names []string
-	}{{"wrong nodes", d.Wrong}, {"nodes that are gone", d.Dangling}, {"missing", d.Missing}, {"other differences", d.Other}} {
+	}{
+		{"wrong nodes", d.Wrong}, {"nodes that are gone", d.Dangling}, {"missing", d.Missing},
+		{"ring tables", d.Tables}, {"other differences", d.Other},
+	} {
 		if len(part.names) > 0 {
 			texts = append(texts, part.what+": "+some(part.names))
 		}
@@ -315,9 +336,9 @@ func (d *Drift) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Drift compares the file with the spec of an inventory, which is nil if no LPU has a node. The
-// error says that the file cannot be read, or that no runtime would take it: then every device is
-// missing.
+// Drift compares the file with the spec of an inventory, which is nil if no LPU has a
+// node. The error says that the file cannot be read, or that no runtime would take it:
+// then every device is missing.
 func (f File) Drift(inv *discovery.Inventory, want *specs.Spec) (Drift, error) {
 	data, err := f.Read()
 	have := &specs.Spec{}
@@ -333,7 +354,7 @@ func (f File) Drift(inv *discovery.Inventory, want *specs.Spec) (Drift, error) {
 }
 
 // exists reports whether there is a device node, as far as /dev can be seen.
-func (f File) exists(path string) bool { return !f.root.Exists("/dev") || f.root.Exists(path) }
+func (f File) exists(path string) bool { return !f.Root.Exists("/dev") || f.Root.Exists(path) }
 
 // drift compares a whole spec in place.
 func (c *comparison) drift(have *specs.Spec) (d Drift) {
@@ -364,6 +385,8 @@ func (c *comparison) sort(d *Drift, have *specs.Spec, i int, alike bool) {
 		d.Dangling = append(d.Dangling, name)
 	case len(v.lacks) > 0:
 		d.Missing = append(d.Missing, name)
+	case tableOf(have.Devices[i]) != c.want.table(name):
+		d.Tables = append(d.Tables, name)
 	case len(v.rest) > 0 || !alike:
 		d.Other = append(d.Other, name)
 	}

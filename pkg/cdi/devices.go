@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // devices are the devices of a spec, and the edits that they have in common.
@@ -18,7 +19,8 @@ type devices struct {
 	list   []device
 }
 
-// device is one name, the LPUs that it covers in ring order, and what a container gets with it besides the common edits.
+// device is one name, the LPUs that it covers in ring order, and what a container gets
+// with it besides the common edits.
 type device struct {
 	Edits
 
@@ -27,8 +29,9 @@ type device struct {
 	annotations map[string]string
 }
 
-// devicesOf makes the families of names: lpuN, pci-ADDRESS, and the sets, of which all is the last. The order is fixed, so
-// that equal inventories give equal bytes. The error is ErrNoDevices if no LPU has a node.
+// devicesOf makes the families of names: lpuN, pci-ADDRESS, and the sets, of which all is
+// the last. The order is fixed, so that equal inventories give equal bytes. The error is
+// ErrNoDevices if no LPU has a node.
 func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
 	cards := cardsWithNode(inv)
 	if len(cards) == 0 {
@@ -38,31 +41,31 @@ func devicesOf(inv *discovery.Inventory, o Options) (*devices, error) {
 	for _, card := range cards {
 		l := pick(inv, []int{card})
 		index, source := strconv.Itoa(l[0].Index), "name "+l[0].Name
-		d.add(l[0].Name, []int{card}, l, append(driverVersion(l),
+		d.add(l[0].Name, []int{card}, EditsOf(inv, []int{card}, o), append(driverVersion(l),
 			Variable{deviceIndex, index, source}, Variable{visibleDevices, index, source}, Variable{ringOrder, "0", "the only LPU"})...)
 	}
 	for _, card := range cards {
-		l := pick(inv, []int{card})
-		// Sets no variable of its own, so that several can be combined, and so that the lists of Allocate count: CDI's would win.
-		d.add(AddressName(l[0].Address), []int{card}, l)
+		// Says nothing of the LPUs as a whole, so that several can be combined, and so
+		// that what Allocate says counts: CDI's would win.
+		d.add(AddressName(inv.LPUs[card].Address), []int{card}, PartOf(inv, []int{card}, o))
 	}
 	f := inv.Cabled()
 	for _, arc := range sets(inv, f) {
 		lpus := pick(inv, arc)
-		d.add(setName(lpus), arc, lpus, listVariables(lpus, true, true)...)
+		d.add(setName(lpus), arc, EditsOf(inv, arc, o), listVariables(lpus, true, true)...)
 	}
 	everyone, pieces := f.Order(cards)
 	lpus := pick(inv, everyone)
-	d.add(AllDevice, everyone, lpus, listVariables(lpus, pieces == 1, f.Cabled())...)
+	d.add(AllDevice, everyone, EditsOf(inv, everyone, o), listVariables(lpus, pieces == 1, f.Cabled())...)
 	return d, nil
 }
 
-// add adds a device; lpus are those at the positions cards.
-func (d *devices) add(name string, cards []int, lpus []discovery.LPU, variables ...Variable) {
-	made := device{Edits: EditsOf(lpus, d.Options), name: name, cards: cards}
+// add adds a device of the LPUs at the positions cards.
+func (d *devices) add(name string, cards []int, e Edits, variables ...Variable) {
+	made := device{Edits: e, name: name, cards: cards}
 	made.Env = append(made.Env, d.besidesCommon(variables)...)
-	if d.Annotations && len(lpus) == 1 {
-		made.annotations = annotations(lpus[0])
+	if d.Annotations && len(cards) == 1 {
+		made.annotations = annotations(d.inv.LPUs[cards[0]])
 	}
 	d.list = append(d.list, made)
 }
@@ -76,15 +79,16 @@ func (d *devices) besidesCommon(variables []Variable) []Variable {
 
 const addressPrefix = "pci-"
 
-// AddressName is the device name that survives renumbering: "pci-0000-b1-00.1". A colon would be legal in
-// CDI but not in the annotations by which Kubernetes may pass the name.
-func AddressName(a discovery.Address) string {
+// AddressName is the device name that survives renumbering: "pci-0000-b1-00.1". A colon
+// would be legal in CDI but not in the annotations by which Kubernetes may pass the name.
+func AddressName(a pci.Address) string {
 	return addressPrefix + strings.ReplaceAll(a.String(), ":", "-")
 }
 
-// ParseAddressName is the PCI address in a name that AddressName has made. Any other name is an error.
-func ParseAddressName(name string) (discovery.Address, error) {
-	a, err := discovery.ParseAddress(strings.Replace(strings.TrimPrefix(name, addressPrefix), "-", ":", 2))
+// ParseAddressName is the PCI address in a name that AddressName has made. Any other name
+// is an error.
+func ParseAddressName(name string) (pci.Address, error) {
+	a, err := pci.Parse(strings.Replace(strings.TrimPrefix(name, addressPrefix), "-", ":", 2))
 	if err == nil && AddressName(a) != name {
 		err = fmt.Errorf("%q is not the name of a device by PCI address", name)
 	}
@@ -100,8 +104,8 @@ func annotations(l discovery.LPU) map[string]string {
 	return a
 }
 
-// NameOf is the device in the inventory's spec that covers the LPUs at these positions and no other: one LPU, a set, or all;
-// "" if there is none.
+// NameOf is the device in the inventory's spec that covers the LPUs at these positions
+// and no other: one LPU, a set, or all; "" if there is none.
 func NameOf(inv *discovery.Inventory, cards []int) string {
 	d, err := devicesOf(inv, Options{})
 	if err != nil {
@@ -121,18 +125,9 @@ func (d *devices) covering(cards []int) string {
 	return ""
 }
 
-// DeviceNames are the devices of an inventory's spec that people mean: by device name or, as [discovery.Inventory.Resolve] reads
-// them, by LPU. A PCI address means the device by address. The error is Resolve's or ErrNoDevices, or says why the spec has no
-// such device.
-func DeviceNames(inv *discovery.Inventory, o Options, words []string) ([]string, error) {
-	d, err := devicesOf(inv, o)
-	if err != nil {
-		return nil, err
-	}
-	return d.names(words)
-}
-
-// names are the devices that words mean, each once.
+// names are the devices that words mean, each once: by device name or, as
+// [discovery.Inventory.Resolve] reads them, by LPU. A PCI address means the device by
+// address. The error is Resolve's, or says why the spec has no such device.
 func (d *devices) names(words []string) (names []string, err error) {
 	for _, list := range words {
 		for word := range strings.SplitSeq(list, ",") {
@@ -142,9 +137,7 @@ func (d *devices) names(words []string) (names []string, err error) {
 					return nil, err
 				}
 			}
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+			names = appendNew(names, name)
 		}
 	}
 	return names, nil

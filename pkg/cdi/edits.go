@@ -10,12 +10,15 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Edits are container edits: what a container gets with some LPUs, each line with its source. The spec, Allocate of the device
-// plugin and `lpuctl cdi explain` are translations of them, so that all three say the same.
+// Edits are container edits: what a container gets with some LPUs, each line with its
+// source. The spec, Allocate of the device plugin and `lpuctl cdi explain` are
+// translations of them, so that all three say the same.
 type Edits struct {
 	Nodes  []Node     `json:"nodes"`
 	Mounts []Mount    `json:"mounts"`
 	Env    []Variable `json:"env"`
+	// Table is the ring table that is mounted; nil: there is none.
+	Table *RingTable `json:"-"`
 }
 
 // Node is a device node, with the same path in the container as on the host.
@@ -41,22 +44,42 @@ type Variable struct {
 // String is NAME=VALUE.
 func (v Variable) String() string { return v.Name + "=" + v.Value }
 
-// NodePermissions are those that a container has on a node, as CDI and the kubelet spell them: read and write, no mknod.
+// NodePermissions are those that a container has on a node, as CDI and the kubelet spell
+// them: read and write, no mknod.
 const NodePermissions = "rw"
 
-// EditsOf are the container edits of LPUs that can be combined with those of others: their nodes in the order given, the mounts
-// that this machine has (all with UncheckedMounts) and the variables of their models. The variables that describe the LPUs of a
-// container as a whole are those of [Container].
-func EditsOf(lpus []discovery.LPU, o Options) Edits {
+// EditsOf returns the container edits of a container's LPUs: those at these positions of
+// an inventory, in this order. They are the nodes, the mounts that this machine has (all
+// with UncheckedMounts), the ring table, and the variables of the models. The variables
+// that describe the LPUs as a whole are those of [Container].
+func EditsOf(inv *discovery.Inventory, cards []int, o Options) Edits {
+	e := PartOf(inv, cards, o)
+	e.mountTable(inv, cards, o)
+	return e
+}
+
+// mountTable adds the ring table of the LPUs of a container. The table must be in place
+// before a container is started.
+func (e *Edits) mountTable(inv *discovery.Inventory, cards []int, o Options) {
+	if e.Table = ringTable(inv, cards, o); e.Table != nil {
+		e.Mounts = append(e.Mounts, e.Table.Mount())
+	}
+}
+
+// PartOf returns the edits of LPUs that a container may get besides others. They say
+// nothing of the LPUs as a whole, and so have no ring table.
+func PartOf(inv *discovery.Inventory, cards []int, o Options) Edits {
 	e := Edits{Nodes: []Node{}, Mounts: []Mount{}, Env: []Variable{}}
-	for _, l := range lpus {
+	for _, card := range cards {
+		l := &inv.LPUs[card]
 		for _, n := range nodesOf(l, o) {
 			e.Nodes = append(e.Nodes, Node{n.Path, "device node of " + l.Name})
 		}
 		source := "model " + l.Model
 		for _, m := range l.Mounts {
 			at := cmp.Or(m.ContainerPath, m.HostPath)
-			taken := slices.ContainsFunc(e.Mounts, func(have Mount) bool { return have.ContainerPath == at }) // the first counts
+			// Of several mounts at one path the first counts.
+			taken := slices.ContainsFunc(e.Mounts, func(have Mount) bool { return have.ContainerPath == at })
 			if (m.Present || o.UncheckedMounts) && !taken {
 				e.Mounts = append(e.Mounts, Mount{m.HostPath, at, source})
 			}
@@ -71,14 +94,15 @@ func EditsOf(lpus []discovery.LPU, o Options) Edits {
 	return e
 }
 
-func nodesOf(l discovery.LPU, o Options) []discovery.Node {
+func nodesOf(l *discovery.LPU, o Options) []discovery.Node {
 	if o.Management && l.Management != nil {
 		return slices.Concat(l.Nodes, l.Management.Nodes)
 	}
 	return l.Nodes
 }
 
-// driverVersion is the variable with the driver version that all LPUs share; none where they differ.
+// driverVersion is the variable with the driver version that all LPUs share; none where
+// they differ.
 func driverVersion(lpus []discovery.LPU) []Variable {
 	differs := func(l discovery.LPU) bool { return l.DriverVersion != lpus[0].DriverVersion }
 	if len(lpus) == 0 || lpus[0].DriverVersion == "" || slices.ContainsFunc(lpus, differs) {

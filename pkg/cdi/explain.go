@@ -1,27 +1,39 @@
 package cdi
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// Explanation is what a container gets with some devices of a spec, injected in the order given.
+// Explanation is what a container gets with some devices of a spec, injected in the order
+// given.
 type Explanation struct {
 	Devices []string `json:"devices"` // qualified names
 	LPUs    []string `json:"lpus"`    // that the container gets, each once
 	Edits
 	Collisions []Collision `json:"collisions"`
-	// Use are the devices to name instead, qualified, and UseEnv the variables to set besides: the same LPUs without a collision.
-	// Where there is nothing better, Use is Devices.
+	// Use are the devices to name instead, qualified, and UseEnv the variables to set
+	// besides: the same LPUs without a collision. Where there is nothing better, Use is
+	// Devices.
 	Use    []string   `json:"use"`
 	UseEnv []Variable `json:"useEnv"`
+	// UseTable is the ring table to mount besides; nil: Use has the right one, or there
+	// is none.
+	UseTable *RingTable `json:"useTable,omitempty"`
+	// WrongTable says that the container has several LPUs and does not get the ring table
+	// of these: a program in it reads that of some of them, or the host's, which counts
+	// LPUs in another way.
+	WrongTable bool `json:"wrongTable,omitempty"`
+	// Wanted is the ring table of all LPUs of the container; nil: there is none.
+	Wanted *RingTable `json:"-"`
 	// Meanings are those of the variables in Env and UseEnv.
 	Meanings []Meaning `json:"meanings"`
 }
 
-// Collision is a variable that several of the devices set differently, or a list of LPUs that misses some of the container's.
-// The container gets the last value.
+// Collision is a variable that several of the devices set differently, or a list of LPUs
+// that misses some of the container's. The container gets the last value.
 type Collision struct {
 	Variable string       `json:"variable"`
 	Values   []SetByValue `json:"values"` // in the order of the devices
@@ -33,8 +45,19 @@ type SetByValue struct {
 	Value  string `json:"value"`
 }
 
-// Explain says what a container gets with devices, which are named as [DeviceNames] reads them, of a spec made now.
+// Explain says what a container gets with devices of a spec made now. Words name them: a
+// device, or an LPU as [discovery.Inventory.Resolve] reads it.
 func Explain(inv *discovery.Inventory, o Options, words []string) (*Explanation, error) {
+	return explain(inv, o, words, false)
+}
+
+// Apart is Explain, with a device for each LPU to use: for when the spec in place brings
+// another ring table with the device that covers them.
+func Apart(inv *discovery.Inventory, o Options, words []string) (*Explanation, error) {
+	return explain(inv, o, words, true)
+}
+
+func explain(inv *discovery.Inventory, o Options, words []string, apart bool) (*Explanation, error) {
 	d, err := devicesOf(inv, o)
 	if err != nil {
 		return nil, err
@@ -44,17 +67,26 @@ func Explain(inv *discovery.Inventory, o Options, words []string) (*Explanation,
 		return nil, err
 	}
 	e, cards := d.inject(names)
-	if len(e.Collisions) > 0 {
-		d.advise(e, cards)
+	if apart || len(e.Collisions) > 0 || e.WrongTable {
+		d.advise(e, cards, apart)
 	}
 	e.Meanings = meaningsOf(slices.Concat(e.Env, e.UseEnv))
 	return e, nil
 }
 
-// inject adds devices one after the other, as the CDI library does, and returns the LPUs of the container by position.
+// BringsTable reports whether a device in the bytes of a spec brings a ring table. It
+// does if there is no such device: then no container starts with it.
+func BringsTable(spec []byte, name string, table *RingTable) bool {
+	devices := Devices(spec)
+	i := slices.IndexFunc(devices, sameName(name))
+	return i < 0 || table != nil && tableOf(devices[i]) == table.HostPath
+}
+
+// inject adds devices one after the other, as the CDI library does, and returns the LPUs
+// of the container by position.
 func (d *devices) inject(names []string) (e *Explanation, cards []int) {
 	e = &Explanation{
-		Edits: EditsOf(nil, d.Options), LPUs: []string{}, Collisions: []Collision{}, UseEnv: []Variable{},
+		Edits: PartOf(d.inv, nil, d.Options), LPUs: []string{}, Collisions: []Collision{}, UseEnv: []Variable{},
 	}
 	e.merge(d.common)
 	values := map[string][]SetByValue{} // of each variable
@@ -80,11 +112,13 @@ func (d *devices) inject(names []string) (e *Explanation, cards []int) {
 		}
 	}
 	e.Use = e.Devices
+	e.Wanted = ringTable(d.inv, cards, d.Options)
+	e.WrongTable = e.Wanted != nil && len(cards) > 1 && (e.Table == nil || e.Table.HostPath != e.Wanted.HostPath)
 	return e, cards
 }
 
-// merge adds the edits of one more device: a node or a mount takes the place of an earlier one on its path, and a variable that
-// of an earlier one of its name.
+// merge adds the edits of one more device: a node or a mount takes the place of an
+// earlier one on its path, and a variable that of an earlier one of its name.
 func (e *Edits) merge(more Edits) {
 	for _, n := range more.Nodes {
 		e.Nodes = append(slices.DeleteFunc(e.Nodes, func(have Node) bool { return have.Path == n.Path }), n)
@@ -92,6 +126,7 @@ func (e *Edits) merge(more Edits) {
 	for _, m := range more.Mounts {
 		e.Mounts = append(slices.DeleteFunc(e.Mounts, func(have Mount) bool { return have.ContainerPath == m.ContainerPath }), m)
 	}
+	e.Table = cmp.Or(more.Table, e.Table)
 	for _, v := range more.Env {
 		if i := slices.IndexFunc(e.Env, func(have Variable) bool { return have.Name == v.Name }); i >= 0 {
 			e.Env[i] = v
@@ -101,12 +136,14 @@ func (e *Edits) merge(more Edits) {
 	}
 }
 
-// advise names devices of the same LPUs that do not collide: one that covers them all, else one for each with the variables that
-// describe them as a whole. There are none where the models of the LPUs set a variable differently.
-func (d *devices) advise(e *Explanation, cards []int) {
+// advise names devices of the same LPUs that do not collide: one that covers them all,
+// else one for each with the variables and the ring table that describe them as a whole.
+// It takes one for each in any case if apart is set. There are none where the models of
+// the LPUs set a variable differently.
+func (d *devices) advise(e *Explanation, cards []int, apart bool) {
 	inRing, variables := Container(d.inv, d.inv.Cabled(), cards)
 	names := []string{d.covering(cards)}
-	if names[0] != "" {
+	if names[0] != "" && !apart {
 		variables = []Variable{}
 	} else {
 		names = nil
@@ -116,5 +153,8 @@ func (d *devices) advise(e *Explanation, cards []int) {
 	}
 	if better, _ := d.inject(names); len(better.Collisions) == 0 {
 		e.Use, e.UseEnv = better.Devices, d.besidesCommon(variables)
+		if better.WrongTable || apart {
+			e.UseTable = e.Wanted
+		}
 	}
 }

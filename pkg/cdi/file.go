@@ -19,12 +19,12 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// DefaultSpecDir is where the spec is written: of the directories that runtimes read, the one that is
-// empty after boot, so that no spec outlives the devices that it describes.
+// DefaultSpecDir is where the spec is written: of the directories that runtimes read, the
+// one that is empty after boot, so that no spec outlives the devices that it describes.
 const DefaultSpecDir = "/var/run/cdi"
 
-// Conflict says that another file already defines devices of ours. Two such files in one directory make a runtime refuse these
-// devices.
+// Conflict says that another file already defines devices of ours. Two such files in one
+// directory make a runtime refuse these devices.
 type Conflict struct {
 	File    string
 	Devices []string // names without the kind
@@ -38,13 +38,14 @@ func (c *Conflict) Error() string {
 
 // File is where the spec of one kind lies.
 type File struct {
-	Path string // <spec dir>/<vendor>-<class>.json, the name the CDI library would give it
+	Path string    // <spec dir>/<vendor>-<class>.json, the name the CDI library would give it
+	Root host.Root // of the machine that the spec is for
 	kind string
-	root host.Root // of the machine that the spec is for
-	dir  string    // below the root, as it was named
+	dir  string // below the root, as it was named
 }
 
-// Locate finds the file for a kind in a spec directory under root. Links on the way stay within the root.
+// Locate finds the file for a kind in a spec directory under root. Links on the way stay
+// within the root.
 func Locate(root, specDir, kind string) (File, error) {
 	if err := ValidateKind(kind); err != nil {
 		return File{}, err
@@ -53,7 +54,7 @@ func Locate(root, specDir, kind string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return File{Path: filepath.Join(dir, fileName(kind)+".json"), kind: kind, root: host.Root(root), dir: specDir}, nil
+	return File{Path: filepath.Join(dir, fileName(kind)+".json"), Root: host.Root(root), kind: kind, dir: specDir}, nil
 }
 
 // fileName is the name that the CDI library gives the file of a kind, without its ending.
@@ -80,8 +81,8 @@ func parse(data []byte) (*specs.Spec, error) {
 	return spec, err
 }
 
-// others are the specs in other files of the directory, as far as they can be read. The error is that the directory cannot be read, or that
-// there is a shortage.
+// others are the specs in other files of the directory, as far as they can be read. The
+// error is that the directory cannot be read, or that there is a shortage.
 func (f File) others() (others []*document, err error) {
 	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
 	for _, path := range files {
@@ -99,7 +100,8 @@ func (f File) others() (others []*document, err error) {
 	return others, err
 }
 
-// specFiles are the files in a directory with these endings, sorted. Runtimes read .json and .yaml.
+// specFiles are the files in a directory with these endings, sorted. Runtimes read .json
+// and .yaml.
 func specFiles(dir string, endings ...string) (files []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -110,9 +112,11 @@ func specFiles(dir string, endings ...string) (files []string, err error) {
 	return files, err
 }
 
-// Writable is what can be written of a spec of ours. While another file in the directory defines a device too, the device is left
-// out unless our file has it already: then no new conflict comes about, and no device of ours stays as it was. The error is a
-// *Conflict if there is one. Any other error says that the directory cannot be read. The spec is nil if nothing is left of it.
+// Writable is what can be written of a spec of ours. While another file in the directory
+// defines a device too, the device is left out unless our file has it already: then no
+// new conflict comes about, and no device of ours stays as it was. The error is a
+// *Conflict if there is one. Any other error says that the directory cannot be read. The
+// spec is nil if nothing is left of it.
 func (f File) Writable(spec *specs.Spec) (*specs.Spec, error) {
 	conflict, err := f.conflict(spec)
 	if conflict == nil || err != nil {
@@ -149,14 +153,16 @@ func (f File) conflict(spec *specs.Spec) (all *Conflict, err error) {
 	return all, err
 }
 
-// Precedes tells whether the file is there and was written before the device node of this path, under the root, was made or changed.
+// Precedes reports whether the file is there and was written before the device node of
+// this path, under the root, was made or changed.
 func (f File) Precedes(node string) bool {
 	var written, made unix.Stat_t
-	real, err := f.root.Resolve(node)
+	real, err := f.Root.Resolve(node)
 	return err == nil && unix.Stat(f.Path, &written) == nil && unix.Stat(real, &made) == nil && made.Ctim.Nano() > written.Ctim.Nano()
 }
 
-// Clash is a *Conflict if another file than path, in its directory, defines one of the devices of a spec.
+// Clash is a *Conflict if another file than path, in its directory, defines one of the
+// devices of a spec.
 func Clash(path string, spec *specs.Spec) error {
 	conflict, err := File{Path: path, kind: spec.Kind}.conflict(spec)
 	if conflict != nil {
@@ -178,8 +184,9 @@ func sharedNames(spec, other *specs.Spec) (names []string) {
 	return names
 }
 
-// OldKinds finds specs of other kinds in the directory that have devices for the LPUs of this one: after a change of the kind
-// the file of the former kind stays, and nobody renews it.
+// OldKinds finds specs of other kinds in the directory that have devices for the LPUs of
+// this one: after a change of the kind the file of the former kind stays, and no program
+// renews it.
 func (f File) OldKinds(spec *specs.Spec) (findings finding.List) {
 	others, _ := f.others() // a directory that cannot be read is an error of Write
 	for _, other := range others {
@@ -189,7 +196,8 @@ func (f File) OldKinds(spec *specs.Spec) (findings finding.List) {
 	return findings
 }
 
-// checkOldKind finds that a spec of another kind than ours has a device of ours by PCI address, a name that no other vendor gives.
+// checkOldKind finds that a spec of another kind than ours has a device of ours by PCI
+// address, a name that no other vendor gives.
 func (d *document) checkOldKind(ours *specs.Spec) {
 	isAddress := func(name string) bool { return strings.HasPrefix(name, addressPrefix) }
 	if d.spec.Kind != ours.Kind && slices.ContainsFunc(sharedNames(d.spec, ours), isAddress) {

@@ -388,6 +388,14 @@ func TestDrift(t *testing.T) {
 		{"another mount", func(s *specs.Spec) {
 			device(s, "lpu2").ContainerEdits.Mounts = []*specs.Mount{{HostPath: "/a", ContainerPath: "/b"}}
 		}, Drift{Other: []string{"lpu2"}}},
+		{"a ring table of another cabling", func(s *specs.Spec) {
+			device(s, "lpu2").ContainerEdits.Mounts = []*specs.Mount{{HostPath: RingTableDir + "/old.json", ContainerPath: "/b"}}
+		}, Drift{Tables: []string{"lpu2"}}},
+		{"a set that is none any more, with a ring table", func(s *specs.Spec) {
+			set := stranger("lpu0-2", own.Path)
+			set.ContainerEdits.Mounts = []*specs.Mount{{HostPath: RingTableDir + "/old.json", ContainerPath: "/b"}}
+			s.Devices = append(s.Devices, set)
+		}, Drift{Tables: []string{"lpu0-2"}}},
 		{"a hook", func(s *specs.Spec) {
 			device(s, "lpu2").ContainerEdits.Hooks = []*specs.Hook{{HookName: "prestart", Path: "/bin/true"}}
 		}, Drift{Other: []string{"lpu2"}}},

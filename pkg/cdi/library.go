@@ -17,11 +17,13 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
+	"github.com/hyperaccel/lpuctl/internal/versions"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// newLibrary is the release of the CDI library that reads a spec otherwise than all before it, which turned YAML into JSON first:
-// it wants every key in its exact case, and knows the permissions "none". It is also the library that lpuctl is built with.
+// newLibrary is the release of the CDI library that reads a spec otherwise than all
+// before it, which turned YAML into JSON first: it wants every key in its exact case, and
+// knows the permissions "none". It is also the library that lpuctl is built with.
 const newLibrary = "1.1.1"
 
 // Target is a consumer of specs at a version: podman 4.3.1.
@@ -29,24 +31,30 @@ type Target struct {
 	Consumer, Release string
 	// Newest is the highest cdiVersion it loads; "": it knows no CDI.
 	Newest string
-	// Library is the release of the CDI library that it was built with; "": that of Newest.
+	// Library is the release of the CDI library that it was built with; "": that of
+	// Newest.
 	Library string
 }
 
-// isBefore tells whether the target has a library before a release of it. A library without a name is that of its cdiVersion.
-func (t Target) isBefore(release string) bool { return olderThan(t.library(), release) }
+// isOlder reports whether a release, or a cdiVersion, is before another.
+func isOlder(release, than string) bool { return versions.Parse(release).Before(than) }
+
+// isBefore reports whether the target has a library before a release of it. A library
+// without a name is that of its cdiVersion.
+func (t Target) isBefore(release string) bool { return isOlder(t.library(), release) }
 
 func (t Target) String() string { return t.Consumer + " " + t.Release }
 
-// onlyBefore tells whether each target has a library before a release of it, so that what the release refuses does not matter.
+// onlyBefore reports whether each target has a library before a release of it, so that
+// what the release refuses does not matter.
 func (v *Validator) onlyBefore(release string) bool {
 	return len(v.Targets) > 0 && !slices.ContainsFunc(v.Targets, func(t Target) bool { return !t.isBefore(release) })
 }
 
-// old reports what releases with an old library will do otherwise: of all of them if no target is named, else as an error for each
-// target that has one.
+// old reports what releases with an old library will do otherwise: of all of them if no
+// target is named, else as an error for each target that has one.
 func (v *Validator) old(findings *finding.List, id finding.ID, subject, will, remedy string) *finding.Finding {
-	f := &finding.Finding{} // of nobody
+	f := &finding.Finding{} // of no runtime: it is in no list
 	remedy = cmp.Or(remedy, finding.RuleOf(id).Remedy)
 	if len(v.Targets) == 0 {
 		f = findings.Add(id, subject, "runtimes with a CDI library up to 1.1.0 will "+will, remedy)
@@ -97,22 +105,23 @@ func parseAny(data []byte) (*specs.Spec, error) {
 	return spec, err
 }
 
-// checkOld finds what libraries before newLibrary make of a file that newLibrary takes: spec, or
-// err.
-func (v *Validator) checkOld(d *document, faults []strictyaml.Fault, spec *specs.Spec, err error) {
+// checkOld finds what libraries before newLibrary make of a file that newLibrary takes:
+// spec, or err.
+func (v *Validator) checkOld(d *document, faults strictyaml.Faults, spec *specs.Spec, err error) {
 	if vendor, class := parser.ParseQualifier(d.spec.Kind); len(vendor) == 1 || len(class) == 1 {
 		will := fmt.Sprintf("crash on the kind %q", d.spec.Kind)
-		v.old(&d.findings, finding.OneLetterName, d.name(), will, "").At(d.path, d.lines.Line("kind"))
+		v.old(&d.findings, finding.OneLetterName, d.name(), will, "").At(d.path, d.lines.LineOf("kind"))
 	}
 	const refuse = "refuse the whole file: "
 	if err != nil {
 		message := refuse + strings.Join(strings.Fields(err.Error()), " ")
-		v.old(&d.findings, finding.OlderLibrary, d.name(), message, "").At(d.path, lineIn(err))
+		line, _ := strictyaml.Place(err)
+		v.old(&d.findings, finding.OlderLibrary, d.name(), message, "").At(d.path, line)
 		return
 	}
 	for _, at := range withoutPermissions(spec) {
 		const remedy = `leave permissions out, or write "r", "w" or "rw"`
-		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`it has the permissions "none"`, remedy).At(d.path, d.lines.Line(at))
+		v.old(&d.findings, finding.OlderLibrary, d.name(), refuse+`it has the permissions "none"`, remedy).At(d.path, d.lines.LineOf(at))
 	}
 	if reflect.DeepEqual(spec, d.spec) {
 		return
@@ -122,13 +131,6 @@ func (v *Validator) checkOld(d *document, faults []strictyaml.Fault, spec *specs
 			v.old(&d.findings, finding.OlderLibrary, d.name(), "read another value than newer ones: "+f.Message, f.Remedy).At(d.path, f.Line)
 		}
 	}
-}
-
-// lineIn is the line that an error of a YAML decoder names; 0 if it names none.
-func lineIn(err error) (line int) {
-	_, place, _ := strings.Cut(err.Error(), "line ")
-	_, _ = fmt.Sscanf(place, "%d:", &line)
-	return line
 }
 
 // withoutPermissions are the places of nodes with the permissions "none".
@@ -143,7 +145,8 @@ func withoutPermissions(spec *specs.Spec) (places []string) {
 	return places
 }
 
-// refusal is the first thing in a parsed spec that the libraries that matter do not take, and its place.
+// refusal is the first thing in a parsed spec that the libraries that matter do not take,
+// and its place.
 func (v *Validator) refusal(spec *specs.Spec) (at string, err error) {
 	if err := specs.ValidateVersion(spec); err != nil {
 		return "cdiVersion", err
@@ -176,7 +179,8 @@ func (v *Validator) refusal(spec *specs.Spec) (at string, err error) {
 	return "", nil
 }
 
-// allEdits are the edits of a spec, the common ones first, by their places in the document.
+// allEdits are the edits of a spec, the common ones first, by their places in the
+// document.
 func allEdits(spec *specs.Spec) iter.Seq2[string, *specs.ContainerEdits] {
 	return func(yield func(string, *specs.ContainerEdits) bool) {
 		more := yield("containerEdits", &spec.ContainerEdits)

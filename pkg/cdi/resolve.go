@@ -22,44 +22,42 @@ import (
 
 // Resolved is a device as a runtime would inject it.
 type Resolved struct {
-	Name  string   `json:"name"`            // qualified: hyperaccel.ai/lpu=lpu0
-	File  string   `json:"file"`            // the spec file that serves it
-	Nodes []string `json:"nodes"`           // common ones too; HOST:CONTAINER where the path on the host is another than in the container
+	Name string `json:"name"` // qualified: hyperaccel.ai/lpu=lpu0
+	File string `json:"file"` // the spec file that serves it
+	// Nodes has common ones too; HOST:CONTAINER where the path on the host is another than
+	// in the container.
+	Nodes []string `json:"nodes"`
 	Claim *Claim   `json:"claim,omitempty"` // that the device is of; then it has variables only
 	// Runtimes are those that get this one by the name; none: all of them.
 	Runtimes []string `json:"runtimes,omitempty"`
 }
 
-// Resolve returns the devices of our kind and those of claims, file by file in the order of the
-// spec, as the runtimes' own CDI library resolves them from the directories that each runtime of
-// the machine reads, or from these. Files of the kind that the library refuses, conflicts, and
-// directories that some runtimes do not read are findings. It gives up when ctx ends, because a
-// spec directory may hold what never answers, such as a FIFO.
+// Resolve returns the devices of our kind and those of claims, file by file in the order
+// of the spec, as the runtimes' own CDI library resolves them from the directories that
+// each runtime of the machine reads, or from these. Files of the kind that the library
+// refuses, conflicts, and directories that some runtimes do not read are findings. It
+// gives up when ctx ends, because a spec directory may hold what never answers, such as a
+// FIFO.
 func (v *Validator) Resolve(ctx context.Context, dirs []string) (all []Resolved, findings finding.List, err error) {
-	byDirs := map[string][]Resolved{}
-	var runtimes []string // that read in another order than one before
+	all = []Resolved{}
+	runtimes := map[string]string{} // by the order in which they read; of equals the first
 	for _, order := range v.orders(dirs) {
 		key := strings.Join(order.Dirs, ":")
-		if byDirs[key] != nil {
+		if runtimes[key] != "" {
 			continue
 		}
 		devices, more, err := v.resolveIn(ctx, order.Dirs)
 		if err != nil {
 			return nil, nil, err
 		}
-		byDirs[key] = devices
-		runtimes = append(runtimes, cmp.Or(order.Runtime, "none"))
-		for _, f := range more {
-			if !slices.Contains(findings, f) {
-				findings = append(findings, f)
-			}
-		}
+		runtimes[key] = cmp.Or(order.Runtime, "none")
+		findings = appendNew(findings, more...)
 		for _, r := range devices {
 			i := slices.IndexFunc(all, func(other Resolved) bool { return other.Name == r.Name && other.File == r.File })
 			if i < 0 {
 				i, all = len(all), append(all, r)
 			}
-			all[i].Runtimes = append(all[i].Runtimes, runtimes[len(runtimes)-1])
+			all[i].Runtimes = append(all[i].Runtimes, runtimes[key])
 		}
 	}
 	for i := range all {
@@ -68,7 +66,7 @@ func (v *Validator) Resolve(ctx context.Context, dirs []string) (all []Resolved,
 		}
 	}
 	checked, err := v.CheckDirs(dirs)
-	return append([]Resolved{}, all...), append(checked, findings...), err
+	return all, append(checked, findings...), err
 }
 
 func (v *Validator) resolveIn(ctx context.Context, order []string) ([]Resolved, finding.List, error) {
@@ -100,23 +98,34 @@ func (v *Validator) resolveIn(ctx context.Context, order []string) ([]Resolved, 
 	}
 }
 
+// appendNew appends the items that a list does not have yet.
+func appendNew[S ~[]E, E comparable](list S, items ...E) S {
+	for _, item := range items {
+		if !slices.Contains(list, item) {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
 // resolveDirs finds directories under root, as in a chroot.
-func resolveDirs(root string, dirs []string) ([]string, error) {
+func resolveDirs(root host.Root, dirs []string) ([]string, error) {
 	paths := make([]string, len(dirs))
 	for i, dir := range dirs {
 		var err error
-		if paths[i], err = host.Root(root).Resolve(dir); err != nil {
+		if paths[i], err = root.Resolve(dir); err != nil {
 			return nil, err
 		}
 	}
 	return paths, nil
 }
 
-// ErrCrash says that a spec file makes the CDI library crash, and with it every runtime that reads its directory.
+// ErrCrash says that a spec file makes the CDI library crash, and with it every runtime
+// that reads its directory.
 var ErrCrash = errors.New("a spec file makes the CDI library crash, and so every runtime that reads it")
 
-// survive calls the CDI library and returns its panic as ErrCrash. Up to 1.1.1 the library panics on an empty item in a list of
-// nodes, mounts or hooks.
+// survive calls the CDI library and returns its panic as ErrCrash. Up to 1.1.1 the
+// library panics on an empty item in a list of nodes, mounts or hooks.
 func survive(read func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -126,11 +135,10 @@ func survive(read func() error) (err error) {
 	return read()
 }
 
-func resolved(cache *cdi.Cache, kind string) []Resolved {
+func resolved(cache *cdi.Cache, kind string) (devices []Resolved) {
 	vendor, _ := parser.ParseQualifier(kind)
 	files := cache.GetVendorSpecs(vendor)
 	slices.SortFunc(files, func(a, b *cdi.Spec) int { return strings.Compare(a.GetPath(), b.GetPath()) })
-	devices := []Resolved{}
 	for _, spec := range files {
 		for i, d := range spec.Devices {
 			name := kind + "=" + d.Name
@@ -171,23 +179,25 @@ func nodePaths(d specs.Device) []string {
 	return paths
 }
 
-// cacheFindings are the errors of the library, file by file. That of a file of another kind is a note, because its maker has to
-// mend it.
+// cacheFindings are the errors of the library, file by file. That of a file of another
+// kind is a note, because its maker has to mend it.
 func cacheFindings(cache *cdi.Cache, kind string) (findings finding.List) {
 	all := cache.GetErrors()
 	for _, file := range slices.Sorted(maps.Keys(all)) {
 		for _, err := range all[file] {
 			_, ofClaim := ClaimUID(file)
+			id, remedy, message := finding.SpecRefused, "lpuctl cdi refresh", err.Error()
 			switch {
-			case strings.Contains(err.Error(), `"`+kind+"="), strings.Contains(err.Error(), `"`+ClaimKind+"="): // a conflict
-				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi validate names the file to remove")
+			// An error that names a device is a conflict.
+			case strings.Contains(message, `"`+kind+"="), strings.Contains(message, `"`+ClaimKind+"="):
+				remedy = "lpuctl cdi validate names the file to remove"
 			case filepath.Base(file) == fileName(kind)+".json":
-				findings.Add(finding.SpecRefused, file, err.Error(), "lpuctl cdi refresh")
 			case ofClaim:
-				findings.Add(finding.SpecRefused, file, err.Error(), byDriver+": rm "+file)
+				remedy = byDriver + ": rm " + file
 			default:
-				findings.Add(finding.ForeignSpec, file, err.Error(), "it is not a file of "+kind+": ask whoever wrote it")
+				id, remedy = finding.ForeignSpec, "it is not a file of "+kind+": ask whoever wrote it"
 			}
+			findings.Add(id, file, message, remedy)
 		}
 	}
 	return findings

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 var specDirs = []string{"/etc/cdi", "/var/run/cdi"}
@@ -34,7 +36,7 @@ func TestResolve(t *testing.T) {
 	putFile(t, filepath.Join(root, "etc/cdi/seed.json"), seedSpec(t)) // shadowed
 	putFile(t, filepath.Join(root, "etc/cdi/old.json"), []byte(old))  // served from there
 	putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte("kind: nvidia.com/gpu\n"))
-	devices, findings, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(context.Background(), specDirs)
+	devices, findings, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(context.Background(), specDirs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestResolve(t *testing.T) {
 	}
 	// A second file with our names in one directory takes the device away from everybody.
 	putFile(t, filepath.Join(root, "var/run/cdi/second.json"), seedSpec(t))
-	devices, findings, err = (&Validator{Root: root, Kind: DefaultKind}).Resolve(context.Background(), specDirs)
+	devices, findings, err = (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(context.Background(), specDirs)
 	if err != nil || len(devices) != 3 {
 		t.Errorf("%v, %v", devices, err)
 	}
@@ -79,7 +81,7 @@ func TestResolveDoesNotHang(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	_, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(ctx, specDirs)
+	_, _, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(ctx, specDirs)
 	if err == nil || !strings.Contains(err.Error(), "etc/cdi") {
 		t.Errorf("got %v", err)
 	}
@@ -95,7 +97,7 @@ func TestResolveSurvives(t *testing.T) {
 		root := t.TempDir()
 		text := "cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- {name: a, containerEdits: {" + list + ": [null]}}\n"
 		putFile(t, filepath.Join(root, "etc/cdi/gpu.yaml"), []byte(text))
-		_, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
+		_, _, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 		if !errors.Is(err, ErrCrash) || !strings.Contains(err.Error(), "etc/cdi") {
 			t.Errorf("%s: %v", list, err)
 		}
@@ -109,7 +111,7 @@ func TestResolveUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	putFile(t, filepath.Join(root, "etc/cdi"), nil)
-	devices, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
+	devices, _, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 	if err == nil || !strings.Contains(err.Error(), "etc/cdi: not a directory") {
 		t.Errorf("got %v, %v", devices, err)
 	}
@@ -121,7 +123,7 @@ func TestResolveShowsHostPaths(t *testing.T) {
 	putFile(t, filepath.Join(root, "etc/cdi/odd.yaml"), []byte("cdiVersion: 0.5.0\nkind: "+DefaultKind+"\n"+
 		"containerEdits: {deviceNodes: [{path: /dev/b}, {path: /dev/a}]}\n"+
 		"devices: [{name: x, containerEdits: {deviceNodes: [{path: /dev/a, hostPath: /dev/other}]}}]\n"))
-	devices, findings, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
+	devices, findings, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 	if err != nil || len(findings) > 0 || len(devices) != 1 {
 		t.Fatalf("%v %v %v", devices, findings, err)
 	}
@@ -140,7 +142,7 @@ func TestResolveSaysWhatOldLibrariesDoNotRead(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, filepath.Join(root, "moved")), os.Symlink("/moved", dir)); err != nil {
 		t.Fatal(err)
 	}
-	devices, findings, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(t.Context(), specDirs)
+	devices, findings, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(t.Context(), specDirs)
 	if err != nil || len(devices) != 3 || len(findings) != 1 || findings[0].ID != "spec-dir-link" {
 		t.Errorf("%v %v %v", devices, findings, err)
 	}
@@ -161,7 +163,7 @@ func FuzzReadSpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		root := t.TempDir()
 		putFile(t, filepath.Join(root, "var/run/cdi/other.json"), data)
-		_, _, err := (&Validator{Root: root, Kind: DefaultKind}).Resolve(context.Background(), specDirs)
+		_, _, err := (&Validator{Root: host.Root(root), Kind: DefaultKind}).Resolve(context.Background(), specDirs)
 		if err != nil && !errors.Is(err, ErrCrash) {
 			t.Fatal(err)
 		}

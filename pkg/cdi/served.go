@@ -19,11 +19,12 @@ type Order struct {
 	Dirs    []string // under the root, the last of which has the highest priority
 }
 
-// releases returns the releases of the CDI library that differ in which files they take, the newest
-// last: each one before 1.1.1 knows the cdiVersions up to its own, and reads keys in any case. The
-// cache resolves names alike in all of them.
-func releases() []string {
-	return []string{"0.5.4", "0.6.2", "0.7.2", "0.8.1", "1.0.1", "1.1.0", newLibrary}
+// dirsOf are the directories that are read in some orders.
+func dirsOf(orders []Order) (dirs []string) {
+	for _, order := range orders {
+		dirs = append(dirs, order.Dirs...)
+	}
+	return dirs
 }
 
 // library is the release of the CDI library of the target; "": it knows no CDI.
@@ -33,10 +34,13 @@ func (t Target) library() string { return cmp.Or(t.Library, t.Newest) }
 type reader struct {
 	Order
 
-	sure  bool                    // the machine has it; else it may be there, because the release is not known
-	paths []string                // of the directories, as they lead to
-	by    map[string]place        // what serves a device, by qualified name
-	torn  map[string][2]*document // two files in one directory that define a device, so that the library has it no more
+	// sure: the machine has it; else it may be there, because the release is not known.
+	sure  bool
+	paths []string         // of the directories, as they lead to
+	by    map[string]place // what serves a device, by qualified name
+	// torn has two files in one directory that define a device, so that the library has it
+	// no more.
+	torn map[string][2]*document
 }
 
 // place is a device in a file, as a release of the library reads the file.
@@ -46,49 +50,38 @@ type place struct {
 	i    int
 }
 
-// versions are what the releases of the library make of the file: two if they read it differently,
-// none if they all refuse it.
-func (d *document) versions() (all []*specs.Spec) {
-	for _, spec := range []*specs.Spec{d.spec, d.old} {
-		if spec != nil && !slices.Contains(all, spec) {
-			all = append(all, spec)
-		}
-	}
-	return all
+// versions are what the releases of the library make of the file: two if they read it
+// differently, none if they all refuse it.
+func (d *document) versions() []*specs.Spec {
+	all := slices.Compact([]*specs.Spec{d.spec, d.old})
+	return slices.DeleteFunc(all, func(spec *specs.Spec) bool { return spec == nil })
 }
 
-// kind is that of the devices in the file; "" if no release of the library takes it.
-func (d *document) kind() string {
-	for _, spec := range d.versions() {
-		return spec.Kind
-	}
-	return ""
-}
-
-// takenBy returns what a release of the library makes of the file; nil if it refuses the file.
+// takenBy returns what a release of the library makes of the file; nil if it refuses the
+// file.
 func (d *document) takenBy(release string) *specs.Spec {
 	spec := d.spec
-	if olderThan(release, newLibrary) {
+	if isOlder(release, newLibrary) {
 		spec = d.old
 	}
-	if spec == nil || olderThan(release, spec.Version) {
+	if spec == nil || isOlder(release, spec.Version) {
 		return nil
 	}
 	return spec
 }
 
-// resolve finds out which file serves each device, as the cache of the CDI library does: of two
-// directories the last one counts, and a device that two files in one directory define is gone,
-// even if a third file elsewhere defines it.
-func (r *reader) resolve(dirs []specDir, in func(dir specDir) []*document) {
+// resolve finds out which file serves each device, as the cache of the CDI library does:
+// of two directories the last one counts, and a device that two files in one directory
+// define is gone, even if a third file elsewhere defines it.
+func (r *reader) resolve(dirs []specDir, contents map[string][]*document) {
 	r.by, r.torn = map[string]place{}, map[string][2]*document{}
 	for _, dir := range dirs {
 		r.paths = append(r.paths, dir.path)
-		if dir.isLink() && olderThan(r.Library, newLibrary) {
+		if dir.isLink() && isOlder(r.Library, newLibrary) {
 			continue // see checkDirs
 		}
 		here := map[string]bool{}
-		for _, d := range in(dir) {
+		for _, d := range contents[dir.path] {
 			spec := d.takenBy(r.Library)
 			if spec == nil {
 				continue
@@ -117,14 +110,10 @@ type reading struct {
 	readers   []*reader
 }
 
-// orders are those of the runtimes of the machine; and that of the directories that are checked,
-// where no runtime reads what is ours.
+// orders are those of the runtimes of the machine; and that of the directories that are
+// checked, where no runtime reads what is ours.
 func (v *Validator) orders(dirs []string) []Order {
-	var read []string
-	for _, order := range v.Orders {
-		read = append(read, order.Dirs...)
-	}
-	real, err := resolveDirs(v.Root, read)
+	real, err := resolveDirs(v.Root, dirsOf(v.Orders))
 	if err == nil && slices.ContainsFunc(real, func(dir string) bool { return same(dir, filepath.Dir(v.Own)) }) {
 		return v.Orders
 	}
@@ -132,34 +121,24 @@ func (v *Validator) orders(dirs []string) []Order {
 	return append(known, Order{Dirs: dirs})
 }
 
-// readBelow is readAll for directories under the root, and those that the runtimes of the machine
-// read.
+// readBelow is readAll for directories under the root, and those that the runtimes of the
+// machine read.
 func (v *Validator) readBelow(dirs []string) (*reading, error) {
 	orders := v.orders(dirs)
-	for _, order := range orders {
-		dirs = append(slices.Clip(dirs), order.Dirs...)
-	}
-	all, err := v.find(dirs)
+	all, err := v.find(slices.Concat(dirs, dirsOf(orders)))
 	if err != nil {
 		return nil, err
 	}
 	return v.readAll(all, orders)
 }
 
-// readAll reads the files in directories, and finds out what they mean to those who read the
-// directories in some orders.
+// readAll reads the files in directories, and finds out what they mean to those who read
+// the directories in some orders.
 func (v *Validator) readAll(dirs []specDir, orders []Order) (*reading, error) {
 	r := &reading{}
 	contents, err := v.readContents(r, dirs)
 	if err != nil {
 		return nil, err
-	}
-	in := func(dir specDir) []*document {
-		i := slices.IndexFunc(r.dirs, func(read specDir) bool { return same(read.path, dir.path) })
-		if i < 0 {
-			return nil
-		}
-		return contents[r.dirs[i].path]
 	}
 	for _, order := range orders {
 		read := dirs
@@ -169,10 +148,9 @@ func (v *Validator) readAll(dirs []specDir, orders []Order) (*reading, error) {
 			}
 		}
 		for _, library := range v.libraries(order) {
-			next := &reader{Order: order, sure: true}
+			next := &reader{Order: order, sure: library == newLibrary || library == order.Library || len(v.Targets) > 0}
 			next.Library = library
-			next.sure = library == newLibrary || library == order.Library || len(v.Targets) > 0
-			next.resolve(read, in)
+			next.resolve(read, contents)
 			if i := slices.IndexFunc(r.readers, next.likewise); i >= 0 {
 				r.readers[i].sure = r.readers[i].sure || next.sure
 				continue
@@ -183,7 +161,8 @@ func (v *Validator) readAll(dirs []specDir, orders []Order) (*reading, error) {
 	return r, nil
 }
 
-// readContents reads the files in directories, and returns those that may be specs by directory.
+// readContents reads the files in directories, and returns those that may be specs by
+// directory.
 func (v *Validator) readContents(r *reading, dirs []specDir) (map[string][]*document, error) {
 	contents := map[string][]*document{}
 	for _, dir := range dirs {
@@ -191,6 +170,7 @@ func (v *Validator) readContents(r *reading, dirs []specDir) (map[string][]*docu
 			if r.dirs[i].isLink() && !dir.isLink() {
 				r.dirs[i].typed = dir.typed // every runtime finds the specs by this one
 			}
+			contents[dir.path] = contents[r.dirs[i].path]
 			continue
 		}
 		r.dirs = append(r.dirs, dir)
@@ -207,7 +187,7 @@ func (v *Validator) readContents(r *reading, dirs []specDir) (map[string][]*docu
 			if d.shortage != nil {
 				return nil, d.shortage
 			}
-			if d.kind() == v.Kind {
+			if all := d.versions(); len(all) > 0 && all[0].Kind == v.Kind {
 				d.renewal = v.renewalOf(path)
 			}
 			contents[dir.path] = append(contents[dir.path], d)
@@ -217,8 +197,8 @@ func (v *Validator) readContents(r *reading, dirs []specDir) (map[string][]*docu
 	return contents, nil
 }
 
-// libraries returns the releases of the library that may read the directories in an order, the
-// newest first.
+// libraries returns the releases of the library that may read the directories in an
+// order, the newest first.
 func (v *Validator) libraries(order Order) (list []string) {
 	for _, t := range v.Targets {
 		if library := t.library(); library != "" {
@@ -230,20 +210,23 @@ func (v *Validator) libraries(order Order) (list []string) {
 	case order.Library != "":
 		list = []string{order.Library}
 	default:
-		list = releases()
+		// The releases that differ in which files they take: each one before 1.1.1 knows the
+		// cdiVersions up to its own, and reads keys in any case. The cache resolves names alike
+		// in all of them.
+		list = []string{"0.5.4", "0.6.2", "0.7.2", "0.8.1", "1.0.1", "1.1.0", newLibrary}
 	}
 	slices.Reverse(list)
 	return list
 }
 
-// likewise reports whether another reader of the same runtime has the same devices by the same
-// files.
+// likewise reports whether another reader of the same runtime has the same devices by the
+// same files.
 func (r *reader) likewise(other *reader) bool {
 	return r.Runtime == other.Runtime && slices.Equal(r.Dirs, other.Dirs) && maps.Equal(r.by, other.by)
 }
 
-// given is what a container gets with a device, by its qualified name; nothing if no file serves
-// it.
+// given is what a container gets with a device, by its qualified name; nothing if no file
+// serves it.
 func (r *reader) given(name string) []given {
 	if p, served := r.by[name]; served {
 		return effective(p.spec, p.i)
@@ -288,14 +271,15 @@ func (r *reading) orders(d, to *document) (runtimes []string) {
 			}
 			return last
 		}
-		if name := cmp.Or(reader.Runtime, "runtimes"); reader.sure && at(d) > at(to) && at(to) >= 0 && !slices.Contains(runtimes, name) {
-			runtimes = append(runtimes, name)
+		if reader.sure && at(d) > at(to) && at(to) >= 0 {
+			runtimes = appendNew(runtimes, cmp.Or(reader.Runtime, "runtimes"))
 		}
 	}
 	return runtimes
 }
 
-// readAlone is the reading of one file as if every release of the library served all of it.
+// readAlone is the reading of one file as if every release of the library served all of
+// it.
 func readAlone(d *document) *reading {
 	r := &reader{sure: true, by: map[string]place{}}
 	for i, device := range d.spec.Devices {
@@ -304,25 +288,20 @@ func readAlone(d *document) *reading {
 	return &reading{documents: []*document{d}, readers: []*reader{r}}
 }
 
-// names returns the devices of a kind, without the kind, that a container can get with each runtime
-// that has any of that kind, or that two files take from each other, which is a finding of its own.
-// They are sorted.
+// names returns the devices of a kind, without the kind, that a container can get with
+// each runtime that has any of that kind, or that two files take from each other, which
+// is a finding of its own. They are sorted.
 func (r *reading) names(kind string) []string {
 	count, has := map[string]int{}, 0
 	for _, reader := range r.readers {
-		all := map[string]bool{}
-		for name := range reader.by {
-			all[name] = true
-		}
-		for name := range reader.torn {
-			all[name] = true
-		}
-		maps.DeleteFunc(all, func(name string, _ bool) bool { return !strings.HasPrefix(name, kind+"=") })
+		// No name is in both.
+		all := slices.AppendSeq(slices.Collect(maps.Keys(reader.by)), maps.Keys(reader.torn))
+		all = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, kind+"=") })
 		if !reader.sure || len(all) == 0 {
 			continue
 		}
 		has++
-		for name := range all {
+		for _, name := range all {
 			count[strings.TrimPrefix(name, kind+"=")]++
 		}
 	}
@@ -339,23 +318,19 @@ func (r *reading) names(kind string) []string {
 	return slices.Sorted(maps.Keys(count))
 }
 
-// whose says of which readers something is true that is not true of all; "" if it is true of all.
+// whose says of which readers something is true that is not true of all; "" if it is true
+// of all.
 func (r *reading) whose(some []*reader) string {
 	if !slices.ContainsFunc(r.readers, func(reader *reader) bool { return reader.sure && !slices.Contains(some, reader) }) {
 		return ""
 	}
 	var texts []string
 	for _, reader := range some {
-		text := reader.Runtime
-		if text == "" {
-			text = "a runtime"
-		}
+		text := cmp.Or(reader.Runtime, "a runtime")
 		if !reader.sure || reader.Runtime == "" {
 			text += " with the CDI library " + reader.Library
 		}
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
+		texts = appendNew(texts, text)
 	}
 	return ", as " + strings.Join(texts, ", ") + " reads the files"
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// sets are the LPUs of each set device, by position in the inventory: every arc of every ring that is whole, by ring, size and
-// start. On rings of more than 8 LPUs only arcs of 2, 4, 8 and so on, which is what workloads come in.
+// sets are the LPUs of each set device, by position in the inventory: every arc of every
+// ring that is whole, by ring, size and start. On rings of more than 8 LPUs only arcs of
+// 2, 4, 8 and so on, which is what workloads come in.
 func sets(inv *discovery.Inventory, f *ring.Fabric) (all [][]int) {
 	for _, r := range inv.Rings {
 		n := len(r.Members)
@@ -53,9 +54,11 @@ func joinIndices(lpus []discovery.LPU, separator string) string {
 	return strings.Join(indices, separator)
 }
 
-// listVariables describe the LPUs of a container as a whole. They belong to a set of LPUs only: when two devices that are
-// injected together set one variable, the last silently wins. LPU_RING_ORDER is the same LPUs as positions in the order of PCI
-// addresses, by which XRT numbers them inside the container. A single LPU has position 0 there, whether or not a ring is known.
+// listVariables describe the LPUs of a container as a whole. They belong to a set of LPUs
+// only: when two devices that are injected together set one variable, the last silently
+// wins. LPU_RING_ORDER is the same LPUs as positions in the order of PCI addresses, by
+// which XRT numbers them inside the container. A single LPU has position 0 there, whether
+// or not a ring is known.
 func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 	const source = "list of the container's LPUs"
 	variables := append(driverVersion(inRing), Variable{visibleDevices, joinIndices(inRing, ","), source})
@@ -78,8 +81,9 @@ func listVariables(inRing []discovery.LPU, connected, known bool) []Variable {
 	return append(variables, Variable{numberOfLPUs, strconv.Itoa(len(inRing)), source})
 }
 
-// Container puts the LPUs at these positions of an inventory into ring order, and returns the variables that describe them as a
-// whole: which they are, how they are cabled, and the driver version that they share.
+// Container puts the LPUs at these positions of an inventory into ring order, and returns
+// the variables that describe them as a whole: which they are, how they are cabled, and
+// the driver version that they share.
 func Container(inv *discovery.Inventory, f *ring.Fabric, cards []int) (inRing []discovery.LPU, variables []Variable) {
 	ordered, pieces := f.Order(cards)
 	inRing = pick(inv, ordered)

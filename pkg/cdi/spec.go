@@ -11,6 +11,8 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/versions"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -21,32 +23,43 @@ const DefaultKind = "hyperaccel.ai/lpu"
 // AllDevice is the name of the device that covers every LPU.
 const AllDevice = "all"
 
-// ErrNoDevices says that no LPU can be handed out, so that there is no spec: CDI refuses one without devices.
+// ErrNoDevices says that no LPU can be handed out, so that there is no spec: CDI refuses
+// one without devices.
 var ErrNoDevices = errors.New("no LPU has a device node, so there is nothing to put into a CDI spec")
 
 // Options of Spec; the zero value is what a host should have.
 type Options struct {
 	Kind    string // "": DefaultKind
 	Version string // cdiVersion to force, such as "0.6.0"; "": the lowest that holds the content
-	// Devices restricts the spec to these, as [DeviceNames] reads them; empty: all families.
+	// Devices restricts the spec to these, which are named as for [Explain]; empty: all
+	// families.
 	Devices         []string
 	Management      bool // hand out the management function's node too
 	UncheckedMounts bool // mounts whether or not the host has them, for when the host cannot be seen
-	Annotations     bool // annotate each device with address, model and serial (needs cdiVersion 0.6.0)
+	// TablesIn is the root under which a ring table must be in place to be named, for
+	// when not all can be written; "": all are named.
+	TablesIn    host.Root
+	Annotations bool // annotate each device with address, model and serial (needs cdiVersion 0.6.0)
 }
 
 func (o *Options) kind() string { return cmp.Or(o.Kind, DefaultKind) }
 
-// Spec makes the CDI specification of an inventory. The findings say what was left out and why: an LPU
-// without a node that is known to be its own (ID "left-out"), a mount this host does not have
-// ("mount-left-out"). The error is ErrNoDevices if nothing is left, or says which option does not fit.
+// Spec makes the CDI specification of an inventory. The findings say what was left out
+// and why: an LPU without a node that is known to be its own (ID "left-out"), a mount
+// this host does not have ("mount-left-out"). The error is ErrNoDevices if nothing is
+// left, or says which option does not fit.
 func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, finding.List, error) {
+	d, err := devicesOf(inv, o)
+	return specOf(inv, o, d, err)
+}
+
+// specOf makes the spec of devices, unless there are none, as err says.
+func specOf(inv *discovery.Inventory, o Options, d *devices, err error) (*specs.Spec, finding.List, error) {
 	kind := o.kind()
 	if err := ValidateKind(kind); err != nil {
 		return nil, nil, err
 	}
 	findings := leftOut(inv, o)
-	d, err := devicesOf(inv, o)
 	if err != nil {
 		return nil, findings, err
 	}
@@ -63,8 +76,8 @@ func Spec(inv *discovery.Inventory, o Options) (*specs.Spec, finding.List, error
 	return spec, findings, setVersion(spec, o.Version)
 }
 
-// ValidateKind checks the two halves of a kind as the CDI library does, and refuses the one-letter names
-// on which releases of it up to 1.1.0 panic.
+// ValidateKind checks the two halves of a kind as the CDI library does, and refuses the
+// one-letter names on which releases of it up to 1.1.0 panic.
 func ValidateKind(kind string) error {
 	vendor, class := parser.ParseQualifier(kind)
 	err := errors.Join(parser.ValidateVendorName(vendor), parser.ValidateClassName(class))
@@ -77,7 +90,8 @@ func ValidateKind(kind string) error {
 	return nil
 }
 
-// leftOut finds the LPUs that cannot be handed out, and the mounts of the others that this host does not have.
+// leftOut finds the LPUs that cannot be handed out, and the mounts of the others that
+// this host does not have.
 func leftOut(inv *discovery.Inventory, o Options) (findings finding.List) {
 	for _, l := range inv.LPUs {
 		if len(l.Nodes) == 0 {
@@ -94,10 +108,17 @@ func leftOut(inv *discovery.Inventory, o Options) (findings finding.List) {
 			}
 		}
 	}
+	for _, l := range pick(inv, cardsWithNode(inv)) {
+		if why := l.RingTable.Unfit; why != "" && !seen[why] {
+			seen[why] = true
+			findings.Add(finding.RingTableLeftOut, l.Model, "containers get no ring table of their own: "+why, "").At(l.RingTable.Path, 0)
+		}
+	}
 	return findings
 }
 
-// whyLeftOut has the message and the remedy of an LPU that has no device node known to be its own.
+// whyLeftOut has the message and the remedy of an LPU that has no device node known to be
+// its own.
 func whyLeftOut(l discovery.LPU) finding.Finding {
 	if reason := l.Reasons.FirstError(); reason != nil {
 		return *reason
@@ -105,26 +126,29 @@ func whyLeftOut(l discovery.LPU) finding.Finding {
 	return finding.Finding{Message: "it has no device node", Remedy: "see lpuctl describe " + l.Name}
 }
 
-// setVersion states the lowest cdiVersion that holds the content, because a runtime refuses a file that is
-// newer than itself; or the one asked for. The path on the host is left out unless the version asked for
-// has the field (0.5.0): it is the same as in the container.
+// setVersion states the lowest cdiVersion that holds the content, because a runtime
+// refuses a file that is newer than itself; or the one asked for. The path on the host is
+// left out unless the version asked for has the field (0.5.0): it is the same as in the
+// container.
 func setVersion(spec *specs.Spec, version string) error {
 	lowest, err := specs.MinimumRequiredVersion(spec)
 	if spec.Version = lowest; version == "" || err != nil {
 		return err
 	}
 	spec.Version = strings.TrimPrefix(version, "v")
+	wanted := versions.Parse(spec.Version)
 	switch err := specs.ValidateVersion(spec); {
-	case err != nil && olderThan(spec.Version, lowest):
+	case err != nil && wanted.Known() && wanted.Before(lowest):
 		return fmt.Errorf("cdiVersion %s is too low: at least %s is needed", version, lowest)
 	case err != nil:
 		return fmt.Errorf("cdiVersion %s: %w", version, err)
 	}
+	if wanted.Before("0.5.0") {
+		return nil
+	}
 	for _, d := range spec.Devices {
 		for _, n := range d.ContainerEdits.DeviceNodes {
-			if !olderThan(spec.Version, "0.5.0") {
-				n.HostPath = n.Path
-			}
+			n.HostPath = n.Path
 		}
 	}
 	return nil

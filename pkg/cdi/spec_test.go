@@ -18,6 +18,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // seedNode is the node of the published example: one LPU, driver 1.0.0, one mount.
@@ -28,7 +29,7 @@ func node(n int) *discovery.Inventory {
 	inv := &discovery.Inventory{}
 	for i := range n {
 		inv.LPUs = append(inv.LPUs, discovery.LPU{
-			Name: fmt.Sprintf("lpu%d", i), Index: i, Model: "lpu", Address: discovery.Address{Bus: uint8(0x43 + i), Function: 1},
+			Name: fmt.Sprintf("lpu%d", i), Index: i, Model: "lpu", Address: pci.Address{Bus: uint8(0x43 + i), Function: 1},
 			Driver: "lpu", DriverVersion: "1.0.0", Usable: true, Health: discovery.Healthy,
 			Nodes:      []discovery.Node{{Path: fmt.Sprintf("/dev/lpu%d", i), Major: 511, Minor: uint32(i)}},
 			Management: &discovery.Management{Nodes: []discovery.Node{{Path: fmt.Sprintf("/dev/mgmt%d", i)}}},

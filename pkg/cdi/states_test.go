@@ -14,9 +14,11 @@ import (
 	library "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/test/libraries"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
@@ -75,6 +77,9 @@ func (c *cabling) spec(t *testing.T, was []int) *specs.Spec {
 				inv.LPUs[i].Nodes = c.nodes[was[i]]
 			}
 		}
+	}
+	if err := unwritten(cdi.SpecAndTables(host.Root(c.root), &inv, cdi.Options{})); err != nil {
+		t.Fatal(err)
 	}
 	spec, _, err := cdi.Spec(&inv, cdi.Options{})
 	if errors.Is(err, cdi.ErrNoDevices) {
@@ -246,7 +251,7 @@ func checkStates(t *testing.T, c *cabling, states int, r *rand.Rand) {
 	wrong, well, releases := 0, 0, libraries.Start(t)
 	for state := range states {
 		orders := c.scatter(t, r, releases)
-		v := cdi.Validator{Root: c.root, Host: true, Kind: cdi.DefaultKind, Own: c.file.Path, Inventory: c.inv, Orders: orders}
+		v := cdi.Validator{Root: host.Root(c.root), Host: true, Kind: cdi.DefaultKind, Own: c.file.Path, Inventory: c.inv, Orders: orders}
 		findings, err := v.Dirs([]string{"/etc/cdi", cdi.DefaultSpecDir})
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +273,7 @@ func checkStates(t *testing.T, c *cabling, states int, r *rand.Rand) {
 			}
 		}
 		seen := func(name string) bool {
-			return slices.Contains(own.Wrong, name) || slices.ContainsFunc(faults, func(f cdi.Fault) bool { return f.Device == name })
+			return slices.Contains(own.Wrong, name) || slices.ContainsFunc(faults, func(f finding.Finding) bool { return f.Subject == name })
 		}
 		switch unseen := slices.DeleteFunc(slices.Clone(lost), seen); {
 		case len(lost) > 0 && !findings.HasErrors():

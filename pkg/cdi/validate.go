@@ -24,32 +24,28 @@ import (
 // specMax is far more than a spec needs: 512 LPUs take 5 MiB.
 const specMax = 32 << 20 // bytes
 
-// Validator tells whether containers will get what spec files promise. Its findings are listed in docs/findings.md.
+// Validator reports whether containers will get what spec files promise. Its findings are
+// listed in docs/findings.md.
 type Validator struct {
-	Root string // under which nodes, mounts and hooks are looked for
-	Host bool   // hold files against the machine; else they are judged by what they say
-	Kind string // ours
-	// Own is the file that lpuctl writes for Kind, as [Locate] finds it; "": any of that name.
+	Root host.Root // under which nodes, mounts and hooks are looked for
+	Host bool      // hold files against the machine; else they are judged by what they say
+	Kind string    // ours
+	// Own is the file that lpuctl writes for Kind, as [Locate] finds it; "": any of that
+	// name.
 	Own string
-	// Orders are those in which the runtimes of this machine read directories; none: as the CDI
-	// library reads those that are checked.
+	// Orders are those in which the runtimes of this machine read directories; none: as
+	// the CDI library reads those that are checked.
 	Orders []Order
-	// Inventory is what is in the machine, against which devices of our kind are held; nil: that is left out.
+	// Inventory is what is in the machine, against which devices of our kind are held;
+	// nil: that is left out.
 	Inventory *discovery.Inventory
 	// Targets are the consumers that matter; none: all of them.
 	Targets []Target
-	// Claims are the uids of the claims that the DRA driver has recorded as prepared; nil: that is not known.
+	// Claims are the uids of the claims that the DRA driver has recorded as prepared;
+	// nil: that is not known.
 	Claims []string
 	// Devices that a container asks for, as a runtime gets their names.
 	Devices []string
-}
-
-// olderThan compares two cdiVersions.
-func olderThan(a, b string) bool {
-	var x, y [3]int
-	_, _ = fmt.Sscanf(a, "%d.%d.%d", &x[0], &x[1], &x[2])
-	_, _ = fmt.Sscanf(b, "%d.%d.%d", &y[0], &y[1], &y[2])
-	return slices.Compare(x[:], y[:]) < 0
 }
 
 // document is one spec file as far as it could be read.
@@ -58,7 +54,8 @@ type document struct {
 	data     []byte
 	spec     *specs.Spec // nil: no runtime that matters can read it
 	old      *specs.Spec // as libraries before newLibrary read it; nil: they refuse it
-	lines    *strictyaml.Document
+	claim    *Claim      // that the spec is of, as checkClaim finds it; nil: of none
+	lines    *strictyaml.Value
 	renewal  string // the remedy where the file is out of date
 	shortage error  // why it could not be read that is no fault of the file; nil if there is none
 	findings finding.List
@@ -109,11 +106,12 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// add adds a finding. at is the path of the value in the document, such as devices.3.containerEdits; "" is the file as a whole.
+// add adds a finding. at is the path of the value in the document, such as
+// devices.3.containerEdits; "" is the file as a whole.
 func (d *document) add(id finding.ID, at, message, remedy string) *finding.Finding {
 	line, subject := 0, d.name()
-	if at != "" && d.lines != nil {
-		line = d.lines.Line(at)
+	if at != "" {
+		line = d.lines.LineOf(at)
 	}
 	var i int
 	if found, _ := fmt.Sscanf(at, "devices.%d", &i); found == 1 && d.spec != nil {
@@ -122,7 +120,8 @@ func (d *document) add(id finding.ID, at, message, remedy string) *finding.Findi
 	return d.findings.Add(id, subject, message, remedy).At(d.path, line)
 }
 
-// read reads a file as runtimes do, and more strictly: spec is set if the CDI library takes it.
+// read reads a file as runtimes do, and more strictly: spec is set if the CDI library
+// takes it.
 func (v *Validator) read(path string) *document {
 	d := &document{path: path, renewal: "make the file anew with the program that wrote it"}
 	info, statErr := os.Stat(path)
@@ -151,7 +150,8 @@ func (v *Validator) read(path string) *document {
 	return d
 }
 
-// judge asks the CDI library, whose word counts. What strictyaml finds gives its reasons a place.
+// judge asks the CDI library, whose word counts. What strictyaml finds gives its reasons
+// a place.
 func (v *Validator) judge(d *document) {
 	var strict specs.Spec
 	lines, faults := strictyaml.Decode(d.data, &strict)
@@ -189,28 +189,30 @@ func (v *Validator) judge(d *document) {
 	}
 }
 
-// faults adds the faults for which the library refuses the file, or runtimes crash, and those that leave something unread. err is
-// that of the library, and old tells whether older libraries take the file.
-func (d *document) faults(faults []strictyaml.Fault, err error, old bool) {
+// faults adds the faults for which the library refuses the file, or runtimes crash, and
+// those that leave something unread. err is that of the library, and old says whether
+// older libraries take the file.
+func (d *document) faults(faults strictyaml.Faults, err error, old bool) {
 	refuse := ": runtimes refuse the whole file"
 	if old {
 		refuse = ": runtimes with a CDI library from " + newLibrary + " on refuse the whole file"
 	}
 	for _, f := range faults {
+		id, so := finding.SpecSyntax, ""
 		switch {
 		case f.Kind == strictyaml.Null:
-			d.add(finding.SpecCrashes, "", f.Message+": every runtime that reads the file crashes", f.Remedy).Line = f.Line
+			id, so = finding.SpecCrashes, ": every runtime that reads the file crashes"
 		case f.Kind == strictyaml.Second:
-			d.add(finding.SpecSecond, "", f.Message+", which runtimes do not read", f.Remedy).Line = f.Line
+			id, so = finding.SpecSecond, ", which runtimes do not read"
 		case err == nil || f.Kind.Strict():
+			continue
 		case f.Kind == strictyaml.Unknown:
-			d.add(finding.SpecUnknownKey, "", f.Message+refuse, f.Remedy).Line = f.Line
-		default:
-			d.add(finding.SpecSyntax, "", f.Message, f.Remedy).Line = f.Line
+			id, so = finding.SpecUnknownKey, refuse
 		}
+		d.add(id, "", f.Message+so, f.Remedy).Line = f.Line
 	}
 	if err != nil && !d.findings.HasErrors() {
-		d.add(finding.SpecRefused, "", err.Error(), "").Line = lineIn(err)
+		d.add(finding.SpecRefused, "", err.Error(), "").Line, _ = strictyaml.Place(err)
 	}
 }
 
@@ -221,7 +223,8 @@ func (d *document) wrongVersion(spec *specs.Spec, err error) {
 	switch {
 	case spec.Version == "":
 		at, message = "", "it states no cdiVersion"
-	case strings.HasPrefix(err.Error(), "invalid version"): // what the library says of one that it does not know
+	// The library says this of a version that it does not know.
+	case strings.HasPrefix(err.Error(), "invalid version"):
 		message = fmt.Sprintf("cdiVersion %q is not known", spec.Version)
 	}
 	d.add(finding.SpecVersion, at, message+": runtimes refuse the whole file", "write cdiVersion "+lowest)

@@ -6,14 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// byDriver is how the file of a claim is made anew.
+// byDriver is how the file of a claim is made again.
 const byDriver = "the DRA driver writes the file of a prepared claim anew, if it is not there, and whenever it starts"
 
-// ofClaim gives the findings about the file of a claim that no runtime takes the remedy that helps.
+// ofClaim gives the findings about the file of a claim that no runtime takes the remedy
+// that helps.
 func (d *document) ofClaim() {
 	for i := range d.findings {
 		d.findings[i].Remedy = byDriver + ": rm " + d.path
@@ -44,6 +45,7 @@ func (v *Validator) claimMember(d *document, before []*document, r *reading) {
 func (v *Validator) checkClaim(d *document) {
 	uid, _ := ClaimUID(d.path)
 	c, err := claimOf(d.spec, uid)
+	d.claim = c
 	if err != nil {
 		d.add(finding.ClaimFile, "", "it is not as the DRA driver writes it: "+err.Error(), d.renewal)
 		return
@@ -51,15 +53,22 @@ func (v *Validator) checkClaim(d *document) {
 	if !v.Host || v.Inventory == nil {
 		return
 	}
-	now, err := ClaimSpec(v.Inventory, *c)
+	now, err := ClaimSpec(v.Inventory, *c, Options{})
 	if err != nil {
 		d.add(finding.ClaimFile, "", fmt.Sprintf("claim %s: %v: no container of it starts", c, err), "")
 		return
 	}
-	for i := range now.Devices {
-		if have, want := d.spec.Devices[i].ContainerEdits, now.Devices[i].ContainerEdits; !slices.Equal(have.Env, want.Env) {
-			message := fmt.Sprintf("by a file made now, containers of claim %s would be told %s", c, differing(have.Env, want.Env))
-			d.add(finding.SpecDrift, fmt.Sprintf("devices.%d.containerEdits.env", i), message, d.renewal)
+	for i, want := range now.Devices {
+		drift := func(key, would string) {
+			message := fmt.Sprintf("by a file made now, containers of claim %s would %s", c, would)
+			d.add(finding.SpecDrift, fmt.Sprintf("devices.%d.containerEdits.%s", i, key), message, d.renewal)
+		}
+		have := d.spec.Devices[i]
+		if !slices.Equal(have.ContainerEdits.Env, want.ContainerEdits.Env) {
+			drift("env", "be told "+differing(have.ContainerEdits.Env, want.ContainerEdits.Env))
+		}
+		if tableOf(have) != tableOf(want) {
+			drift("mounts", "get another ring table")
 		}
 	}
 }
@@ -75,7 +84,7 @@ func differing(have, want []string) string {
 
 // checkClaimsApart finds LPUs that two claims have.
 func (v *Validator) checkClaimsApart(d, other *document) {
-	a, b := claimIn(d), claimIn(other)
+	a, b := d.claim, other.claim
 	if a == nil || b == nil || a.UID == b.UID {
 		return
 	}
@@ -88,28 +97,17 @@ func (v *Validator) checkClaimsApart(d, other *document) {
 }
 
 // nameOf names an LPU as people do, as far as it is known.
-func (v *Validator) nameOf(a discovery.Address) string {
-	if v.Inventory != nil {
-		for _, l := range v.Inventory.LPUs {
-			if l.Address == a {
-				return l.Name + " (" + a.String() + ")"
-			}
+func (v *Validator) nameOf(a pci.Address) string {
+	for _, l := range v.inventory().LPUs {
+		if l.Address == a {
+			return l.Name + " (" + a.String() + ")"
 		}
 	}
 	return a.String()
 }
 
-// claimIn is the claim that a file is of; nil if it does not say.
-func claimIn(d *document) *Claim {
-	uid, _ := ClaimUID(d.path)
-	if d.spec == nil {
-		return nil
-	}
-	c, _ := claimOf(d.spec, uid)
-	return c
-}
-
-// checkClaims finds claims without a file, files without a claim, and devices of claims that are asked for and not there.
+// checkClaims finds claims without a file, files without a claim, and devices of claims
+// that are asked for and not there.
 func (v *Validator) checkClaims(findings *finding.List, files []*document) {
 	var uids, names []string
 	for _, d := range files {
@@ -118,7 +116,7 @@ func (v *Validator) checkClaims(findings *finding.List, files []*document) {
 		for _, device := range d.spec.Devices {
 			names = append(names, ClaimKind+"="+device.Name)
 		}
-		if c := claimIn(d); v.Claims != nil && c != nil && !slices.Contains(v.Claims, uid) {
+		if c := d.claim; v.Claims != nil && c != nil && !slices.Contains(v.Claims, uid) {
 			findings.Add(finding.ClaimRecord, d.name(), "the DRA driver has not recorded claim "+c.String()+" as prepared",
 				"the driver records it again within five seconds, while it runs; if no pod has the claim: lpuctl cdi remove --claim "+uid).At(d.path, 0)
 		}

@@ -19,15 +19,16 @@ func (v *Validator) checkTargets(d *document) {
 		switch {
 		case t.Newest == "":
 			d.add(finding.Target, "cdiVersion", t.String()+" knows no CDI", "use a newer release")
-		case olderThan(t.Newest, lowest):
+		case isOlder(t.Newest, lowest):
 			d.add(finding.Target, "cdiVersion", most+"and what this file uses came with "+lowest, "use a newer release, or leave out what needs it")
-		case olderThan(t.Newest, d.spec.Version):
+		case isOlder(t.Newest, d.spec.Version):
 			d.add(finding.Target, "cdiVersion", most+"not "+d.spec.Version, "write cdiVersion "+lowest+", which is enough for this file")
 		}
 	}
 }
 
-// checkEdits finds what the CDI library accepts and should not and, on the host, what does not fit this machine.
+// checkEdits finds what the CDI library accepts and should not and, on the host, what
+// does not fit this machine.
 func (v *Validator) checkEdits(d *document, at string, e *specs.ContainerEdits, host bool) {
 	d.checkEnv(at, e.Env)
 	nodes := map[string]bool{}
@@ -93,8 +94,9 @@ type setting struct {
 	value  string
 }
 
-// collisions finds variables that two devices of a file set differently: a container with both gets the value of the one that is
-// injected last. Where one device covers all that set the variable, that one is to be used, and nothing is wrong with the file.
+// collisions finds variables that two devices of a file set differently: a container with
+// both gets the value of the one that is injected last. Where one device covers all that
+// set the variable, that one is to be used, and nothing is wrong with the file.
 func (d *document) collisions() {
 	all := map[string][]setting{} // of each variable
 	var keys []string
@@ -120,7 +122,7 @@ func (d *document) collisions() {
 	}
 }
 
-// covered tells whether one device has all nodes of the devices that set a variable.
+// covered reports whether one device has all nodes of the devices that set a variable.
 func (d *document) covered(settings []setting) bool {
 	var wanted []string
 	for _, s := range settings {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -21,8 +20,9 @@ type specDir struct {
 	path  string // where it leads to
 }
 
-// Dirs checks the files that runtimes read from directories under the root, the last of which has the highest priority.
-// Findings about files of other kinds are notes, because their makers have to mend them, unless such a file stops every runtime.
+// Dirs checks the files that runtimes read from directories under the root, the last of
+// which has the highest priority. Findings about files of other kinds are notes, because
+// their makers have to mend them, unless such a file stops every runtime.
 func (v *Validator) Dirs(dirs []string) (finding.List, error) {
 	r, err := v.readBelow(dirs)
 	if err != nil {
@@ -31,33 +31,26 @@ func (v *Validator) Dirs(dirs []string) (finding.List, error) {
 	return v.dirs(r), nil
 }
 
-// DirsAsTyped is Dirs for directories that are not below the root.
-func (v *Validator) DirsAsTyped(dirs ...string) (finding.List, error) {
-	var all []specDir
-	for _, dir := range dirs {
-		all = append(all, specDir{filepath.Clean(dir), dir})
-	}
-	r, err := v.readAll(all, []Order{{}})
+// DirAsTyped is Dirs for a directory that is not below the root.
+func (v *Validator) DirAsTyped(dir string) (finding.List, error) {
+	r, err := v.readAll([]specDir{{filepath.Clean(dir), dir}}, []Order{{}})
 	if err != nil {
 		return nil, err
 	}
 	return v.dirs(r), nil
 }
 
-// Effective finds what is wrong with the devices that a container gets: nodes that are not their
-// LPUs'. Every other fault of the files is left out.
-func (v *Validator) Effective(dirs []string) (wrong finding.List, err error) {
+// Effective finds what is wrong with the devices that a container gets: nodes that are
+// not their LPUs'. Every other fault of the files is left out.
+func (v *Validator) Effective(dirs []string) (finding.List, error) {
 	all, err := v.Dirs(dirs)
-	for _, f := range all {
-		if slices.Contains([]finding.ID{finding.NodeWrong, finding.SetWrong, finding.CommonNode, finding.NodeNumbers}, f.ID) {
-			wrong = append(wrong, f)
-		}
-	}
-	return wrong, err
+	return slices.DeleteFunc(all, func(f finding.Finding) bool {
+		return !slices.Contains([]finding.ID{finding.NodeWrong, finding.SetWrong, finding.CommonNode, finding.NodeNumbers}, f.ID)
+	}), err
 }
 
-// Unserved finds, as warnings, which of the Devices a container does not get, or gets with nodes
-// that are not its LPUs'.
+// Unserved finds, as warnings, which of the Devices a container does not get, or gets
+// with nodes that are not its LPUs'.
 func (v *Validator) Unserved(dirs []string) (findings finding.List, err error) {
 	r, err := v.readBelow(dirs)
 	if err != nil {
@@ -68,8 +61,8 @@ func (v *Validator) Unserved(dirs []string) (findings finding.List, err error) {
 		v.checkDevice(&findings, name, r, now, names)
 	}
 	for _, fault := range v.checkHardware(r) {
-		if slices.Contains(v.Devices, v.Kind+"="+fault.Device) {
-			findings.Add(finding.NodeWrong, fault.Device, fault.Message, fault.Remedy).At(fault.File, 0)
+		if slices.Contains(v.Devices, v.Kind+"="+fault.Subject) {
+			findings = append(findings, fault)
 		}
 	}
 	for i := range findings {
@@ -78,7 +71,8 @@ func (v *Validator) Unserved(dirs []string) (findings finding.List, err error) {
 	return findings, nil
 }
 
-// CheckDirs finds what keeps runtimes, or some users, from reading directories under the root.
+// CheckDirs finds what keeps runtimes, or some users, from reading directories under the
+// root.
 func (v *Validator) CheckDirs(dirs []string) (findings finding.List, err error) {
 	all, err := v.find(dirs)
 	v.checkDirs(&findings, all)
@@ -90,7 +84,7 @@ func (v *Validator) CheckDirs(dirs []string) (findings finding.List, err error) 
 func (v *Validator) find(dirs []string) (all []specDir, err error) {
 	real, err := resolveDirs(v.Root, dirs)
 	for i, path := range real {
-		parent, err := host.Root(v.Root).Resolve(filepath.Dir(filepath.Clean(dirs[i])))
+		parent, err := v.Root.Resolve(filepath.Dir(filepath.Clean(dirs[i])))
 		if err != nil {
 			return nil, err
 		}
@@ -99,20 +93,20 @@ func (v *Validator) find(dirs []string) (all []specDir, err error) {
 	return all, err
 }
 
-// isLink tells whether the directory is itself a symbolic link.
+// isLink reports whether the directory is itself a symbolic link.
 func (d specDir) isLink() bool {
 	info, err := os.Lstat(d.typed)
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// isUsual reports whether a path is one of the directories that the CDI library reads by default,
-// and not through a link.
+// isUsual reports whether a path is one of the directories that the CDI library reads by
+// default, and not through a link.
 func (v *Validator) isUsual(path string) bool {
 	usual, err := v.find([]string{"/etc/cdi", DefaultSpecDir})
 	return err == nil && slices.ContainsFunc(usual, func(dir specDir) bool { return !dir.isLink() && same(dir.path, path) })
 }
 
-// same tells whether two paths lead to one file or directory.
+// same reports whether two paths lead to one file or directory.
 func same(a, b string) bool {
 	x, err := os.Stat(a)
 	y, otherErr := os.Stat(b)
@@ -181,12 +175,7 @@ func (v *Validator) checkRead(findings *finding.List, dirs []specDir, served []*
 	if len(v.Orders) == 0 {
 		return
 	}
-	var they []string
-	for _, order := range v.Orders {
-		they = append(they, order.Dirs...)
-	}
-	slices.Sort(they)
-	they = slices.Compact(they)
+	they := slices.Compact(slices.Sorted(slices.Values(dirsOf(v.Orders))))
 	read, _ := resolveDirs(v.Root, they)
 	for _, dir := range dirs {
 		in := func(path string) bool { return same(filepath.Dir(path), dir.path) }
@@ -198,8 +187,8 @@ func (v *Validator) checkRead(findings *finding.List, dirs []specDir, served []*
 	}
 }
 
-// foreign judges a file that defines no device of ours: what is wrong with it is a note, unless it was meant to be ours or stops every
-// runtime.
+// foreign judges a file that defines no device of ours: what is wrong with it is a note,
+// unless it was meant to be ours or stops every runtime.
 func (v *Validator) foreign(d *document) {
 	ours := strings.HasPrefix(d.name(), fileName(v.Kind)+".") || d.spec == nil && bytes.Contains(d.data, []byte(v.Kind))
 	stops := []finding.ID{finding.SpecHangs, finding.SpecCrashes, finding.OneLetterName}
@@ -217,7 +206,7 @@ func (v *Validator) foreign(d *document) {
 	}
 }
 
-// isOwn tells whether a file is the one that lpuctl cdi refresh writes.
+// isOwn reports whether a file is the one that lpuctl cdi refresh writes.
 func (v *Validator) isOwn(path string) bool {
 	if v.Own == "" {
 		return filepath.Base(path) == fileName(v.Kind)+".json"
@@ -246,18 +235,21 @@ func (v *Validator) member(d *document, before []*document, r *reading) {
 	}
 }
 
-// shadowed finds that one of two files in different directories is not used for the names that both
-// define.
+// shadowed finds that one of two files in different directories is not used for the names
+// that both define.
 func (v *Validator) shadowed(d, other *document, names string, r *reading) {
 	first, second := r.orders(other, d), r.orders(d, other)
-	switch leftover := "if it is a leftover: rm "; {
+	const leftover = "if it is a leftover: rm "
+	over := func(used, not *document) {
+		used.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", not.path, names),
+			leftover+v.notOwn(not.path, used.path))
+	}
+	switch {
 	case len(first)+len(second) == 0: // no runtime reads both
 	case len(first) == 0:
-		d.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", other.path, names),
-			leftover+v.notOwn(other.path, d.path))
+		over(d, other)
 	case len(second) == 0:
-		other.add(finding.Shadowed, "", fmt.Sprintf("%s defines %s too, and is not used for them", d.path, names),
-			leftover+v.notOwn(d.path, other.path))
+		over(other, d)
 	default:
 		message := fmt.Sprintf("%s defines %s too: %s take this file, %s the other one",
 			other.path, names, strings.Join(second, ", "), strings.Join(first, ", "))

@@ -44,7 +44,7 @@ func carryOut(t *testing.T, remedy string) {
 func TestLinkToTheOtherDirectory(t *testing.T) {
 	for link, target := range map[string]string{"/var/run/cdi": "/etc/cdi", "/etc/cdi": "/var/run/cdi"} {
 		own, v := refreshed(t)
-		real, other := filepath.Join(v.Root, target), filepath.Join(v.Root, target, "vendor.json")
+		real, other := filepath.Join(string(v.Root), target), filepath.Join(string(v.Root), target, "vendor.json")
 		if err := os.MkdirAll(filepath.Dir(real), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestLinkToTheOtherDirectory(t *testing.T) {
 		if err := os.WriteFile(other, []byte("{}"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		typed := filepath.Join(v.Root, link)
+		typed := filepath.Join(string(v.Root), link)
 		if err := os.MkdirAll(filepath.Dir(typed), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestLinkToTheOtherDirectory(t *testing.T) {
 func TestLinkedDirectory(t *testing.T) {
 	own, v := refreshed(t)
 	dir := filepath.Dir(own)
-	moved := filepath.Join(v.Root, "moved")
+	moved := filepath.Join(string(v.Root), "moved")
 	if err := os.Rename(dir, moved); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestLinkedDirectory(t *testing.T) {
 func TestOneDirectoryTwice(t *testing.T) {
 	own, v := refreshed(t)
 	dir := filepath.Dir(own)
-	moved := filepath.Join(v.Root, "etc/cdi")
+	moved := filepath.Join(string(v.Root), "etc/cdi")
 	if err := os.Rename(dir, moved); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestOneDirectoryTwice(t *testing.T) {
 // TestOneFileTwice: a file that is a link to the other is the same file.
 func TestOneFileTwice(t *testing.T) {
 	own, v := refreshed(t)
-	other := filepath.Join(v.Root, "etc/cdi", filepath.Base(own))
+	other := filepath.Join(string(v.Root), "etc/cdi", filepath.Base(own))
 	if err := os.MkdirAll(filepath.Dir(other), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestOtherFiles(t *testing.T) {
 		t.Fatalf("%v %v", findings, err)
 	}
 	carryOut(t, findings[i].Remedy)
-	old := put(t, filepath.Join(v.Root, "etc/cdi/old.json"), strings.ReplaceAll(string(data), "renderD", "renderX"))
+	old := put(t, filepath.Join(string(v.Root), "etc/cdi/old.json"), strings.ReplaceAll(string(data), "renderD", "renderX"))
 	findings, err = v.Dirs(bothDirs)
 	i = slices.IndexFunc(findings, func(f finding.Finding) bool { return f.ID == finding.Shadowed })
 	if err != nil || i < 0 || findings[i].Remedy != "if it is a leftover: rm "+old {
@@ -264,7 +264,7 @@ func TestClash(t *testing.T) {
 	if err := cdi.Clash(filepath.Join(filepath.Dir(own), "other.yaml"), spec); err == nil || !strings.Contains(err.Error(), own) {
 		t.Errorf("got %v", err)
 	}
-	for _, path := range []string{own, filepath.Join(v.Root, "etc/cdi/other.yaml"), filepath.Join(t.TempDir(), "other.yaml")} {
+	for _, path := range []string{own, filepath.Join(string(v.Root), "etc/cdi/other.yaml"), filepath.Join(t.TempDir(), "other.yaml")} {
 		if err := cdi.Clash(path, spec); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -14,17 +14,14 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// Fault is a device of ours with which a container gets a node that is not its LPU's.
-type Fault struct{ Device, File, Message, Remedy string }
-
-// Faults are the devices of our kind with which a container gets a node that is not its LPU's, by
-// all files that are read in some orders. Without any, the directory of the file is all that is
-// read. If our file is the only one, see [File.Drift].
-func (f File) Faults(inv *discovery.Inventory, orders []Order) ([]Fault, error) {
+// Faults are the devices of our kind with which a container gets a node that is not its
+// LPU's, by all files that are read in some orders. Without any, the directory of the
+// file is all that is read. If our file is the only one, see [File.Drift].
+func (f File) Faults(inv *discovery.Inventory, orders []Order) (finding.List, error) {
 	if f.IsAlone(orders) {
 		return nil, nil
 	}
-	v := Validator{Root: string(f.root), Host: true, Kind: f.kind, Own: f.Path, Inventory: inv, Orders: orders}
+	v := Validator{Root: f.Root, Host: true, Kind: f.kind, Own: f.Path, Inventory: inv, Orders: orders}
 	r, err := v.readBelow([]string{f.dir})
 	if err != nil {
 		return nil, err
@@ -32,8 +29,8 @@ func (f File) Faults(inv *discovery.Inventory, orders []Order) ([]Fault, error) 
 	return v.checkHardware(r), nil
 }
 
-// IsAlone reports whether runtimes read no other file than this one: then there is nothing that it
-// has to be held against, which takes long.
+// IsAlone reports whether runtimes read no other file than this one: then there is
+// nothing that it has to be held against, which takes long.
 func (f File) IsAlone(orders []Order) bool {
 	for _, dir := range f.Dirs(orders) {
 		files, err := specFiles(dir, ".json", ".yaml")
@@ -44,21 +41,19 @@ func (f File) IsAlone(orders []Order) bool {
 	return true
 }
 
-// Dirs are the directory of the file and those that are read in some orders, as they lead to.
+// Dirs are the directory of the file and those that are read in some orders, as they lead
+// to.
 func (f File) Dirs(orders []Order) []string {
 	dirs := []string{filepath.Dir(f.Path)}
 	for _, order := range orders {
-		more, _ := resolveDirs(string(f.root), order.Dirs)
-		for _, dir := range more {
-			if !slices.Contains(dirs, dir) {
-				dirs = append(dirs, dir)
-			}
-		}
+		more, _ := resolveDirs(f.Root, order.Dirs)
+		dirs = appendNew(dirs, more...)
 	}
 	return dirs
 }
 
-// effectively holds the devices of one file against what a spec made now would give a container.
+// effectively holds the devices of one file against what a spec made now would give a
+// container.
 type effectively struct {
 	*comparison
 
@@ -76,18 +71,18 @@ type common struct {
 	names []string
 }
 
-// now compares with a spec made now. What a user may have asked for when the spec was made is no
-// difference.
+// now compares with a spec made now. What a user may have asked for when the spec was
+// made is no difference.
 func (v *Validator) now() *comparison {
-	exists := func(path string) bool { return v.seesDev() && host.Root(v.Root).Exists(path) }
+	exists := func(path string) bool { return v.seesDev() && v.Root.Exists(path) }
 	c := newComparison(v.Inventory, v.specNow(Options{}), exists)
 	c.management, c.unchecked = newMade(v.specNow(Options{Management: true})), newMade(v.specNow(Options{UncheckedMounts: true}))
 	return c
 }
 
-// checkHardware holds each device of ours that a container can get against a spec made now,
-// whichever file serves it.
-func (v *Validator) checkHardware(r *reading) (faults []Fault) {
+// checkHardware holds each device of ours that a container can get against a spec made
+// now, whichever file serves it.
+func (v *Validator) checkHardware(r *reading) (faults finding.List) {
 	if !v.Host || v.Inventory == nil {
 		return nil
 	}
@@ -106,7 +101,7 @@ func (v *Validator) checkHardware(r *reading) (faults []Fault) {
 	return faults
 }
 
-func (e *effectively) checkFile() (faults []Fault) {
+func (e *effectively) checkFile() (faults finding.List) {
 	for _, spec := range e.d.versions() {
 		if spec.Kind != e.v.Kind {
 			continue
@@ -119,7 +114,7 @@ func (e *effectively) checkFile() (faults []Fault) {
 				continue // a name of another's making leads where they want
 			}
 			if wrong := e.checkDevice(spec, i, readers); wrong != "" {
-				faults = append(faults, Fault{device.Name, e.d.path, wrong, e.d.renewal})
+				faults.Add(finding.NodeWrong, device.Name, wrong, e.d.renewal).At(e.d.path, 0)
 			}
 		}
 		if serves {
@@ -129,12 +124,14 @@ func (e *effectively) checkFile() (faults []Fault) {
 	return faults
 }
 
-// checkDevice judges one device. It returns what is wrong if a container gets a node that is not
-// its LPU's.
+// checkDevice judges one device. It returns what is wrong if a container gets a node that
+// is not its LPU's.
 func (e *effectively) checkDevice(spec *specs.Spec, i int, readers []*reader) (wrong string) {
 	v, name, whose := e.judge(spec, i), spec.Devices[i].Name, e.r.whose(readers)
 	if !v.now {
-		v.foreign = slices.DeleteFunc(v.foreign, func(g given) bool { return e.owners[hostPath(g.node)] == nil && !e.exists(hostPath(g.node)) })
+		v.foreign = slices.DeleteFunc(v.foreign, func(g given) bool {
+			return e.owners[hostPath(g.node)].LPU == nil && !e.exists(hostPath(g.node))
+		})
 	}
 	text, at := e.wrongNodes(name, v)
 	switch {
@@ -155,9 +152,7 @@ func (e *effectively) checkDevice(spec *specs.Spec, i int, readers []*reader) (w
 	}
 	if !e.v.seesDev() { // else see checkNode
 		for _, g := range v.numbers {
-			n, owner := g.node, e.owners[hostPath(g.node)]
-			k := slices.IndexFunc(nodesOf(*owner, Options{Management: true}), func(n discovery.Node) bool { return n.Path == hostPath(g.node) })
-			is := nodesOf(*owner, Options{Management: true})[k]
+			n, is := g.node, e.owners[hostPath(g.node)].node
 			e.add(finding.NodeNumbers, name, i, g.at,
 				fmt.Sprintf("gets %d:%d for %s, which is %d:%d", n.Major, n.Minor, is.Path, is.Major, is.Minor))
 		}
@@ -168,8 +163,8 @@ func (e *effectively) checkDevice(spec *specs.Spec, i int, readers []*reader) (w
 	return wrong
 }
 
-// wrongNodes says which nodes a device gives by itself and should not, or lacks, and where; "" if
-// they are right. Common nodes are a finding of their own.
+// wrongNodes says which nodes a device gives by itself and should not, or lacks, and
+// where; "" if they are right. Common nodes are a finding of their own.
 func (e *effectively) wrongNodes(name string, v verdict) (text, at string) {
 	var foreign, says []string
 	for _, g := range v.nodes {
@@ -206,8 +201,8 @@ func isSet(name string) bool {
 	return name == AllDevice || strings.HasPrefix(name, "lpu") && strings.Contains(name, "-")
 }
 
-// membersHave are the nodes that a container gets with the LPUs of a set one by one: what is wrong
-// with them is not said again of the set.
+// membersHave are the nodes that a container gets with the LPUs of a set one by one: what
+// is wrong with them is not said again of the set.
 func (e *effectively) membersHave(set string, by *reader) []string {
 	var all []given
 	for index := range strings.SplitSeq(strings.TrimPrefix(set, "lpu"), "-") {
@@ -225,9 +220,7 @@ func (e *effectively) membersHave(set string, by *reader) []string {
 func (e *effectively) add(id finding.ID, name string, i int, at, text string) {
 	for j := range e.found {
 		if f := &e.found[j]; f.id == id && f.text == text {
-			if !slices.Contains(f.names, name) {
-				f.names = append(f.names, name)
-			}
+			f.names = appendNew(f.names, name)
 			return
 		}
 	}
@@ -244,11 +237,9 @@ func (e *effectively) commonNodes(spec *specs.Spec) {
 
 // specNow is the spec that would be made now; one without devices where there is none.
 func (v *Validator) specNow(o Options) *specs.Spec {
-	if v.Inventory != nil {
-		o.Kind = v.Kind
-		if spec, _, err := Spec(v.Inventory, o); err == nil {
-			return spec
-		}
+	o.Kind = v.Kind
+	if spec, _, err := Spec(v.inventory(), o); err == nil {
+		return spec
 	}
 	return &specs.Spec{}
 }

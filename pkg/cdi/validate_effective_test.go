@@ -10,10 +10,11 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 var bothDirs = []string{"/etc/cdi", cdi.DefaultSpecDir}
@@ -41,7 +42,10 @@ func refreshed(t *testing.T, faults ...string) (own string, v *cdi.Validator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v = &cdi.Validator{Host: true, Root: root, Kind: cdi.DefaultKind, Inventory: inv, Own: file.Path}
+	if err := unwritten(cdi.SpecAndTables(host.Root(root), inv, cdi.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	v = &cdi.Validator{Host: true, Root: host.Root(root), Kind: cdi.DefaultKind, Inventory: inv, Own: file.Path}
 	if spec, _, err := cdi.Spec(inv, cdi.Options{}); err == nil {
 		putInPlace(t, file, spec)
 	}
@@ -249,7 +253,7 @@ func TestSetOfAnotherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := v.Inventory.LPUs[0].Nodes[0].Path, v.Inventory.LPUs[1].Nodes[0].Path
-	put(t, filepath.Join(v.Root, "etc/cdi/old.json"), strings.ReplaceAll(string(data), a, b))
+	put(t, filepath.Join(string(v.Root), "etc/cdi/old.json"), strings.ReplaceAll(string(data), a, b))
 	change(t, own, func(s *specs.Spec) {
 		s.Devices = slices.DeleteFunc(s.Devices, func(d specs.Device) bool { return d.Name == "all" })
 	})

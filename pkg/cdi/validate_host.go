@@ -2,7 +2,7 @@ package cdi
 
 import (
 	"fmt"
-	"io/fs"
+	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +15,13 @@ import (
 func (v *Validator) checkMount(d *document, at string, m *specs.Mount) {
 	if _, err := v.stat(m.HostPath); err != nil {
 		d.add(finding.MountMissing, at, missing(m.HostPath, err), "install what provides it, or write the spec without it: "+d.renewal)
+		return
+	}
+	if path.Dir(m.HostPath) != RingTableDir {
+		return
+	}
+	if !isWhole(v.Root, m.HostPath) {
+		d.add(finding.RingTableBroken, at, m.HostPath+" does not say what a ring table of this name says", d.renewal)
 	}
 }
 
@@ -59,35 +66,33 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 	}
 }
 
-// seesDev tells whether the device nodes of the machine can be seen.
+// seesDev reports whether the device nodes of the machine can be seen.
 func (v *Validator) seesDev() bool {
 	dev, err := v.stat("/dev")
 	return err == nil && dev.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// stat looks at a path of the host, as a runtime would find it: links are followed, within the root.
+// stat looks at a path of the host, as a runtime would find it: links are followed,
+// within the root.
 func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
-	real, err := host.Root(v.Root).Resolve(path)
-	if err != nil {
-		return st, err
+	real, err := v.Root.Resolve(path)
+	if err == nil {
+		err = unix.Lstat(real, &st)
 	}
-	if err := unix.Lstat(real, &st); err != nil {
-		return st, &fs.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return st, nil
+	return st, err
 }
 
 // lstat is stat for a path whose last element may be a link, and is not followed.
 func (v *Validator) lstat(path string) (st unix.Stat_t, err error) {
-	dir, err := host.Root(v.Root).Resolve(filepath.Dir(path))
+	dir, err := v.Root.Resolve(filepath.Dir(path))
 	if err == nil {
 		err = unix.Lstat(filepath.Join(dir, filepath.Base(path)), &st)
 	}
 	return st, err
 }
 
-// mergeRepeated keeps one of several equal findings and counts them: eight LPUs share a mount, and sets repeat the nodes of their
-// LPUs.
+// mergeRepeated keeps one of several equal findings and counts them: eight LPUs share a
+// mount, and sets repeat the nodes of their LPUs.
 func (d *document) mergeRepeated() {
 	times := map[string]int{}
 	for _, f := range d.findings {

@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// checkServed looks for what no file defines: devices of a spec made now, and devices that are asked for.
+// checkServed looks for what no file defines: devices of a spec made now, and devices
+// that are asked for.
 func (v *Validator) checkServed(findings *finding.List, r *reading, served []*document) {
 	names := r.names(v.Kind)
 	now := v.devicesNow()
@@ -39,7 +41,8 @@ func (v *Validator) checkServed(findings *finding.List, r *reading, served []*do
 	}
 }
 
-// checkDevice finds out why a runtime does not resolve a device, which it takes by the letter.
+// checkDevice finds out why a runtime does not resolve a device, which it takes by the
+// letter.
 func (v *Validator) checkDevice(findings *finding.List, name string, r *reading, now *devices, names []string) {
 	var lacking []*reader
 	for _, reader := range r.readers {
@@ -58,13 +61,10 @@ func (v *Validator) checkDevice(findings *finding.List, name string, r *reading,
 	findings.Add(finding.DeviceUnknown, name, message+r.whose(lacking), remedy)
 }
 
-// devicesNow are the devices that a spec made now would have; none where there is no LPU with a node, or the machine is not known.
+// devicesNow are the devices that a spec made now would have; none where there is no LPU
+// with a node, or the machine is not known.
 func (v *Validator) devicesNow() *devices {
-	o := Options{Kind: v.Kind}
-	inv := v.Inventory
-	if inv == nil {
-		inv = &discovery.Inventory{}
-	}
+	o, inv := Options{Kind: v.Kind}, v.inventory()
 	now, err := devicesOf(inv, o)
 	if err != nil {
 		return &devices{Options: o, inv: inv}
@@ -72,7 +72,13 @@ func (v *Validator) devicesNow() *devices {
 	return now
 }
 
-// renewal is what writes the spec anew: where a file that is not our own has our names, refresh waits until it is gone.
+// inventory is what is in the machine, as far as it is known.
+func (v *Validator) inventory() *discovery.Inventory {
+	return cmp.Or(v.Inventory, &discovery.Inventory{})
+}
+
+// renewal is what writes the spec again: where a file that is not our own has our names,
+// refresh waits until it is gone.
 func (v *Validator) renewal(served []*document) string {
 	for _, d := range served {
 		if !v.isOwn(d.path) {
@@ -82,10 +88,10 @@ func (v *Validator) renewal(served []*document) string {
 	return "lpuctl cdi refresh"
 }
 
-// missing finds devices that no file defines. An LPU is missing, which is an error, if it has no
-// name, or lacks one of a family of which others have theirs: somebody who writes a spec by hand
-// may do without names by address, or without any set. names are those that files define; own: our
-// file is one of them.
+// missing finds devices that no file defines. An LPU is missing, which is an error, if it
+// has no name, or lacks one of a family of which others have theirs: a user who writes a
+// spec by hand may do without names by address, or without any set. names are those that
+// files define; own: our file is one of them.
 func (d *devices) missing(findings *finding.List, names []string, own bool, renewal string) {
 	defined := func(name string) bool { return slices.Contains(names, name) }
 	lacking := d.missingLPUs(findings, defined, renewal)
@@ -135,8 +141,9 @@ func (d *devices) missingLPUs(findings *finding.List, defined func(name string) 
 	return lacking
 }
 
-// whyUnknown says why a device that is asked for is in no file, and what to do: the reason of an LPU that it would have to cover
-// comes first. names are the devices that files define.
+// whyUnknown says why a device that is asked for is in no file, and what to do: the
+// reason of an LPU that it would have to cover comes first. names are the devices that
+// files define.
 func (d *devices) whyUnknown(name string, names []string) (message, remedy string) {
 	bare := strings.TrimPrefix(name, d.kind()+"=")
 	members := membersOf(bare)
@@ -173,7 +180,8 @@ func (d *devices) whyUnknown(name string, names []string) (message, remedy strin
 	return message, remedy
 }
 
-// membersOf lists the members of what looks like a range: "lpu0-1-2-3" for "lpu0-3". Another name it returns as it is.
+// membersOf lists the members of what looks like a range: "lpu0-1-2-3" for "lpu0-3".
+// Another name it returns as it is.
 func membersOf(name string) string {
 	var first, last int
 	found, _ := fmt.Sscanf(name, "lpu%d-%d", &first, &last)
@@ -188,8 +196,9 @@ func membersOf(name string) string {
 	return "lpu" + strings.Join(indices, "-")
 }
 
-// FactoryImages finds LPUs of a spec that run their factory image: containers get a card that computes nothing. The spec does not
-// change with it, because what is flashed may change while the spec stays in place.
+// FactoryImages finds LPUs of a spec that run their factory image: containers get a card
+// that computes nothing. The spec does not change with it, because what is flashed may
+// change while the spec stays in place.
 func FactoryImages(inv *discovery.Inventory) (findings finding.List) {
 	for _, l := range pick(inv, cardsWithNode(inv)) {
 		for _, reason := range l.Reasons {
@@ -201,7 +210,8 @@ func FactoryImages(inv *discovery.Inventory) (findings finding.List) {
 	return findings
 }
 
-// Unverified finds LPUs of a spec of whose device nodes it is not known whether they are their own, as in a container without /dev.
+// Unverified finds LPUs of a spec of whose device nodes it is not known whether they are
+// their own, as in a container without /dev.
 func Unverified(inv *discovery.Inventory) (findings finding.List) {
 	var names []string
 	for _, l := range pick(inv, cardsWithNode(inv)) {

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 	library "tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -30,7 +31,10 @@ func machine(t *testing.T) (root string, v *cdi.Validator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return root, &cdi.Validator{Host: true, Root: root, Kind: cdi.DefaultKind, Inventory: inv}
+	if err := unwritten(cdi.SpecAndTables(host.Root(root), inv, cdi.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	return root, &cdi.Validator{Host: true, Root: host.Root(root), Kind: cdi.DefaultKind, Inventory: inv}
 }
 
 func put(t *testing.T, path, text string) string {
@@ -321,7 +325,7 @@ func FuzzValidate(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		v := cdi.Validator{Host: true, Root: dir, Kind: cdi.DefaultKind}
+		v := cdi.Validator{Host: true, Root: host.Root(dir), Kind: cdi.DefaultKind}
 		findings := v.File(path)
 		if err := refuses(path); err != nil && !findings.HasErrors() {
 			t.Fatalf("the library says %v, we say %v", err, findings)

@@ -2,9 +2,11 @@ package cdi
 
 import "slices"
 
-// Names of the variables by which a container is told of its LPUs. [Meanings] says what each of them means.
+// Names of the variables from which a container learns its LPUs. [Meanings] says what
+// each of them means.
 const (
-	// DriverVersion is the variable with the version of the driver. A container gets it only if all of its LPUs share one version.
+	// DriverVersion is the variable with the version of the driver. A container gets it
+	// only if all of its LPUs share one version.
 	DriverVersion = "LPU_DRIVER_VERSION"
 
 	deviceIndex    = "LPU_DEVICE_INDEX"
@@ -14,15 +16,17 @@ const (
 	numberOfLPUs   = "NUM_LPU_DEVICES"
 )
 
-// Meaning is what a variable says on both sides. The host and the container count the same LPUs in two ways: the host counts all
-// of its LPUs, and XRT in a container counts from 0 those whose node is there, both in the order of PCI addresses.
+// Meaning is what a variable says on both sides. The host and the container count the
+// same LPUs in two ways: the host counts all of its LPUs, and XRT in a container counts
+// from 0 those whose node is there, both in the order of PCI addresses.
 type Meaning struct {
 	Variable  string `json:"variable"`
 	Host      string `json:"host"`
 	Container string `json:"container"`
 }
 
-// Meanings are those of all variables that lpuctl sets itself, in the order in which people should read them.
+// Meanings are those of all variables that lpuctl sets itself, in the order in which
+// people should read them.
 func Meanings() []Meaning {
 	return []Meaning{
 		{deviceIndex, "index of the only LPU", "no index: XRT calls the only LPU 0"},

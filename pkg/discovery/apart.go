@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,21 +15,22 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
-// Apart lets other processes read what may sleep in the kernel: what the drivers of LPUs answer,
-// and configuration spaces. A process with such a read cannot end before the read does. It is for
-// any number of scans, which do not read a card again while a read of it hangs. The zero value is
-// ready.
+// Apart lets other processes read what may sleep in the kernel: what the drivers of LPUs
+// answer, and configuration spaces. A process with such a read cannot end before the read
+// does. It is for any number of scans, which do not read a card again while a read of it
+// hangs. The zero value is ready.
 type Apart struct{ hanging readers }
 
-// Of a card about dirsOfCard directories are open while it is read apart, of atOnceMost cards
-// together. Other files are open besides.
+// Of a card about dirsOfCard directories are open while it is read apart, of atOnceMost
+// cards together. Other files are open besides.
 const (
 	atOnceMost = 16
 	dirsOfCard = 8
 	otherFiles = 24
 )
 
-// atOnce returns how many cards are read together: all of them may not be open at the same time.
+// atOnce returns how many cards are read together: all of them may not be open at the
+// same time.
 func atOnce() int {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
@@ -54,8 +56,8 @@ func (s *scan) readApart(ctx context.Context, lpus []function, found []LPU) {
 	}
 }
 
-// readTogether reads cards: first what decides whether a card may be asked, then its sensors. One
-// that hangs has the deadline of a card for it; the others go on meanwhile.
+// readTogether reads cards: first what decides whether a card may be asked, then its
+// sensors. One that hangs has the deadline of a card for it; the others go on meanwhile.
 func (s *scan) readTogether(ctx context.Context, errands []*errand) {
 	for _, e := range errands {
 		e.done = make(chan struct{})
@@ -96,8 +98,8 @@ func (s *scan) readSettled(ctx context.Context, errands []*errand) {
 	wg.Wait()
 }
 
-// goOn finishes with each card what was begun, and goes on with next. For a slow card a goroutine of
-// its own does so, and no other card waits.
+// goOn finishes with each card what was begun, and goes on with next. For a slow card a
+// goroutine of its own does so, and no other card waits.
 func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand), next func([]*errand)) {
 	soon, cancel := context.WithTimeout(ctx, s.CardDeadline/atOnceMost)
 	defer cancel()
@@ -110,26 +112,13 @@ func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand)
 			continue
 		}
 		wg.Go(func() {
-			s.waitFor(ctx, e)
+			endsWithin(ctx, s.CardDeadline, e.done, e.asleep)
 			finish(e)
 			next([]*errand{e})
 		})
 	}
 	next(prompt)
 	wg.Wait()
-}
-
-// waitFor waits for a card until its deadline. Twice that begins again, if the process that reads it
-// does not sleep: then the machine may be busy, and the card well.
-func (s *scan) waitFor(ctx context.Context, e *errand) {
-	for range 3 {
-		late, cancel := context.WithTimeout(ctx, s.CardDeadline)
-		done := e.readBy(late)
-		cancel()
-		if done || ctx.Err() != nil || e.asleep() {
-			return
-		}
-	}
 }
 
 // errand is a card that is read, and what another process has read of it.
@@ -157,9 +146,9 @@ type content struct {
 	err  error
 }
 
-// readAside carries out stages of cards with files that another process reads, and goes on with
-// next. Which files these are shows if the stages are carried out while there are none yet: no stage
-// may read a file only because of what another one says.
+// readAside carries out stages of cards with files that another process reads, and goes
+// on with next. Which files these are shows if the stages are carried out while there are
+// none yet: no stage may read a file only because of what another one says.
 func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*errand), stages ...stage) {
 	var planned, started []*errand
 	for _, e := range errands {
@@ -181,8 +170,8 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*er
 	}, next)
 }
 
-// plan finds out which files the stages read of a card. It returns false, and the card has an error,
-// if a read of it hangs that has begun earlier.
+// plan finds out which files the stages read of a card. It returns false, and the card
+// has an error, if a read of it hangs that has begun earlier.
 func (s *scan) plan(e *errand, stages []stage) bool {
 	what := stageOf(e.lpu.Address, driverStage)
 	mine, earlier := s.Apart.hanging.begin(what)
@@ -225,8 +214,8 @@ func (e *errand) note(d *host.Dir, name string, limit int) ([]byte, error) {
 	return nil, unix.ENOENT
 }
 
-// readBy reports whether what was begun with a card is done before the context ends. What this
-// process has to read itself is not done.
+// readBy reports whether what was begun with a card is done before the context ends. What
+// this process has to read itself is not done.
 func (e *errand) readBy(ctx context.Context) bool {
 	select {
 	case <-e.done:
@@ -249,8 +238,8 @@ func (e *errand) asleep() bool {
 	return e.here || len(e.files) == 0 || e.process != nil && e.process.Asleep()
 }
 
-// carryOut carries out those stages of which all files were read, or all in this process if there
-// is no other one. It returns false if some are left.
+// carryOut carries out those stages of which all files were read, or all in this process
+// if there is no other one. It returns false if some are left.
 func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	e.mu.Lock()
 	have, here := e.read, e.here
@@ -272,7 +261,7 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	for i, read := range stages {
 		switch {
 		case here:
-			if s.stageHere(ctx, read, e.lpu, f) != nil {
+			if s.stage(ctx, driverStage, read, e.lpu, f) != nil {
 				return false
 			}
 		case len(have) < e.ends[i]:
@@ -284,15 +273,9 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	return true
 }
 
-// stageHere carries out a stage in this process.
-func (s *scan) stageHere(ctx context.Context, read stage, lpu *LPU, f function) error {
-	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
-	defer cancel()
-	return s.stage(ctx, driverStage, read, lpu, f)
-}
-
-// one lets another process read one file, for those that are read before a card is known to answer.
-// It waits for a time, and does not read a file again while a read of it hangs.
+// one lets another process read one file, for those that are read before a card is known
+// to answer. It waits for a time, and does not read a file again while a read of it
+// hangs.
 func (a *Apart) one(limit time.Duration) host.ReadThrough {
 	return func(d *host.Dir, name string, most int) ([]byte, error) {
 		what := path.Join(d.Path, name)
@@ -300,38 +283,38 @@ func (a *Apart) one(limit time.Duration) host.ReadThrough {
 		if earlier != nil {
 			return nil, errStalled
 		}
-		ended := make(chan content, 1)
+		var c content
+		var reader atomic.Pointer[aside.Process]
 		go func() {
-			defer a.hanging.end(what, mine)
-			readOne(d, aside.File{Name: name, Limit: most}, ended)
+			c.data, c.err = readOne(d, aside.File{Name: name, Limit: most}, &reader)
+			a.hanging.end(what, mine)
 		}()
-		select {
-		case c := <-ended:
-			return c.data, c.err
-		case <-time.After(limit):
+		asleep := func() bool { p := reader.Load(); return p != nil && p.Asleep() }
+		if !endsWithin(context.Background(), limit, mine.ended, asleep) {
 			return nil, fmt.Errorf("%w within %v", errStalled, limit)
 		}
+		return c.data, c.err
 	}
 }
 
-// readOne lets another process read a file of a directory. Without such a process it is not read.
-func readOne(d *host.Dir, f aside.File, ended chan<- content) {
+// readOne lets another process, which it stores, read a file of a directory. Without such
+// a process it is not read.
+func readOne(d *host.Dir, f aside.File, reader *atomic.Pointer[aside.Process]) ([]byte, error) {
 	fd, err := d.Dup()
 	if err != nil {
-		ended <- content{err: err}
-		return
+		return nil, err
 	}
 	f.Dir = fd
 	p, err := aside.Start([]aside.File{f})
 	_ = unix.Close(fd)
 	if err != nil {
-		ended <- content{err: err}
-		return
+		return nil, err
 	}
+	reader.Store(p)
 	p.Wait(forGood)
 	data, _, err := p.Next()
 	p.End()
-	ended <- content{data, err}
+	return data, err
 }
 
 // forGood is longer than a read that ends takes.
@@ -345,8 +328,8 @@ func (s *scan) patient() *host.Tree {
 	return s.tree.Through(s.Apart.one(s.CardDeadline))
 }
 
-// readFiles lets one process read the files of cards, card by card, which is cheapest. If one does
-// not answer for a while, another process goes on with the next.
+// readFiles lets one process read the files of cards, card by card, which is cheapest. If
+// one does not answer for a while, another process goes on with the next.
 func readFiles(errands []*errand, patience time.Duration) {
 	files := filesOf(errands)
 	p, err := aside.Start(files)
@@ -407,7 +390,8 @@ func (e *errand) take(p *aside.Process) bool {
 	return true
 }
 
-// end says that no more is read of the card; here: because there is no other process to do so.
+// end says that no more is read of the card; here: because there is no other process to
+// do so.
 func (e *errand) end(here bool) {
 	for _, fd := range e.dirs {
 		_ = unix.Close(fd)

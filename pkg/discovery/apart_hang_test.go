@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // TestACardThatHangsApart is not read again, and the others are. What is known of it without its driver is reported. test/e2e does the same
@@ -12,7 +13,7 @@ import (
 func TestACardThatHangsApart(t *testing.T) {
 	root := unpack(t, u55c)
 	apart := &Apart{}
-	apart.hanging.begin(stageOf(Address{Bus: 0x43, Function: 1}, driverStage))
+	apart.hanging.begin(stageOf(pci.Address{Bus: 0x43, Function: 1}, driverStage))
 	for range 2 {
 		inv, err := Scan(t.Context(), root, Options{Models: captureModels(), Apart: apart, CardDeadline: time.Minute})
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // BenchmarkScan grows the number of LPUs, and beside it the number of PCI functions. 64 Orion LPUs need 236

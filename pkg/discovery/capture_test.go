@@ -19,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -93,13 +94,13 @@ func TestScanOfARealKernel(t *testing.T) {
 		t.Fatalf("%d LPUs, problems %v", len(inv.LPUs), inv.Problems)
 	}
 	numa, group := 1, 8
-	upstream := Address{0, 0x81, 0, 0}
+	upstream := pci.Address{Bus: 0x81}
 	want := LPU{
-		Name: "lpu5", Index: 5, Model: "vm-u55c", Address: Address{0, 0x84, 0, 1},
+		Name: "lpu5", Index: 5, Model: "vm-u55c", Address: pci.Address{Bus: 0x84, Function: 1},
 		Vendor: "10ee", Device: "505d", Subvendor: "10ee", Subdevice: "000e", Driver: "uio_pci_generic",
 		Nodes:    []Node{{Path: "/dev/uio1", Major: 245, Minor: 1}},
 		NUMANode: &numa, PCIeRoot: "pci0000:80", Switch: &upstream, Link: &Link{8, 16, 8, 16}, IOMMUGroup: &group,
-		Management: &Management{Address: Address{0, 0x84, 0, 0}},
+		Management: &Management{Address: pci.Address{Bus: 0x84}},
 		Usable:     true, Health: Healthy, Reasons: finding.List{},
 	}
 	want.PowerState, want.Reading = "D0", inv.LPUs[5].Reading
@@ -152,9 +153,9 @@ func TestErrorsOfPorts(t *testing.T) {
 		t.Fatalf("problems %v; ports %v", inv.Problems, inv.LPUs[0].Reading.Ports)
 	}
 	port := w.latest.LPUs[0].Reading.Ports[0]
-	replace(t, filepath.Join(root, pciDevices, port, "aer_rootport_total_err_fatal"), "1\n")
+	replace(t, filepath.Join(root, port.Dir(), "aer_rootport_total_err_fatal"), "1\n")
 	inv := look()
-	if len(inv.Problems) != 1 || inv.Problems[0].ID != finding.PortErrors || inv.Problems[0].Subject != port {
+	if len(inv.Problems) != 1 || inv.Problems[0].ID != finding.PortErrors || inv.Problems[0].Subject != port.String() {
 		t.Errorf("problems %v", inv.Problems)
 	}
 	for _, l := range inv.LPUs {

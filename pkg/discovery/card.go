@@ -13,9 +13,11 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// reason adds a finding about the LPU. The table of findings (pkg/finding) gives its severity, and its remedy if remedy is empty.
+// reason adds a finding about the LPU. The table of findings (pkg/finding) gives its
+// severity, and its remedy if remedy is empty.
 func (l *LPU) reason(id finding.ID, message, remedy string) {
 	l.Reasons.Add(id, l.Name, message, remedy)
 	l.conclude()
@@ -42,18 +44,17 @@ const (
 )
 
 // stageOf names a stage among the reads that have not ended.
-func stageOf(a Address, stage int) string { return fmt.Sprint("card ", a, stage) }
+func stageOf(a pci.Address, stage int) string { return fmt.Sprint("card ", a, stage) }
 
-// readCard reads one LPU within the deadline of a card: first what the kernel's core answers, then what the driver answers, then the
-// configuration space if nothing else tells whether the card answers, last the sensors of a card that answers. If one of them hangs,
-// what was read before is still reported.
+// readCard reads one LPU, each stage within the deadline of a card: first what the
+// kernel's core answers, then what the driver answers, then the configuration space if
+// nothing else shows whether the card answers, last the sensors of a card that answers.
+// If one of them hangs, what was read before is still reported.
 func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 	lpu := s.newLPU(ctx, index, f)
 	if !f.readable() {
 		return lpu
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.CardDeadline)
-	defer cancel()
 	err := s.readFirst(ctx, &lpu, &f)
 	if err == nil {
 		err = s.readRest(ctx, &lpu, f)
@@ -66,7 +67,8 @@ func (s *scan) readCard(ctx context.Context, index int, f function) LPU {
 func (s *scan) newLPU(ctx context.Context, index int, f function) LPU {
 	lpu := LPU{Name: fmt.Sprint("lpu", index), Index: index, Address: f.address, Nodes: []Node{}, Reasons: finding.List{}}
 	if f.model != nil {
-		lpu.Model, lpu.Mounts, lpu.Env, lpu.MemoryGiB = f.model.Name, f.model.Mounts, f.model.Env, f.model.MemoryGiB
+		lpu.Model = f.model.Name
+		lpu.equip(f.model)
 	}
 	if !f.readable() {
 		s.missing(ctx, &lpu, f)
@@ -77,10 +79,16 @@ func (s *scan) newLPU(ctx context.Context, index int, f function) LPU {
 	return lpu
 }
 
+// equip gives an LPU what its model says of its kind.
+func (l *LPU) equip(m *Model) {
+	l.Mounts, l.RingTable, l.Env = m.Mounts, m.place, m.Env
+	l.MemoryGiB, l.UsableSizes = m.MemoryGiB, m.UsableSizes
+}
+
 // readFirst reads what the kernel's core answers, which does not sleep.
 func (s *scan) readFirst(ctx context.Context, lpu *LPU, f *function) error {
 	f.tree = s.tree
-	f.names = sync.OnceValues(func() ([]string, error) { return s.tree.Names(path.Join(pciDevices, f.address.String())) })
+	f.names = sync.OnceValues(func() ([]string, error) { return s.tree.Names(f.address.Dir()) })
 	err := s.stage(ctx, kernelStage, s.readKernel, lpu, *f)
 	f.devices = s.devicesOf(*f)
 	return err
@@ -113,7 +121,8 @@ func (s *scan) finish(lpu *LPU, err error) {
 	if err != nil {
 		lpu.stalled(err)
 	}
-	if len(lpu.Reasons) > 0 && !s.tree.Exists(pciDevices+"/"+lpu.Address.String()) { // it left the bus meanwhile, whatever else was read
+	// If it left the bus meanwhile, whatever else was read does not count.
+	if len(lpu.Reasons) > 0 && !s.tree.Exists(lpu.Address.Dir()) {
 		lpu.Reasons = nil
 		lpu.reason(finding.Gone, fmt.Sprintf("the card at %s left the bus", lpu.Address), "")
 		return
@@ -123,8 +132,9 @@ func (s *scan) finish(lpu *LPU, err error) {
 	lpu.conclude()
 }
 
-// probe reads the configuration space of a function, which may sleep for a minute. A watcher has read it already. A scan that reads it in
-// its own process does so only where the link does not tell whether the card answers.
+// probe reads the configuration space of a function, which may sleep for a minute. A
+// watcher has read it already. A scan that reads it in its own process does so only where
+// the link does not show whether the card answers.
 func (s *scan) probe(lpu LPU, f function) LPU {
 	if lpu.Reading.Asleep() || lpu.Reading.AllOnes {
 		return lpu
@@ -155,7 +165,7 @@ func (s *scan) missing(ctx context.Context, l *LPU, f function) {
 	}
 	what := "card"
 	for management := range s.managements {
-		if management.sameCard(f.address) {
+		if management.SameCard(f.address) {
 			var golden string
 			golden, remedy = s.lostFunction(ctx, management)
 			what, says = "LPU function", says+"; the card's management function "+management.String()+" is there"+golden
@@ -164,22 +174,23 @@ func (s *scan) missing(ctx context.Context, l *LPU, f function) {
 	l.reason(id, fmt.Sprintf("there is no %s at %s, %s", what, f.address, says), remedy)
 }
 
-// readKernel reads what the PCI core and the device model of the kernel know, and the device nodes.
+// readKernel reads what the PCI core and the device model of the kernel know, and the
+// device nodes.
 func (s *scan) readKernel(lpu LPU, f function) LPU {
-	dir, err := s.tree.Dir(pciDevices + "/" + lpu.Address.String())
+	dir, err := s.tree.Dir(lpu.Address.Dir())
 	if err != nil {
 		lpu.reason(finding.Gone, err.Error(), "the card left the bus during the scan, or this user may not read it: run lpuctl again, as root")
 		return lpu
 	}
 	defer dir.Close()
 	if f.err != nil {
-		lpu.warn(f.err)
+		lpu.attributes().warn(f.err)
 	}
 	id := identity{dir: dir, ids: f.ids}
 	lpu.Vendor, lpu.Device, lpu.Subvendor, lpu.Subdevice = id.get(idVendor), id.get(idDevice), id.get(idSubvendor), id.get(idSubdevice)
 	lpu.Driver, _ = dir.LinkName("driver")
 	lpu.DriverVersion = s.driverVersion(lpu.Driver)
-	if n, ok := lpu.number(dir, "numa_node"); ok && n >= 0 {
+	if n, ok := lpu.attributes().number(dir, "numa_node"); ok && n >= 0 {
 		lpu.NUMANode = &n
 	}
 	if group, err := dir.LinkName("iommu_group"); err == nil {
@@ -188,17 +199,15 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 		}
 	}
 	if name, err := dir.LinkName("physfn"); err == nil {
-		if a, err := ParseAddress(name); err == nil {
+		if a, err := pci.Parse(name); err == nil {
 			lpu.Physical = &a
 		}
 	}
-	var ports []Address
+	var ports []pci.Address
 	lpu.PCIeRoot, ports = pciPath(s.tree, lpu.Address)
+	lpu.Reading.Ports = ports[:max(0, len(ports)-1)] // the last is the function itself
 	if n := len(ports); n >= 4 {
 		lpu.Switch = &ports[n-3]
-	}
-	for _, p := range ports[:max(0, len(ports)-1)] { // the last is the function itself
-		lpu.Reading.Ports = append(lpu.Reading.Ports, p.String())
 	}
 	lpu.readVitals(dir)
 	if n := len(ports); n >= 2 && lpu.Link != nil {
@@ -210,32 +219,8 @@ func (s *scan) readKernel(lpu LPU, f function) LPU {
 	return lpu
 }
 
-// optional returns the text of an attribute that not every card has. An absent attribute is "". One that exists but
-// cannot be read is "" and a warning.
-func (l *LPU) optional(text string, err error) string {
-	if err != nil && !host.IsAbsent(err) {
-		l.warn(err)
-	}
-	return text
-}
-
-func (l *LPU) warn(err error) { l.reason(finding.UnreadableAttribute, err.Error(), "") }
-
-// number reads an optional attribute whose value is a number; ok is false without one.
-func (l *LPU) number(dir *host.Dir, name string) (n int, ok bool) {
-	text := l.optional(dir.Line(name))
-	if text == "" {
-		return 0, false
-	}
-	v, err := strconv.ParseInt(text, 0, 32)
-	if err != nil {
-		l.warn(dir.Fault(name, fmt.Errorf("%.20q is not a number", text)))
-		return 0, false
-	}
-	return int(v), true
-}
-
-// driverVersion returns the version of the driver's module (MODULE_VERSION). It is read once in a scan.
+// driverVersion returns the version of the driver's module (MODULE_VERSION). It is read
+// once in a scan.
 func (s *scan) driverVersion(driver string) string {
 	if driver == "" {
 		return ""
@@ -248,13 +233,15 @@ func (s *scan) driverVersion(driver string) string {
 	return version.(string)
 }
 
-// pciPath returns the host bridge of a function, and the functions from the root port down to it. Its source is the
-// device path, such as
-// /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host bridge, root port,
-// upstream port of a switch, its downstream port, the function. Without a switch there is only the root port between.
-// Intel VMD is a function with a host bridge of its own below it: /sys/devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/...
-func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
-	real, err := t.Follow(path.Join(pciDevices, a.String()))
+// pciPath returns the host bridge of a function, and the functions from the root port
+// down to it. Its source is the device path, such as
+// /sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:00.0/0000:43:00.1: host
+// bridge, root port, upstream port of a switch, its downstream port, the function.
+// Without a switch there is only the root port between. Intel VMD is a function with a
+// host bridge of its own below it:
+// /sys/devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/...
+func pciPath(t *host.Tree, a pci.Address) (root string, ports []pci.Address) {
+	real, err := t.Follow(a.Dir())
 	if err != nil {
 		return "", nil // the function left the bus
 	}
@@ -262,14 +249,15 @@ func pciPath(t *host.Tree, a Address) (root string, ports []Address) {
 		if strings.HasPrefix(element, "pci") {
 			root, ports = cmp.Or(root, element), nil
 		}
-		if port, err := ParseAddress(element); err == nil {
+		if port, err := pci.Parse(element); err == nil {
 			ports = append(ports, port)
 		}
 	}
 	return root, ports
 }
 
-// remake returns the commands by which the kernel makes a node again. A file that is not the node stays if it is not removed.
+// remake returns the commands by which the kernel makes a node again. A file that is not
+// the node stays if it is not removed.
 func (l *LPU) remake(n *Node, id finding.ID) string {
 	if l.Driver == "" || id == finding.NodeForeign {
 		return ""
@@ -283,21 +271,22 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 }
 
 // driverOverride is the only driver that the kernel binds, if one is set
-// (Documentation/ABI/testing/sysfs-bus-pci); without a value it reads "(null)". The kernel locks
-// the device for it, and holds this lock while it resets the device or a driver takes long to let
-// it go. Who waits for it cannot be killed. So it is read only where no driver is bound and neither
-// is under way: then the power state is unknown, or else the function answers and nothing has it
-// enabled, as a driver that lets it go has until then.
+// (Documentation/ABI/testing/sysfs-bus-pci); without a value it reads "(null)". The
+// kernel locks the device for it, and holds this lock while it resets the device or a
+// driver takes long to let it go. Who waits for it cannot be killed. So it is read only
+// where no driver is bound and neither is under way: then the power state is unknown, or
+// else the function answers and nothing has it enabled, as a driver that lets it go has
+// until then.
 func (l *LPU) driverOverride(dir *host.Dir, patient *host.Tree) string {
 	if l.Driver != "" {
 		return ""
 	}
 	if l.PowerState != "" && l.PowerState != "unknown" {
-		if enabled, known := l.number(dir, "enable"); !known || enabled > 0 || l.Reading.AllOnes {
+		if enabled, known := l.attributes().number(dir, "enable"); !known || enabled > 0 || l.Reading.AllOnes {
 			return ""
 		}
 	}
-	return l.optional(patient.Line(path.Join(pciDevices, l.Address.String(), "driver_override")))
+	return l.attributes().optional(patient.Line(path.Join(l.Address.Dir(), "driver_override")))
 }
 
 // judgeDriver compares the driver with those of the model.
@@ -315,7 +304,7 @@ func (l *LPU) judgeDriver(dir *host.Dir, patient *host.Tree, f function) {
 		needs, driver = fmt.Sprintf(" (it needs %s)", strings.Join(m.Drivers, " or ")), " "+m.Drivers[0]
 		modprobe = "modprobe" + driver + "; "
 	}
-	device := path.Join("/", pciDevices, l.Address.String())
+	device := "/" + l.Address.Dir()
 	probe := fmt.Sprintf("%secho %s > /sys/bus/pci/drivers_probe", modprobe, l.Address)
 	insist := fmt.Sprintf("echo%s > %s/driver_override; ", driver, device)
 	unbind := fmt.Sprintf("echo %s > %s/driver/unbind; ", l.Address, device)
@@ -340,7 +329,8 @@ func (s *scan) readNodes(lpu *LPU, m *Model) {
 	switch {
 	case err != nil:
 		lpu.reason(finding.BadNode, err.Error(), "reload the driver; check the model's node rules (lpuctl config show)")
-	case len(nodes) == 0 && !lpu.Usable: // without a driver there is no node either; one reason with one remedy is enough
+	case len(nodes) == 0 && !lpu.Usable:
+		// Without a driver there is no node either; one reason with one remedy is enough.
 	case len(nodes) == 0 && unlisted >= 0:
 		subsystem, _ := classOf(m.Nodes[unlisted])
 		err := s.unlisted[subsystem]
@@ -368,7 +358,8 @@ func (s *scan) readManagement(lpu *LPU, m *Model) {
 	if !s.Management {
 		return
 	}
-	// A fault of these nodes does not concern the LPU, because a container gets them only on request.
+	// A fault of these nodes does not concern the LPU, because a container gets them only
+	// on request.
 	aside := &LPU{Address: a}
 	if nodes, err := s.nodes(m.Management.Nodes, aside); err == nil && len(nodes) > 0 {
 		lpu.Management.Nodes = s.verified(aside, nodes)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // cards are what a watcher keeps of each card between its scans.
 type cards struct {
-	all map[Address]*card
+	all map[pci.Address]*card
 	// answered receives when a card has answered that was late.
 	answered chan struct{}
 }
@@ -20,8 +21,11 @@ type cards struct {
 type card struct {
 	eye  eye
 	seen string // the latest glance at it
-	due  bool   // it is to be read again: a glance or an event shows that it has changed, or everything is read
-	// latest is the card as it was read last, before it was compared with others; nil if it is not known.
+	// due: the card is to be read again. A glance or an event shows that it has changed, or
+	// everything is read.
+	due bool
+	// latest is the card as it was read last, before it was compared with others; nil if
+	// it is not known.
 	latest *LPU
 	late   *read         // one that goes on, or whose answer was not taken yet; nil if there is none
 	took   time.Duration // how long the latest read took that ended in time
@@ -34,13 +38,16 @@ type (
 		left   atomic.Bool // no scan waits for it any more, so that a watcher has to hear of its end
 	}
 	answer struct {
-		lpu      LPU
-		took     time.Duration
-		shortage error // that a read of the card had, or of another one at the same time; nil if there was none
+		lpu  LPU
+		took time.Duration
+		// shortage is what a read of the card had, or one of another card at the same time; nil
+		// if there was none.
+		shortage error
 	}
 )
 
-// leave is for a scan that waits no longer. An answer that came meanwhile is taken, because nobody hears of it.
+// leave is for a scan that waits no longer. An answer that came meanwhile is taken,
+// because the watcher does not learn of it.
 func (c *card) leave() {
 	c.late.left.Store(true)
 	select {
@@ -63,12 +70,12 @@ func (c *card) take(a answer) {
 	}
 }
 
-// slower is how many times as long as the last time a card or a glance may take before it is late. What takes long on a slow or busy
-// machine is not late for that.
+// slower is how many times as long as the last time a card or a glance may take before it
+// is late. What takes long on a slow or busy machine is not late for that.
 const slower = 4
 
 // of is what is kept of a card, from now on.
-func (c *cards) of(a Address) *card {
+func (c *cards) of(a pci.Address) *card {
 	if c.all[a] == nil {
 		c.all[a] = &card{}
 	}
@@ -82,7 +89,8 @@ func (c *cards) want() {
 	}
 }
 
-// wanted tells whether one of the cards is to be read again, or has answered that was late.
+// wanted reports whether one of the cards is to be read again, or has answered that was
+// late.
 func (c *cards) wanted() bool {
 	for _, card := range c.all {
 		if card.due || card.late != nil && len(card.late.answer) > 0 {
@@ -92,8 +100,9 @@ func (c *cards) wanted() bool {
 	return false
 }
 
-// updateCards reads those cards that are due. A card that does not answer soon delays nobody: it stays as it was read last, and a later
-// scan takes what it answers. It is waited for only if it seems that another card has its node now.
+// updateCards reads those cards that are due. A card that does not answer soon does not
+// delay the scan: it stays as it was read last, and a later scan takes what it answers.
+// It is waited for only if it seems that another card has its node now.
 func (s *scan) updateCards(ctx context.Context, lpus []function, found []LPU) {
 	kept := make([]*card, len(lpus))
 	for i, f := range lpus {
@@ -115,7 +124,7 @@ func (s *scan) updateCards(ctx context.Context, lpus []function, found []LPU) {
 	}
 }
 
-// shareNodes tells whether two LPUs claim the same node.
+// shareNodes reports whether two LPUs claim the same node.
 func shareNodes(lpus []LPU) bool {
 	var all []string
 	for i := range lpus {
@@ -158,11 +167,12 @@ func (s *scan) updateCard(ctx context.Context, c *card, index int, f function, p
 		}
 	}
 	lpu := *c.latest
-	lpu.Mounts, lpu.Env, lpu.MemoryGiB = f.model.Mounts, f.model.Env, f.model.MemoryGiB
+	lpu.equip(f.model)
 	return lpu
 }
 
-// startReading begins to read a card. The read does not end with the scan, but when the deadline of the card is over.
+// startReading begins to read a card. The read does not end with the scan, but when the
+// deadline of the card is over.
 func (s *scan) startReading(ctx context.Context, index int, f function) *read {
 	r := &read{answer: make(chan answer, 1)}
 	s.holders.Add(1)

@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -20,6 +24,8 @@ func settled(t *testing.T, options Options) (w *Watcher, root string, now *time.
 	w = NewWatcher(root, options, func() time.Duration { return *now })
 	before := look(t, w)
 	for {
+		// What the reads beside the scans find has all cards read again.
+		await.Until(t, "the reads of configuration spaces end", func() error { return idle(&w.prober) })
 		*now += time.Second
 		inv := look(t, w)
 		if inv == before {
@@ -29,9 +35,24 @@ func settled(t *testing.T, options Options) (w *Watcher, root string, now *time.
 	}
 }
 
+// idle returns an error while a read goes on.
+func idle(p *prober) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.began) > 0 {
+		return fmt.Errorf("%d go on", len(p.began))
+	}
+	return nil
+}
+
 func look(t *testing.T, w *Watcher) *Inventory {
 	t.Helper()
-	inv, err := w.Scan(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
+	inv, err := w.Scan(ctx)
+	if err == nil {
+		err = ctx.Err() // it would have gone on for longer
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +60,7 @@ func look(t *testing.T, w *Watcher) *Inventory {
 }
 
 // The functions of the LPUs of the captured server.
-var first, second = Address{Bus: 0x43, Function: 1}, Address{Bus: 0x44, Function: 1}
+var first, second = pci.Address{Bus: 0x43, Function: 1}, pci.Address{Bus: 0x44, Function: 1}
 
 // answered waits until the first card has answered that was late.
 func answered(w *Watcher) {
@@ -49,14 +70,14 @@ func answered(w *Watcher) {
 }
 
 // attribute is the file of an attribute of a function.
-func attribute(root string, a Address, name string) string {
-	return filepath.Join(root, pciDevices, a.String(), name)
+func attribute(root string, a pci.Address, name string) string {
+	return filepath.Join(root, pci.Devices, a.String(), name)
 }
 
 // TestAnEventReadsItsCardAgain, and no other one. What no glance shows is seen by the next reading of everything.
 func TestAnEventReadsItsCardAgain(t *testing.T) {
 	w, root, now := settled(t, Options{CardDeadline: 20 * time.Second}) // the machine may be busy
-	for _, a := range []Address{first, second} {
+	for _, a := range []pci.Address{first, second} {
 		plant.File(t, attribute(root, a, "numa_node"), "7\n")
 	}
 	moved := func(l LPU) bool { return l.NUMANode != nil && *l.NUMANode == 7 }
@@ -95,12 +116,12 @@ func TestACardThatIsLate(t *testing.T) {
 			t.Fatalf("the card that is late: %+v %v", l.Link, l.Reasons)
 		}
 	}
-	for wait := time.Now(); runtime.NumGoroutine() > before+2 && time.Since(wait) < 10*time.Second; {
-		time.Sleep(time.Millisecond) // those that read the configuration space are about to end
-	}
-	if n := runtime.NumGoroutine(); n > before+2 { // one waits for the read, one for the card
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
+	await.Until(t, "those that read the configuration space end", func() error {
+		if n := runtime.NumGoroutine(); n > before+2 { // one waits for the read, one for the card
+			return fmt.Errorf("%d goroutines, %d before", n, before)
+		}
+		return nil
+	})
 	w.options.readers.end(what, hangs)
 	answered(w)
 	if inv := look(t, w); inv.LPUs[0].Link.Width != 4 {
@@ -127,13 +148,12 @@ func TestACardThatIsLateForGood(t *testing.T) {
 	w, root, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: 20 * time.Millisecond})
 	_, _ = w.options.readers.begin(stageOf(first, driverStage))
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
-	l := look(t, w).LPUs[0]
-	for began := time.Now(); !l.Reasons.Has(finding.ReadStalled) && time.Since(began) < 20*time.Second; l = look(t, w).LPUs[0] {
-		time.Sleep(time.Millisecond)
-	}
-	if !l.Reasons.Has(finding.ReadStalled) || l.Link.Width != 4 {
-		t.Errorf("%+v %v", l.Link, l.Reasons)
-	}
+	await.Until(t, "it has stalled, and the rest was read", func() error {
+		if l := look(t, w).LPUs[0]; !l.Reasons.Has(finding.ReadStalled) || l.Link.Width != 4 {
+			return fmt.Errorf("%+v %v", l.Link, l.Reasons)
+		}
+		return nil
+	})
 }
 
 // TestTheNodeOfACardThatIsLate: another card seems to have it now. Both would be refused, so the card is waited for.

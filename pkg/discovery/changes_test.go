@@ -12,9 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // machine starts a simulated node that can change, and returns its root too.
@@ -84,12 +85,12 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 		{Name: "bertha", Match: []discovery.Match{{Vendor: "20fb", Device: "0010", Subdevice: "0001", Class: "120000"}}},
 	})
 	const table = "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\"]]\n"
-	second := discovery.Address{Bus: 0x44}
+	second := pci.Address{Bus: 0x44}
 	for name, c := range map[string]struct {
 		profile string
 		hide    []string
 		table   string
-		known   []discovery.Address
+		known   []pci.Address
 		want    string // state and first reason of the second LPU
 	}{
 		"modalias":                     {"bertha", hideIDs, "", nil, "healthy: unreadable-attribute"},
@@ -99,9 +100,9 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 		"management function":          {"orion", nothing, "", nil, "healthy: unreadable-attribute"},
 		"class device":                 {"lpu", nothing, "", nil, "healthy: unreadable-attribute"},
 		"ring table":                   {"bertha", nothing, table, nil, "read stalled: read-stalled"},
-		"last identities":              {"bertha", nothing, "", []discovery.Address{second}, "read stalled: read-stalled"},
+		"last identities":              {"bertha", nothing, "", []pci.Address{second}, "read stalled: read-stalled"},
 		"nothing":                      {"bertha", nothing, "", nil, ""},
-		"last identities are of other": {"bertha", nothing, "", []discovery.Address{{Bus: 0x43}, {Bus: 0x45}}, ""},
+		"last identities are of other": {"bertha", nothing, "", []pci.Address{{Bus: 0x43}, {Bus: 0x45}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, root := machine(t, simulate.Node{Profile: c.profile, LPUs: 3})
@@ -109,7 +110,7 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 				writeFile(t, filepath.Join(root, "etc/lpuctl/ring.yaml"), c.table)
 			}
 			must(t, m.Hide(1, c.hide...))
-			inv := scan(t, root, discovery.Options{Models: bertha, Known: func() ([]discovery.Address, error) { return c.known, nil }})
+			inv := scan(t, root, discovery.Options{Models: bertha, Known: func() ([]pci.Address, error) { return c.known, nil }})
 			if c.want == "" {
 				if err := inv.Undecided(); len(inv.LPUs) != 2 || err == nil || !strings.HasPrefix(err.Error(), "0000:44:00.0: ") {
 					t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), err)
@@ -199,7 +200,7 @@ func TestLostFunction(t *testing.T) {
 		}{
 			"expected": {`links: [{a: "0000:43:00.1", b: "0000:44:00.1"}]`, discovery.Options{},
 				"absent: there is no LPU function at 0000:44:00.1, which the ring table names; the card's management function 0000:44:00.0 is there"},
-			"known": {"", discovery.Options{Seen: []discovery.Address{{Bus: 0x44, Function: 1}}},
+			"known": {"", discovery.Options{Seen: []pci.Address{{Bus: 0x44, Function: 1}}},
 				"gone: there is no LPU function at 0000:44:00.1, where one was before; the card's management function 0000:44:00.0 is there"},
 			"unknown": {"", discovery.Options{}, "card-without-lpu: management function of a card of model orion-u55c, " +
 				"but the card shows no LPU function"},

@@ -6,8 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // TestDeviceNumbers: an LPU has a render node and a card node, its management function one more, and others are not among them.
@@ -16,11 +17,11 @@ func TestDeviceNumbers(t *testing.T) {
 	inv := scan(t, root, discovery.Options{})
 	seen := map[uint64]bool{}
 	for _, l := range inv.LPUs {
-		own, err := discovery.DeviceNumbers(root, map[discovery.Address]bool{l.Address: true})
+		own, err := discovery.DeviceNumbers(root, map[pci.Address]bool{l.Address: true})
 		if err != nil || len(own) != 2 || !own[unix.Mkdev(l.Nodes[0].Major, l.Nodes[0].Minor)] {
 			t.Errorf("%s: %v, %v", l.Name, own, err)
 		}
-		both, err := discovery.DeviceNumbers(root, map[discovery.Address]bool{l.Address: true, l.Management.Address: true})
+		both, err := discovery.DeviceNumbers(root, map[pci.Address]bool{l.Address: true, l.Management.Address: true})
 		if err != nil || len(both) != 3 {
 			t.Errorf("%s with its management function: %v, %v", l.Name, both, err)
 		}
@@ -34,7 +35,7 @@ func TestDeviceNumbers(t *testing.T) {
 	if err := os.RemoveAll(root + "/sys/dev"); err != nil {
 		t.Fatal(err)
 	}
-	if none, err := discovery.DeviceNumbers(root, map[discovery.Address]bool{inv.LPUs[0].Address: true}); err != nil || len(none) > 0 {
+	if none, err := discovery.DeviceNumbers(root, map[pci.Address]bool{inv.LPUs[0].Address: true}); err != nil || len(none) > 0 {
 		t.Errorf("without the kernel's links: %v, %v", none, err)
 	}
 }

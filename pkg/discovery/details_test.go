@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -35,10 +36,10 @@ func TestDescribe(t *testing.T) {
 	root := unpack(t, u55c)
 	inv := scanOf(t, root, captureModels())
 	plant.File(t, filepath.Join(root, "usr/share/misc/pci.ids"), someNames)
-	if err := os.Remove(filepath.Join(root, pciDevices, "0000:44:00.1/modalias")); err != nil {
+	if err := os.Remove(filepath.Join(root, pci.Devices, "0000:44:00.1/modalias")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(filepath.Join(root, pciDevices, "0000:45:00.1/modalias"), 1<<30); err != nil {
+	if err := os.Truncate(filepath.Join(root, pci.Devices, "0000:45:00.1/modalias"), 1<<30); err != nil {
 		t.Fatal(err)
 	}
 	d, err := Describe(context.Background(), root, &inv.LPUs[0], time.Minute)

@@ -11,17 +11,20 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// startListening begins to receive uevents, so that a change is seen at once, and so that one between two looks is seen at all. The
-// kernel tells of its own machine only. The result is nil where uevents cannot be had; then the next look shows a change.
+// startListening begins to receive uevents, so that a change is seen at once, and so that
+// one between two looks is seen at all. The kernel tells of its own machine only. The
+// result is nil where uevents cannot be had; then the next look shows a change.
 func (w *Watcher) startListening(ctx context.Context) <-chan uevent.Event {
 	var fs unix.Statfs_t
 	if unix.Statfs(filepath.Join(w.root, "sys"), &fs) != nil || fs.Type != unix.SYSFS_MAGIC {
 		return nil
 	}
 	listener, err := uevent.Listen(ctx, func(devPath, subsystem []byte) bool {
-		return string(subsystem) == "pci" || w.isOurs(lastFunction(devPath))
+		a, ok := lastFunction(devPath)
+		return string(subsystem) == "pci" || ok && w.isOurs(a)
 	})
 	if err != nil {
 		return nil
@@ -30,40 +33,42 @@ func (w *Watcher) startListening(ctx context.Context) <-chan uevent.Event {
 	return listener.Events()
 }
 
-// lastFunction is the PCI function that a device is, or that it belongs to; nil if there is none.
-func lastFunction(devPath []byte) (last []byte) {
+// lastFunction returns the PCI function that a device is, or that it belongs to, if there
+// is one.
+func lastFunction[Path string | []byte](devPath Path) (last pci.Address, ok bool) {
 	for f := range uevent.Functions(devPath) {
-		last = f
+		last, ok = f, true
 	}
-	return last
+	return last, ok
 }
 
-func (w *Watcher) isOurs(address []byte) bool {
+func (w *Watcher) isOurs(a pci.Address) bool {
 	ours := w.ours.Load()
-	return ours != nil && (*ours)[string(address)]
+	return ours != nil && (*ours)[a]
 }
 
-// take tells the judge of an event, and has the machine scanned soon.
+// take reports an event to the judge, and has the machine scanned soon.
 func (w *Watcher) take(e uevent.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	address := lastFunction([]byte(e.DevPath))
-	if !e.Overflow && !w.isOurs(address) {
+	a, ok := lastFunction(e.DevPath)
+	if !e.Overflow && (!ok || !w.isOurs(a)) {
 		return // a glance will show whether it is a new LPU
 	}
-	a, err := ParseAddress(string(address))
-	if err != nil {
-		w.options.cards.want()
-	} else {
+	if ok {
 		w.options.cards.of(a).due = true
 		w.prober.forget(a)
+	} else {
+		w.options.cards.want()
 	}
-	if told := eventOf(&e); told != "" && !e.Synthetic { // udevadm trigger repeats events of devices to which nothing has happened
-		w.judge.Tell(string(address), told, w.sinceBoot())
+	// udevadm trigger repeats events of devices to which nothing has happened.
+	if told := eventOf(&e); told != "" && !e.Synthetic {
+		w.judge.Tell(a.String(), told, w.sinceBoot())
 	}
 }
 
-// eventOf is what a uevent of an LPU, or of its class device, means for its health; "" if nothing.
+// eventOf is what a uevent of an LPU, or of its class device, means for its health; "" if
+// nothing.
 func eventOf(e *uevent.Event) health.Event {
 	switch {
 	case e.ErrorEvent == "BEGIN_RECOVERY":
@@ -82,8 +87,10 @@ func eventOf(e *uevent.Event) health.Event {
 	return ""
 }
 
-// release ends the warning that an LPU was bound again when nobody uses it any more who did before. Where some processes cannot be
-// seen the warning ends with time. Users are found by the nodes that the LPU has and had, so that of an LPU without one it is not known.
+// release ends the warning that an LPU was bound again when no process uses it any more
+// that did before. Where some processes cannot be seen the warning ends with time. Users
+// are found by the nodes that the LPU has and had, so that of an LPU without one it is
+// not known.
 func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration) {
 	rebound := w.judge.Rebound()
 	if len(rebound) == 0 {
@@ -108,7 +115,8 @@ func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration
 	inv.Records = w.judge.Records() // so that the warning is not remembered either
 }
 
-// withFormer adds the nodes that an LPU had before to those that it has, unless another LPU has them now.
+// withFormer adds the nodes that an LPU had before to those that it has, unless another
+// LPU has them now.
 func (inv *Inventory) withFormer(nodes []Node, former []string) []Node {
 	nodes = slices.Clip(nodes)
 	for _, path := range former {
@@ -120,12 +128,12 @@ func (inv *Inventory) withFormer(nodes []Node, former []string) []Node {
 	return nodes
 }
 
-// listen says which LPUs there are, for the listener. If an LPU has come or gone, or its driver has, and no uevent was ever received, it
-// says that none arrive.
+// listen says which LPUs there are, for the listener. If an LPU has come or gone, or its
+// driver has, and no uevent was ever received, it says that none arrive.
 func (w *Watcher) listen(inv *Inventory) {
-	ours := make(map[string]bool, len(inv.LPUs))
+	ours := make(map[pci.Address]bool, len(inv.LPUs))
 	for _, l := range inv.LPUs {
-		ours[l.Address.String()] = true
+		ours[l.Address] = true
 	}
 	w.ours.Store(&ours)
 	listener := w.listener.Load()
@@ -140,9 +148,9 @@ func (w *Watcher) listen(inv *Inventory) {
 	}
 }
 
-// sameDrivers tells whether two inventories have the same LPUs with the same drivers.
+// sameDrivers reports whether two inventories have the same LPUs with the same drivers.
 func sameDrivers(a, b *Inventory) bool {
-	drivers := map[Address]*LPU{}
+	drivers := map[pci.Address]*LPU{}
 	for i := range a.LPUs {
 		drivers[a.LPUs[i].Address] = &a.LPUs[i]
 	}
@@ -152,7 +160,8 @@ func sameDrivers(a, b *Inventory) bool {
 		if !known {
 			return false
 		}
-		stalled := before.Reasons.Has(finding.ReadStalled) || l.Reasons.Has(finding.ReadStalled) // the driver may not be read
+		// After a stall the driver was perhaps not read.
+		stalled := before.Reasons.Has(finding.ReadStalled) || l.Reasons.Has(finding.ReadStalled)
 		if before.Driver != l.Driver && !stalled {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -42,7 +43,7 @@ func TestEventsOfLPUs(t *testing.T) {
 		"a recovery of what": {recovery("x"), "", true},
 	} {
 		w := NewWatcher("/nowhere", Options{}, func() time.Duration { return time.Hour })
-		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}}}}
+		inv := &Inventory{LPUs: []LPU{{Address: pci.Address{Bus: 0x43, Function: 1}}}}
 		w.judgeAll(inv, time.Hour)
 		w.listen(inv)
 		w.options.cards.of(inv.LPUs[0].Address)
@@ -85,7 +86,7 @@ func TestRelease(t *testing.T) {
 		files := map[string]string{"proc/2/comm": "kthreadd\n"}
 		maps.Copy(files, c.files)
 		w := NewWatcher(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
-		inv := &Inventory{LPUs: []LPU{{Address: Address{0, 0x43, 0, 1}, Nodes: []Node{{Path: "/dev/lpu1"}}}}}
+		inv := &Inventory{LPUs: []LPU{{Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: []Node{{Path: "/dev/lpu1"}}}}}
 		w.judgeAll(inv, time.Hour)
 		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
 		inv.LPUs[0].Reasons, inv.LPUs[0].Nodes = nil, []Node{{Path: "/dev/lpu0"}}
@@ -106,7 +107,7 @@ func TestAStormOfEvents(t *testing.T) {
 	w := NewWatcher("/nowhere", Options{}, func() time.Duration { return now })
 	inv := &Inventory{}
 	for i := range 8 {
-		inv.LPUs = append(inv.LPUs, LPU{Name: fmt.Sprint("lpu", i), Address: Address{0, uint8(0x41 + i), 0, 1}})
+		inv.LPUs = append(inv.LPUs, LPU{Name: fmt.Sprint("lpu", i), Address: pci.Address{Bus: uint8(0x41 + i), Function: 1}})
 	}
 	w.judgeAll(inv, now)
 	w.listen(inv)

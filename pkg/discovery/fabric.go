@@ -2,16 +2,18 @@ package discovery
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// Fabric returns how the LPUs are cabled, for choosing among them: card i is LPUs[i]. The cables of an LPU that is absent or
-// unhealthy are dead, because it passes nothing on. Those of an LPU in doubt are not.
+// Fabric returns how the LPUs are cabled, for choosing among them: card i is LPUs[i]. The
+// cables of an LPU that is absent or unhealthy are dead, because it passes nothing on.
+// Those of an LPU in doubt are not.
 func (inv *Inventory) Fabric() *ring.Fabric { return inv.FabricWithout(inv.unhealthy()) }
 
-// Cabled returns how the LPUs are cabled, whether or not they are healthy. The CDI spec is made from it, which must not change with
-// health.
+// Cabled returns how the LPUs are cabled, whether or not they are healthy. The CDI spec
+// is made from it, which must not change with health.
 func (inv *Inventory) Cabled() *ring.Fabric { return inv.FabricWithout(nil) }
 
 // unhealthy are the LPUs that are.
@@ -24,7 +26,8 @@ func (inv *Inventory) unhealthy() (cards []int) {
 	return cards
 }
 
-// FabricWithout returns how the LPUs are cabled if the cables of some, by position in LPUs, are dead. Those of absent LPUs are anyway.
+// FabricWithout returns how the LPUs are cabled if the cables of some, by position in
+// LPUs, are dead. Those of absent LPUs are anyway.
 func (inv *Inventory) FabricWithout(cards []int) *ring.Fabric {
 	places := make([]ring.Place, len(inv.LPUs))
 	switches := map[string]int{}
@@ -66,18 +69,29 @@ func (inv *Inventory) markDeadLinks() {
 	for i, cabled := range inv.cabling().Rings {
 		r := &inv.Rings[i]
 		r.DeadLinks = [][2]string{}
-		for j, card := range cabled.Cards {
-			next := (j + 1) % len(cabled.Cards)
-			if next == 0 && !cabled.Closed {
-				break
-			}
-			a, b := r.Members[j], r.Members[next]
-			dead := inv.passesNothing(card, unhealthy) || inv.passesNothing(cabled.Cards[next], unhealthy)
-			if dead && !r.Dead(a, b) { // two LPUs are neighbours on both sides
-				r.DeadLinks = append(r.DeadLinks, [2]string{a, b})
+		for j, cable := range r.Cables() {
+			next := cabled.Cards[(j+1)%len(cabled.Cards)]
+			if inv.passesNothing(cabled.Cards[j], unhealthy) || inv.passesNothing(next, unhealthy) {
+				r.DeadLinks = append(r.DeadLinks, cable)
 			}
 		}
 	}
+}
+
+// DownSince returns since when an LPU at one end of a cable has been absent or unhealthy,
+// in the time since boot; if both are, it is the earlier time. It is false of a cable
+// that is not dead, and where nothing is remembered.
+func (inv *Inventory) DownSince(cable [2]string) (since time.Duration, known bool) {
+	for i := range inv.LPUs {
+		l := &inv.LPUs[i]
+		if !slices.Contains(cable[:], l.Name) || !l.Absent && l.Health != Unhealthy {
+			continue
+		}
+		if record, has := inv.Records[l.Address.String()]; has && (!known || record.Since < since) {
+			since, known = record.Since, true
+		}
+	}
+	return since, known
 }
 
 // cabling is how the LPUs of the rings are cabled: card i is LPUs[i].
@@ -98,8 +112,8 @@ func (inv *Inventory) cabling() *ring.Cabling {
 	return c
 }
 
-// ContainerTable returns the ring table for a container that has the LPUs at these positions, as
-// [ring.WriteContainer] writes it.
+// ContainerTable returns the ring table for a container that has the LPUs at these
+// positions, as [ring.WriteContainer] writes it.
 func (inv *Inventory) ContainerTable(cards []int) []byte {
 	return ring.WriteContainer(inv.cabling(), cards)
 }

@@ -45,6 +45,9 @@ func TestFaults(t *testing.T) {
 		if got := strings.Join(ids, ","); got != want.reasons || l.Health != want.health {
 			t.Errorf("%s: reasons %q, health %s; want %q, %s", name, got, l.Health, want.reasons, want.health)
 		}
+		if shown := map[bool]string{true: "-", false: string(want.health)}[want.reasons == "asleep"]; l.Condition() != shown {
+			t.Errorf("%s: people are shown %q, want %q", name, l.Condition(), shown)
+		}
 		if isBound := want.reasons != "no-driver"; (len(l.Nodes) == 1) != isBound {
 			t.Errorf("%s: nodes %v", name, l.Nodes)
 		}

@@ -8,11 +8,12 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
-// vpdMax is the size of the VPD address space, 32 KiB (PCI Local Bus Specification 3.0, appendix I).
+// vpdMax is the size of the VPD address space, 32 KiB (PCI Local Bus Specification 3.0,
+// appendix I).
 const vpdMax = 32 << 10
 
-// readVPD reads the vital product data of an LPU (sysfs attribute vpd). Only root may read it. If a card has none, or if
-// ghw cannot parse it, the details stay empty.
+// readVPD reads the vital product data of an LPU (sysfs attribute vpd). Only root may
+// read it. If a card has none, or if ghw cannot parse it, the details stay empty.
 func readVPD(dir *host.Dir, d *Details) {
 	data, err := dir.Head("vpd", vpdMax)
 	if err != nil {

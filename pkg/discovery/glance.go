@@ -12,21 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// glance reads the little that tells whether the machine has changed since it was scanned last: which PCI functions and which ring
-// tables there are, and of each LPU its driver, its node, its link, its power, and what its driver says first. An LPU that has changed is
-// due from then on. The result is the rest, to be compared with that of another glance; it is "" if it cannot be read. The error is that of
-// a shortage.
-// BenchmarkRest and BenchmarkScan show how much less this costs than a scan.
+// glance reads the little that shows whether the machine has changed since it was scanned
+// last: which PCI functions and which ring tables there are, and of each LPU its driver,
+// its node, its link, its power, and what its driver says first. An LPU that has changed
+// is due from then on. The result is the rest, to be compared with that of another
+// glance; it is "" if it cannot be read. The error is that of a shortage. BenchmarkRest
+// and BenchmarkScan show how much less this costs than a scan.
 func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 	t, err := host.Root(w.root).Open()
 	if err != nil {
-		return "", nil // the scan will say why
+		w.options.cards.want() // a scan may open it a moment later
+		return "", nil         // or say why it cannot
 	}
 	defer t.Close()
 	w.glanceAtCards(t)
-	names, err := t.Names(pciDevices)
+	names, err := t.Names(pci.Devices)
 	if short := t.Shortage(); err != nil || short != nil {
 		return "", shortOf(short)
 	}
@@ -37,8 +40,8 @@ func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n"), nil
 }
 
-// glanceAtCards looks at each LPU, all in one goroutine, which is cheapest. If one does not answer, another goroutine goes on with the
-// next one.
+// glanceAtCards looks at each LPU, all in one goroutine, which is cheapest. If one does
+// not answer, another goroutine goes on with the next one.
 func (w *Watcher) glanceAtCards(t *host.Tree) {
 	lpus := w.latest.LPUs
 	for len(lpus) > 0 {
@@ -79,7 +82,7 @@ type round struct {
 
 	mu    sync.Mutex
 	seen  []string // what was seen, LPU by LPU
-	ended bool     // nobody waits for more
+	ended bool     // no caller waits for more
 }
 
 // look looks at the LPUs one after the other, until it is ended.
@@ -97,7 +100,7 @@ func (r *round) look(lpus []LPU) {
 	close(r.done)
 }
 
-// add adds what was seen; false if nobody waits for it.
+// add adds what was seen; false if no caller waits for it.
 func (r *round) add(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +118,8 @@ func (r *round) end() []string {
 	return r.seen
 }
 
-// lookAt looks at one LPU, unless a read of it hangs: then one goroutine that waits for its driver is enough.
+// lookAt looks at one LPU, unless a read of it hangs: then one goroutine that waits for
+// its driver is enough.
 func (r *round) lookAt(l *LPU, e *eye) string {
 	what := stageOf(l.Address, driverStage)
 	mine, earlier := r.readers.begin(what)
@@ -131,7 +135,8 @@ func (r *round) lookAt(l *LPU, e *eye) string {
 	return strings.Join(append(texts, e.read(r.tree, l)), " ")
 }
 
-// node tells which file a node is, and to which function its number leads. Where /dev cannot be seen this shows new numbers.
+// node returns which file a node is, and to which function its number leads. Where /dev
+// cannot be seen this shows new numbers.
 func (r *round) node(n Node) string {
 	st, whose, err := unix.Stat_t{}, "", error(nil)
 	if dir := r.dir(path.Dir(n.Path)); dir != nil {
@@ -154,13 +159,15 @@ func (r *round) dir(p string) *host.Dir {
 	return dir
 }
 
-// eye is what stays open of an LPU, one descriptor, so that a glance at it costs few calls of the kernel.
+// eye is what stays open of an LPU, one descriptor, so that a glance at it costs few
+// calls of the kernel.
 type eye struct {
 	kept   *host.Kept
 	device uint64 // inode of the function's directory
 }
 
-// runtimeStatus is the first attribute at which an eye looks: of a card that is asleep nothing else is read, because that would wake it.
+// runtimeStatus is the first attribute at which an eye looks: of a card that is asleep
+// nothing else is read, because that would wake it.
 const runtimeStatus = "power/runtime_status"
 
 // open opens the directory of an LPU, unless it is open already.
@@ -169,7 +176,7 @@ func (e *eye) open(t *host.Tree, l *LPU) {
 		return
 	}
 	e.close()
-	if dir, err := t.Dir(path.Join(pciDevices, l.Address.String())); err == nil {
+	if dir, err := t.Dir(l.Address.Dir()); err == nil {
 		e.device, e.kept = dir.Inode(), dir.Keep()
 	}
 }
@@ -181,7 +188,7 @@ func (e *eye) close() {
 	}
 }
 
-// read reads what tells whether an LPU has changed.
+// read reads what shows whether an LPU has changed.
 func (e *eye) read(t *host.Tree, l *LPU) string {
 	if e.kept == nil {
 		return "gone"

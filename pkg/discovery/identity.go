@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// idAttributes are the sysfs attributes that identify a PCI function (Documentation/ABI/testing/sysfs-bus-pci
-// and Documentation/PCI/sysfs-pci.rst): each "0x" and hexadecimal digits. The kernel answers them from memory.
+// idAttributes are the sysfs attributes that identify a PCI function
+// (Documentation/ABI/testing/sysfs-bus-pci and Documentation/PCI/sysfs-pci.rst): each
+// "0x" and hexadecimal digits. The kernel answers them from memory.
 //
 //nolint:gochecknoglobals // never changed; Go has no constant arrays
 var idAttributes = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
@@ -26,11 +28,12 @@ const (
 	idClass
 )
 
-// idSet has one id for each of idAttributes: hexadecimal digits without 0x, in lower case. "" is an id that was not read.
+// idSet has one id for each of idAttributes: hexadecimal digits without 0x, in lower
+// case. "" is an id that was not read.
 type idSet [len(idAttributes)]string
 
-// identity reads the ids of one function when they are needed: for most functions of a machine the vendor alone
-// says that they are no LPU.
+// identity reads the ids of one function when they are needed: for most functions of a
+// machine the vendor alone says that they are no LPU.
 type identity struct {
 	dir *host.Dir
 	ids idSet
@@ -61,8 +64,8 @@ func readID(dir *host.Dir, name string) (string, error) {
 	return digits, nil
 }
 
-// matches tells whether a function has all ids of the entry. Of a class with four digits the programming interface,
-// the last two digits in sysfs, does not count.
+// matches reports whether a function has all ids of the entry. Of a class with four
+// digits the programming interface, the last two digits in sysfs, does not count.
 func (m *Match) matches(id *identity) bool {
 	for attribute, want := range m.ids() {
 		if want != "" && !strings.HasPrefix(id.get(attribute), want) {
@@ -72,9 +75,10 @@ func (m *Match) matches(id *identity) bool {
 	return m.Subsystem == ""
 }
 
-// function is a PCI function with the result of matching its ids, or the address of an LPU that should be there.
+// function is a PCI function with the result of matching its ids, or the address of an
+// LPU that should be there.
 type function struct {
-	address Address
+	address pci.Address
 	ids     idSet  // the ids that were read
 	model   *Model // the model of the LPU; nil: it is no LPU
 	also    *Model // another row of the same rank that matches too
@@ -83,21 +87,22 @@ type function struct {
 
 	known bool // an earlier scan saw the LPU, this one does not
 
-	devices []string                 // the paths of the class devices that its node can be of, once they are known
+	// The paths of the class devices that its node can be of, once they are known.
+	devices []string
 	tree    *host.Tree               // through which the LPU is read
 	names   func() ([]string, error) // what is in its directory
 	apart   bool                     // that reads in another process
 }
 
-// readable tells whether there is a card to be read.
+// readable reports whether there is a card to be read.
 func (f *function) readable() bool { return f.model != nil && !errors.Is(f.err, errStalled) }
 
-// decided tells whether it is known what the function is.
+// decided reports whether it is known what the function is.
 func (f *function) decided() bool { return f.err == nil || f.model != nil || f.manages != nil }
 
-func (s *scan) identifyOne(a Address) function {
+func (s *scan) identifyOne(a pci.Address) function {
 	f := function{address: a}
-	dir, err := s.tree.Dir(pciDevices + "/" + a.String())
+	dir, err := s.tree.Dir(a.Dir())
 	if err != nil {
 		f.err = err
 		return f
@@ -124,8 +129,9 @@ func (s *scan) matchFunction(f *function, id *identity) {
 	}
 }
 
-// complete takes the ids that cannot be read from modalias, and else from uevent, which have all of them too. uevent comes
-// last, because some kernels answer it under the device's lock, and then it waits for a driver that hangs.
+// complete takes the ids that cannot be read from modalias, and else from uevent, which
+// have all of them too. uevent comes last, because some kernels answer it under the
+// device's lock, and then it waits for a driver that hangs.
 func (id *identity) complete() {
 	id.err = nil
 	modalias, err := id.dir.Line("modalias")
@@ -139,8 +145,8 @@ func (id *identity) complete() {
 	}
 }
 
-// idsOfModalias parses "pci:v000010EEd0000505Dsv000010EEsd0000000Ebc12sc00i00" (drivers/pci/pci-sysfs.c, modalias_show). If it
-// is anything else, no id is known.
+// idsOfModalias parses "pci:v000010EEd0000505Dsv000010EEsd0000000Ebc12sc00i00"
+// (drivers/pci/pci-sysfs.c, modalias_show). If it is anything else, no id is known.
 func idsOfModalias(text string) idSet {
 	var vendor, device, subvendor, subdevice, base, sub, programming uint32
 	n, err := fmt.Sscanf(text, "pci:v%8Xd%8Xsv%8Xsd%8Xbc%2Xsc%2Xi%2X", &vendor, &device, &subvendor, &subdevice, &base, &sub, &programming)
@@ -153,8 +159,9 @@ func idsOfModalias(text string) idSet {
 	}
 }
 
-// idsOfUevent parses the lines PCI_CLASS=120000, PCI_ID=10EE:505D and PCI_SUBSYS_ID=10EE:000E of uevent
-// (drivers/pci/pci-driver.c, pci_uevent). The class has no zeros in front.
+// idsOfUevent parses the lines PCI_CLASS=120000, PCI_ID=10EE:505D and
+// PCI_SUBSYS_ID=10EE:000E of uevent (drivers/pci/pci-driver.c, pci_uevent). The class has
+// no zeros in front.
 func idsOfUevent(text string) (ids idSet) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -171,7 +178,8 @@ func idsOfUevent(text string) (ids idSet) {
 	return ids
 }
 
-// padded returns a hexadecimal number with that many digits, in lower case; "" if it is none.
+// padded returns a hexadecimal number with that many digits, in lower case; "" if it is
+// none.
 func padded(text string, digits int) string {
 	n, err := strconv.ParseUint(text, 16, 4*digits)
 	if err != nil {
@@ -180,8 +188,8 @@ func padded(text string, digits int) string {
 	return fmt.Sprintf("%0*x", digits, n)
 }
 
-// match finds the model of a function. The operator's rows come before the built-in rows and win over them. If two
-// rows of the same rank match, it returns both.
+// match finds the model of a function. The operator's rows come before the built-in rows
+// and win over them. If two rows of the same rank match, it returns both.
 func (s *scan) match(id *identity) (model, also *Model) {
 	for _, m := range s.models {
 		switch {
@@ -197,8 +205,9 @@ func (s *scan) match(id *identity) (model, also *Model) {
 	return model, nil
 }
 
-// matchManagement finds the model of the card that this function manages. Its vendor is the vendor of the LPU.
-func (s *scan) matchManagement(id *identity, a Address) *Model {
+// matchManagement finds the model of the card that this function manages. Its vendor is
+// the vendor of the LPU.
+func (s *scan) matchManagement(id *identity, a pci.Address) *Model {
 	for _, m := range s.models {
 		if m.Management == nil || a.Function != m.Management.Function {
 			continue
@@ -213,9 +222,10 @@ func (s *scan) matchManagement(id *identity, a Address) *Model {
 	return nil
 }
 
-// identify reads the ids of every function. It does so in one goroutine, which is fastest. If a read hangs, it reads each
-// function in its own goroutine, to find out which one hangs.
-func (s *scan) identify(ctx context.Context, addresses []Address) []function {
+// identify reads the ids of every function. It does so in one goroutine, which is
+// fastest. If a read hangs, it reads each function in its own goroutine, to find out
+// which one hangs.
+func (s *scan) identify(ctx context.Context, addresses []pci.Address) []function {
 	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
@@ -239,7 +249,7 @@ func (s *scan) identify(ctx context.Context, addresses []Address) []function {
 }
 
 // modelByClass finds the model of an LPU by its class device instead of its ids.
-func (s *scan) modelByClass(ctx context.Context, a Address) *Model {
+func (s *scan) modelByClass(ctx context.Context, a pci.Address) *Model {
 	for _, m := range s.models {
 		for _, match := range m.Match {
 			if s.class(ctx, match.Subsystem)[a] != nil {

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // TestFunctionsThatVanish: a function that is gone when it is read is looked for once more, and what it was is not guessed.
 func TestFunctionsThatVanish(t *testing.T) {
-	third := Address{0, 0x45, 0, 1}
+	third := pci.Address{Bus: 0x45, Function: 1}
 	for name, c := range map[string]struct {
-		known  map[Address]string
+		known  map[pci.Address]string
 		back   int  // the list for which it is there again; 0: never
 		entry  bool // its entry stays in the list, and leads nowhere
 		lists  int
@@ -24,12 +25,12 @@ func TestFunctionsThatVanish(t *testing.T) {
 	}{
 		"for a moment":      {back: 2, lists: 2, lpus: 8},
 		"for good":          {lists: 2, lpus: 7},
-		"while it is known": {known: map[Address]string{third: ""}, lists: 1, lpus: 8, reason: "gone"},
+		"while it is known": {known: map[pci.Address]string{third: ""}, lists: 1, lpus: 8, reason: "gone"},
 		"but its entry":     {entry: true, lists: 2, lpus: 8, reason: "gone"}, // the management function tells that it is an LPU
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := unpack(t, u55c)
-			entry, away := filepath.Join(root, pciDevices, third.String()), filepath.Join(root, "away")
+			entry, away := filepath.Join(root, pci.Devices, third.String()), filepath.Join(root, "away")
 			tree, err := host.Root(root).Open()
 			if err != nil {
 				t.Fatal(err)

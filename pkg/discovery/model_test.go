@@ -52,6 +52,9 @@ func TestModelFaults(t *testing.T) {
 		"relative mount":    {Model{Name: "x", Mounts: []Mount{{HostPath: "opt", ContainerPath: "/opt"}}}, "mounts.0.hostPath: absolute"},
 		"relative inside":   {Model{Name: "x", Mounts: []Mount{{HostPath: "/opt", ContainerPath: "opt"}}}, "mounts.0.containerPath: absolute"},
 		"env":               {Model{Name: "x", Env: []string{"FOO"}}, "env.0: NAME=VALUE"},
+		"no LPU":            {Model{Name: "x", UsableSizes: Sizes{0}}, "usableSizes.0: no number of LPUs (1 to 64)"},
+		"more than a ring":  {Model{Name: "x", UsableSizes: Sizes{1, 65}}, "usableSizes.1: no number of LPUs"},
+		"size twice":        {Model{Name: "x", UsableSizes: Sizes{2, 4, 2}}, "usableSizes.2: twice"},
 		"health":            {Model{Name: "x", Health: "fine"}, "health: not a health profile"},
 	} {
 		t.Run(name, func(t *testing.T) {

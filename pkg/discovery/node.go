@@ -15,14 +15,16 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// classDevices are the devices of one class, by the PCI function they belong to: paths below the root such as
-// /sys/devices/.../0000:43:00.1/drm/renderD130.
-type classDevices map[Address][]string
+// classDevices are the devices of one class, by the PCI function they belong to: paths
+// below the root such as /sys/devices/.../0000:43:00.1/drm/renderD130.
+type classDevices map[pci.Address][]string
 
-// listClass lists a directory of sys/class. Its entries are links to the class devices. The path of a class device
-// contains the PCI function that it belongs to. A class that does not exist has no devices.
+// listClass lists a directory of sys/class. Its entries are links to the class devices.
+// The path of a class device contains the PCI function that it belongs to. A class that
+// does not exist has no devices.
 func (s *scan) listClass(class string) (classDevices, error) {
 	links, err := s.tree.Links(class)
 	if host.IsAbsent(err) {
@@ -37,18 +39,19 @@ func (s *scan) listClass(class string) (classDevices, error) {
 	return devices, err
 }
 
-// functionOf returns the PCI function of a class device: the nearest one above it in its path.
-func functionOf(devicePath string) (Address, bool) {
+// functionOf returns the PCI function of a class device: the nearest one above it in its
+// path.
+func functionOf(devicePath string) (pci.Address, bool) {
 	for p := path.Dir(devicePath); len(p) > 1; p = path.Dir(p) {
-		if a, err := ParseAddress(path.Base(p)); err == nil {
+		if a, err := pci.Parse(path.Base(p)); err == nil {
 			return a, true
 		}
 	}
-	return Address{}, false
+	return pci.Address{}, false
 }
 
-// nodes applies the rules in order; the first that finds a node wins. If a rule finds more than one node, that is an
-// error, because each of them may be the wrong device.
+// nodes applies the rules in order; the first that finds a node wins. If a rule finds
+// more than one node, that is an error, because each of them may be the wrong device.
 func (s *scan) nodes(rules []string, lpu *LPU) ([]Node, error) {
 	for _, rule := range rules {
 		if template, ok := strings.CutPrefix(rule, "path:"); ok {
@@ -82,8 +85,9 @@ func (s *scan) nodes(rules []string, lpu *LPU) ([]Node, error) {
 	return nil, nil
 }
 
-// classNode reads the device node of a class device: its numbers from dev ("226:130"), and its name from DEVNAME in
-// uevent (drivers/base/core.c, dev_uevent). That name may differ from the name of the directory.
+// classNode reads the device node of a class device: its numbers from dev ("226:130"),
+// and its name from DEVNAME in uevent (drivers/base/core.c, dev_uevent). That name may
+// differ from the name of the directory.
 func (s *scan) classNode(device string) (Node, error) {
 	dir, err := s.tree.Dir(device)
 	if err != nil {
@@ -116,8 +120,8 @@ func (s *scan) classNode(device string) (Node, error) {
 	return Node{Path: "/dev/" + name, Major: major, Minor: minor}, nil
 }
 
-// parseDev parses the attribute dev. The kernel has 12 bits of major and 20 of minor (include/linux/kdev_t.h). No character
-// device has the major number 0.
+// parseDev parses the attribute dev. The kernel has 12 bits of major and 20 of minor
+// (include/linux/kdev_t.h). No character device has the major number 0.
 func parseDev(text string) (major, minor uint32, ok bool) {
 	a, b, ok := strings.Cut(text, ":")
 	ma, err1 := strconv.ParseUint(a, 10, 12)
@@ -125,8 +129,9 @@ func parseDev(text string) (major, minor uint32, ok bool) {
 	return uint32(ma), uint32(mi), ok && err1 == nil && err2 == nil && ma > 0
 }
 
-// verified returns the nodes of a function that nothing contradicts, each verified where that can be. A node that is not the
-// function's makes the LPU unusable, because no container may get a wrong device.
+// verified returns the nodes of a function that nothing contradicts, each verified where
+// that can be. A node that is not the function's makes the LPU unusable, because no
+// container may get a wrong device.
 func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 	kept := []Node{}
 	for _, n := range nodes {
@@ -142,10 +147,11 @@ func (s *scan) verified(lpu *LPU, nodes []Node) []Node {
 // nodeTries is how often a node is read that is replaced while it is read.
 const nodeTries = 3
 
-// verify finds out whether a node is that of a PCI function. It returns the id and message of a finding, or "" if nothing
-// contradicts. The node in /dev is read before and after the kernel is asked whose numbers it has, because a driver that is
-// loaded again may give them to another card meanwhile.
-func (s *scan) verify(a Address, n *Node) (id finding.ID, message string) {
+// verify finds out whether a node is that of a PCI function. It returns the id and
+// message of a finding, or "" if nothing contradicts. The node in /dev is read before and
+// after the kernel is asked whose numbers it has, because a driver that is loaded again
+// may give them to another card meanwhile.
+func (s *scan) verify(a pci.Address, n *Node) (id finding.ID, message string) {
 	if !s.seesDev {
 		_, id, message = s.ownNumbers(a, *n)
 		return id, message
@@ -161,9 +167,10 @@ func (s *scan) verify(a Address, n *Node) (id finding.ID, message string) {
 	return finding.NodeMismatch, n.Path + " is replaced again and again"
 }
 
-// judgeNode compares a node with what /dev has at its path, and asks the kernel whose numbers these are. A node from a path
-// rule has no numbers of its own, and gets those of /dev.
-func (s *scan) judgeNode(a Address, n Node, st unix.Stat_t, err error) (Node, finding.ID, string) {
+// judgeNode compares a node with what /dev has at its path, and asks the kernel whose
+// numbers these are. A node from a path rule has no numbers of its own, and gets those of
+// /dev.
+func (s *scan) judgeNode(a pci.Address, n Node, st unix.Stat_t, err error) (Node, finding.ID, string) {
 	major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -183,11 +190,13 @@ func (s *scan) judgeNode(a Address, n Node, st unix.Stat_t, err error) (Node, fi
 	return n, id, message
 }
 
-// ownNumbers tells whether the device numbers of a node are those of a device of the PCI function. The kernel has a link from
-// all numbers of character devices to the devices: sys/dev/char/226:130 leads to .../0000:43:00.1/drm/renderD130
-// (Documentation/ABI/testing/sysfs-dev). If the link leads elsewhere, or is the only one that is missing, that is a finding.
-// A tree without any such links, or one that this user may not read, says nothing.
-func (s *scan) ownNumbers(a Address, n Node) (own bool, id finding.ID, message string) {
+// ownNumbers reports whether the device numbers of a node are those of a device of the
+// PCI function. The kernel has a link from all numbers of character devices to the
+// devices: sys/dev/char/226:130 leads to .../0000:43:00.1/drm/renderD130
+// (Documentation/ABI/testing/sysfs-dev). If the link leads elsewhere, or is the only one
+// that is missing, that is a finding. A tree without any such links, or one that this
+// user may not read, says nothing.
+func (s *scan) ownNumbers(a pci.Address, n Node) (own bool, id finding.ID, message string) {
 	if n.Major == 0 {
 		return false, "", "" // from a path rule, and /dev cannot be seen
 	}
@@ -202,7 +211,7 @@ func (s *scan) ownNumbers(a Address, n Node) (own bool, id finding.ID, message s
 	if errors.Is(err, fs.ErrPermission) {
 		return false, "", ""
 	}
-	function, err2 := s.tree.Follow(path.Join(pciDevices, a.String()))
+	function, err2 := s.tree.Follow(a.Dir())
 	if err := cmp.Or(err, err2); err != nil {
 		return false, finding.NodeForeign, fmt.Sprintf("%s is device %s, and it is not known whose that is: %v", n.Path, numbers, err)
 	}

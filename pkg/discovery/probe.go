@@ -2,22 +2,23 @@ package discovery
 
 import (
 	"maps"
-	"path"
 	"sync"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// prober reads the configuration space of LPUs beside the scans of a watcher. While the kernel resets a function, such a read sleeps
-// for up to a minute, and not even SIGKILL ends it. So no scan waits for it, and it begins only if the link is plausible, which it is not
-// during a reset.
+// prober reads the configuration space of LPUs beside the scans of a watcher. While the
+// kernel resets a function, such a read sleeps for up to a minute, and not even SIGKILL
+// ends it. So no scan waits for it, and it begins only if the link is plausible, which it
+// is not during a reset.
 type prober struct {
 	mu    sync.Mutex
-	found map[Address]probe
-	began map[Address]time.Time // reads that have not ended yet
-	fresh bool                  // something was found since the last known
+	found map[pci.Address]probe
+	began map[pci.Address]*underway // reads that have not ended yet
+	fresh bool                      // something was found since the last known
 }
 
 // probe is what a read of the configuration space found.
@@ -28,7 +29,8 @@ type probe struct {
 	hangs   bool    // the next read has begun long ago
 }
 
-// start begins to read the LPUs of an inventory, each in a goroutine of its own, unless an earlier read of it hangs.
+// start begins to read the LPUs of an inventory, each in a goroutine of its own, unless
+// an earlier read of it hangs.
 func (p *prober) start(root string, inv *Inventory) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,18 +40,20 @@ func (p *prober) start(root string, inv *Inventory) {
 			continue
 		}
 		if p.began == nil {
-			p.began = map[Address]time.Time{}
+			p.began = map[pci.Address]*underway{}
 		}
-		p.began[l.Address] = time.Now()
-		go p.read(root, l.Address)
+		u := &underway{began: time.Now()}
+		p.began[l.Address] = u
+		go u.do(func() { p.read(root, l.Address) })
 	}
 }
 
-// settle is how long a command register with its memory switched off may be that of a reset that is just ending.
+// settle is how long a command register with its memory switched off may be that of a
+// reset that is just ending.
 const settle = 300 * time.Millisecond
 
 // read reads one function, and notes what it found.
-func (p *prober) read(root string, a Address) {
+func (p *prober) read(root string, a pci.Address) {
 	found, ok := readProbe(root, a)
 	if ok && health.MemoryOff(found.command) {
 		time.Sleep(settle)
@@ -63,7 +67,7 @@ func (p *prober) read(root string, a Address) {
 		return
 	}
 	if p.found == nil {
-		p.found = map[Address]probe{}
+		p.found = map[pci.Address]probe{}
 	}
 	p.found[a] = found
 	same := known && before.dead == found.dead && (before.command == nil) == (found.command == nil) &&
@@ -71,8 +75,9 @@ func (p *prober) read(root string, a Address) {
 	p.fresh = p.fresh || !same
 }
 
-// readProbe reads one function. It is not ok if the function is not there or is in a reset, or if there is a shortage.
-func readProbe(root string, a Address) (found probe, ok bool) {
+// readProbe reads one function. It is not ok if the function is not there or is in a
+// reset, or if there is a shortage.
+func readProbe(root string, a pci.Address) (found probe, ok bool) {
 	t, err := host.Root(root).Open()
 	if err != nil {
 		return probe{}, false
@@ -81,13 +86,13 @@ func readProbe(root string, a Address) (found probe, ok bool) {
 	return probeIn(t, a)
 }
 
-func probeIn(t *host.Tree, a Address) (found probe, ok bool) {
-	dir, err := t.Dir(path.Join(pciDevices, a.String()))
+func probeIn(t *host.Tree, a pci.Address) (found probe, ok bool) {
+	dir, err := t.Dir(a.Dir())
 	if err != nil {
 		return probe{}, false
 	}
 	defer dir.Close()
-	if n, _ := (&LPU{}).number(dir, "current_link_width"); n == allOnes {
+	if n, _ := (attributes{}).number(dir, "current_link_width"); n == allOnes {
 		return probe{}, false
 	}
 	found.device = dir.Inode()
@@ -105,29 +110,30 @@ func readConfig(dir *host.Dir) (dead bool, command *uint16) {
 	return string(head[:4]) == "\xff\xff\xff\xff", &register
 }
 
-// forget forgets what was read of a function: an event says that it may have changed since.
-func (p *prober) forget(a Address) {
+// forget forgets what was read of a function: an event says that it may have changed
+// since.
+func (p *prober) forget(a pci.Address) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.found, a)
 }
 
-// news tells whether a read has found something else than the one before.
+// news reports whether a read has found something else than the one before.
 func (p *prober) news() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fresh
 }
 
-// known is what is known by now. A read that has begun before limit hangs.
-func (p *prober) known(limit time.Duration) map[Address]probe {
+// known is what is known by now. A read may hang that has gone on for longer than limit.
+func (p *prober) known(limit time.Duration) map[pci.Address]probe {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fresh = false
-	all := map[Address]probe{}
+	all := map[pci.Address]probe{}
 	maps.Copy(all, p.found)
-	for a, began := range p.began {
-		if time.Since(began) >= limit {
+	for a, u := range p.began {
+		if u.hangs(limit) {
 			found := all[a]
 			found.hangs = true
 			all[a] = found

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // TestNodeRemedies: the commands that bring a node back to /dev. That they work on a real kernel is tested in test/vm.
@@ -14,7 +15,7 @@ func TestNodeRemedies(t *testing.T) {
 	for id, want := range map[finding.ID]string{
 		finding.NodeMissing: rebind + again, finding.NodeMismatch: rebind + "rm /dev/dri/renderD128; " + again,
 	} {
-		l := LPU{Address: Address{Bus: 0x43, Function: 1}, Driver: "xocl"}
+		l := LPU{Address: pci.Address{Bus: 0x43, Function: 1}, Driver: "xocl"}
 		if got := l.remake(&Node{Path: "/dev/dri/renderD128"}, id); got != want {
 			t.Errorf("%s: %s", id, got)
 		}

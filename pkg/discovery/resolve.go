@@ -12,8 +12,9 @@ type NameError string
 
 func (e NameError) Error() string { return string(e) }
 
-// Resolve finds LPUs by what people call them. It returns positions in the inventory, each once, in the order of the words.
-// A word is one of these, or several with commas between:
+// Resolve finds LPUs by what people call them. It returns positions in the inventory,
+// each once, in the order of the words. A word is one of these, or several with commas
+// between:
 //
 //	lpu0, LPU0, 0                          name or index
 //	0000:43:00.1, 43:00.1                  PCI address; the domain may be left out, as lspci does
@@ -22,7 +23,8 @@ func (e NameError) Error() string { return string(e) }
 //	hyperaccel.ai/lpu=lpu0                 any of these, qualified by the CDI kind
 //	/dev/dri/renderD128                    device node
 //
-// The error names a word that fits no LPU, or more than one, and says which LPUs there are.
+// The error names a word that fits no LPU, or more than one, and says which LPUs there
+// are.
 func (inv *Inventory) Resolve(kind string, words ...string) ([]int, error) {
 	var cards []int
 	for _, list := range words {
@@ -53,7 +55,7 @@ func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
 	}
 	var found []int
 	for i, l := range inv.LPUs {
-		if everyone || lower == l.Name || lower == strconv.Itoa(l.Index) || l.Address.isCalled(lower) ||
+		if everyone || lower == l.Name || lower == strconv.Itoa(l.Index) || l.Address.IsCalled(lower) ||
 			slices.ContainsFunc(l.Nodes, func(n Node) bool { return n.Path == bare }) {
 			found = append(found, i)
 		}
@@ -69,13 +71,6 @@ func (inv *Inventory) resolveOne(kind, word string) ([]int, error) {
 		candidates = append(candidates, inv.LPUs[card].Name+" ("+inv.LPUs[card].Address.String()+")")
 	}
 	return nil, NameError(fmt.Sprintf("%q can be %s", word, strings.Join(candidates, " or ")))
-}
-
-// isCalled tells whether a word is the address, with or without the domain.
-func (a Address) isCalled(word string) bool {
-	full := a.String()
-	_, short, _ := strings.Cut(full, ":")
-	return word == full || word == short
 }
 
 // setIndices parses the name of a set: "lpu0-1-2-3".
@@ -97,7 +92,7 @@ func (inv *Inventory) unknown(word, address string) error {
 		return NameError(fmt.Sprintf("no LPU %q: there is no LPU on this node", word))
 	}
 	for _, l := range inv.LPUs {
-		if m := l.Management; m != nil && m.Address.isCalled(address) {
+		if m := l.Management; m != nil && m.Address.IsCalled(address) {
 			return NameError(fmt.Sprintf("no LPU %q: it is the management function of %s (%s)", word, l.Name, l.Address))
 		}
 	}

@@ -12,45 +12,44 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// The files in which a scan searches for a ring table, under the root. The first is what `lpuctl ring install` writes, the second
-// is where HyperDex up to 1.4 puts its own (HW-40 of docs/hardware.md). (Later releases write below
-// /tmp, where every user may write: HW-41.)
+// The files in which a scan searches for a ring table, under the root. The first is what
+// `lpuctl ring install` writes, the second is where HyperDex up to 1.4 puts its own
+// (HW-40 of docs/hardware.md). (Later releases write below /tmp, where every user may
+// write: HW-41.)
 const (
 	InstalledRingTable = "/etc/lpuctl/ring.yaml"
 	HyperdexRingTable  = "/opt/hyperdex/hrt/xclbin/table.json"
 )
 
-// LastRingTable is the file, under the root, with the last cabling that could be used, in our own format. `lpuctl serve` and
-// `lpuctl cdi refresh` write it, so that a table that breaks does not switch the rings off.
+// LastRingTable is the file, under the root, with the last cabling that could be used, in
+// our own format. `lpuctl serve` and `lpuctl cdi refresh` write it, so that a table that
+// breaks does not switch the rings off.
 const LastRingTable = "/var/lib/lpuctl/last-ring.yaml"
 
-// readRingTable finds and reads the ring table. It returns nil if there is none, which is no problem, or if the table cannot
-// be used, which it adds to the problems. s.table is the table that was found.
+// readRingTable finds and reads the ring table. It returns nil if there is none, which is
+// no problem, or if the table cannot be used, which it adds to the problems. s.table is
+// the table that was found.
 func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	paths := []string{s.RingTable}
 	if s.RingTable == "" {
 		paths = []string{s.real(InstalledRingTable), s.real(HyperdexRingTable)}
 	}
 	for _, p := range paths {
-		data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
+		data, err := s.tableFile(ctx, p)
 		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
 			continue
 		}
-		if errors.Is(err, errStalled) {
-			err = fmt.Errorf("%s: does not answer within %v", p, s.CardDeadline)
-		}
 		if err != nil {
 			s.table = &TableRef{Path: p}
-			id, remedy := finding.RingUnreadable, ""
-			if why, untrusted := errors.AsType[*wholefile.UntrustedError](err); untrusted {
-				id, remedy = finding.RingUnsafe, unsafeRemedy(p, why)
-			}
-			s.problems.Add(id, p, err.Error(), remedy).At(p, 0)
+			fault := unread(p, err)
+			s.problems.Add(fault.ID, p, fault.Message, fault.Remedy).At(p, 0)
 			return nil
 		}
 		table, findings := ring.Parse(p, data)
@@ -65,7 +64,27 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	return nil
 }
 
-// real is the path on this machine of one of the root. Where links form a loop it stays as it is, so that reading it fails.
+// judgeHyperdex adds what HyperDex makes wrongly of its own table, which it reads
+// whatever table lpuctl uses.
+func (s *scan) judgeHyperdex(ctx context.Context) {
+	p := s.real(HyperdexRingTable)
+	if s.table != nil && s.table.Path == p {
+		return // it is judged as a whole
+	}
+	data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
+	if err != nil {
+		return // there is none, or anybody could have written it
+	}
+	_, findings := ring.Parse(p, data)
+	for _, f := range findings {
+		if f.ID == finding.RingFileOrder || f.ID == finding.RingHyperdex {
+			s.problems = append(s.problems, f)
+		}
+	}
+}
+
+// real is the path on this machine of one of the root. Where links form a loop it stays
+// as it is, so that reading it fails.
 func (s *scan) real(p string) string {
 	real, err := s.tree.Resolve(p)
 	if err != nil {
@@ -74,7 +93,27 @@ func (s *scan) real(p string) string {
 	return real
 }
 
-// readTable reads a ring table that can be trusted. Of one that is too large it reads so much that [ring.Parse] says so.
+// tableFile reads the file of a ring table within the deadline of a card.
+func (s *scan) tableFile(ctx context.Context, path string) ([]byte, error) {
+	data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(path)) })
+	if errors.Is(err, errStalled) {
+		err = fmt.Errorf("it does not answer within %v", s.CardDeadline)
+	}
+	return data, err
+}
+
+// unread is what is wrong with the file of a ring table that was not read, and what to do
+// about it.
+func unread(path string, err error) finding.Finding {
+	id, remedy := finding.RingUnreadable, ""
+	if why, untrusted := errors.AsType[*wholefile.UntrustedError](err); untrusted {
+		id, remedy = finding.RingUnsafe, unsafeRemedy(path, why)
+	}
+	return finding.New(id, path, host.Reason(err).Error(), remedy)
+}
+
+// readTable reads a ring table that can be trusted. Of one that is too large it reads so
+// much that [ring.Parse] says so.
 func (s *scan) readTable(path string) ([]byte, error) {
 	data, err := wholefile.ReadTrusted(path, ring.MaxSize)
 	_ = s.tree.Note(err)
@@ -84,8 +123,9 @@ func (s *scan) readTable(path string) ([]byte, error) {
 	return data, err
 }
 
-// followLink is the file to which a symbolic link leads that root or the user of this process has made: each file of a ConfigMap is such
-// a link in a pod. Any other path stays as it is, and whoever reads it refuses the link of another user.
+// followLink is the file to which a symbolic link leads that root or the user of this
+// process has made: each file of a ConfigMap is such a link in a pod. Any other path
+// stays as it is: its reader refuses the link of another user.
 func followLink(path string) string {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
@@ -105,14 +145,15 @@ func unsafeRemedy(path string, why *wholefile.UntrustedError) string {
 	return "put the ring table there as a regular file"
 }
 
-// tableProblems removes findings that only describe how a server is built: it has several rings, or a ring that does not
-// follow the addresses. `lpuctl ring check` prints them.
+// tableProblems removes findings that only describe how a server is built: it has several
+// rings, or a ring that does not follow the addresses. `lpuctl ring check` prints them.
 func tableProblems(findings finding.List) finding.List {
 	return slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.ID == finding.RingSeveral || f.ID == finding.RingOrder })
 }
 
-// addAbsent adds the cards that the table names by address and that were not found. So the cards after them keep their
-// index. If the table leaves the PCI function out, it is the same as that of the other cards.
+// addAbsent adds the cards that the table names by address and that were not found. So
+// the cards after them keep their index. If the table leaves the PCI function out, it is
+// the same as that of the other cards.
 func (s *scan) addAbsent(lpus []function, table *ring.Table) []function {
 	if table == nil {
 		return lpus
@@ -121,25 +162,22 @@ func (s *scan) addAbsent(lpus []function, table *ring.Table) []function {
 	if len(lpus) > 0 {
 		digit = lpus[0].address.Function
 	}
-	for _, text := range table.Addresses() {
-		a, err := ParseAddress(text)
-		if err != nil {
-			a, err = ParseAddress(fmt.Sprintf("%s.%d", text, digit))
-		}
-		if err == nil && !hasCard(lpus, a) {
+	for _, a := range table.Addresses(digit) {
+		if !hasCard(lpus, a) {
 			lpus = append(lpus, function{address: a, err: s.unread[a]})
 		}
 	}
 	return lpus
 }
 
-// addKnown adds the cards that an earlier scan found and this one did not, and those that Options.Known knows and that cannot be read.
+// addKnown adds the cards that an earlier scan found and this one did not, and those that
+// Options.Known knows and that cannot be read.
 func (s *scan) addKnown(lpus []function) []function {
-	var known []Address
+	var known []pci.Address
 	if len(s.unread) > 0 && s.Known != nil {
 		all, err := s.Known()
 		_ = s.tree.Note(err)
-		known = slices.DeleteFunc(all, func(a Address) bool { return s.unread[a] == nil })
+		known = slices.DeleteFunc(all, func(a pci.Address) bool { return s.unread[a] == nil })
 	}
 	for _, a := range slices.AppendSeq(known, maps.Keys(s.known)) {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
@@ -149,7 +187,8 @@ func (s *scan) addKnown(lpus []function) []function {
 	return lpus
 }
 
-// bindRings applies a ring table to the LPUs. It returns false if that cannot be done; nil is a table that cannot be used.
+// bindRings applies a ring table to the LPUs. It returns false if that cannot be done;
+// nil is a table that cannot be used.
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) bool {
 	cards := inv.RingCards()
 	for i := range cards {
@@ -172,13 +211,14 @@ func (s *scan) bindRings(inv *Inventory, table *ring.Table) bool {
 	return true
 }
 
-// lastRing returns the last cabling that could be used. It returns nil if there is none, or if it does not name each LPU that was
-// found: then it is not the cabling of these cards.
+// lastRing returns the last cabling that could be used. It returns nil if there is none,
+// or if it does not name each LPU that was found: then it is not the cabling of these
+// cards.
 func (s *scan) lastRing(ctx context.Context, lpus []function) *ring.Table {
 	table := s.LastRing
 	if table == nil {
 		path := s.real(LastRingTable)
-		data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(path) })
+		data, err := s.tableFile(ctx, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -186,21 +226,34 @@ func (s *scan) lastRing(ctx context.Context, lpus []function) *ring.Table {
 		if err == nil {
 			table, findings = ring.Parse(path, data)
 		} else {
-			findings.Add(finding.RingUnreadable, path, err.Error(), "")
+			findings = finding.List{unread(path, err)}
 		}
 		if fault := findings.FirstError(); fault != nil {
-			s.problems.Add(finding.RingUnreadable, path, "the last cabling cannot be used either: "+fault.Message,
-				"correct the ring table, and lpuctl serve and cdi refresh write this file again").At(path, 0)
+			s.lastUnusable(path, fault, err)
 			return nil
 		}
 	}
-	if slices.ContainsFunc(lpus, func(f function) bool { return !slices.Contains(table.Addresses(), f.address.String()) }) {
+	if slices.ContainsFunc(lpus, func(f function) bool { return !slices.Contains(table.Addresses(f.address.Function), f.address) }) {
 		return nil
 	}
 	return table
 }
 
-// keepRings applies the last cabling that could be used in place of the ring table that was found.
+// lastUnusable adds what is wrong with the file of the last cabling. Programs write a
+// file again, but nothing in place of what is none.
+func (s *scan) lastUnusable(path string, fault *finding.Finding, err error) {
+	id, remedy := finding.RingUnreadable, "correct the ring table, and lpuctl serve and cdi refresh write this file again"
+	if why, untrusted := errors.AsType[*wholefile.UntrustedError](err); untrusted {
+		id = fault.ID
+		if !why.Regular {
+			remedy = "remove it: rm -r " + path + "; then " + remedy
+		}
+	}
+	s.problems.Add(id, path, "the last cabling cannot be used either: "+fault.Message, remedy).At(path, 0)
+}
+
+// keepRings applies the last cabling that could be used in place of the ring table that
+// was found.
 func (s *scan) keepRings(inv *Inventory, last *ring.Table) {
 	broken := s.table
 	s.table = &TableRef{Path: LastRingTable, Format: string(last.Format), Kept: true}
@@ -210,8 +263,9 @@ func (s *scan) keepRings(inv *Inventory, last *ring.Table) {
 	}
 }
 
-// LastRing returns the cabling as a ring table in our own format that names each LPU by its PCI address, for
-// [Options.LastRing]. It returns nil if no ring table could be used, or if the cabling is an earlier one itself.
+// LastRing returns the cabling as a ring table in our own format that names each LPU by
+// its PCI address, for [Options.LastRing]. It returns nil if no ring table could be used,
+// or if the cabling is an earlier one itself.
 func (inv *Inventory) LastRing() []byte {
 	if inv.RingTable == nil || inv.RingTable.Kept {
 		return nil
@@ -230,7 +284,7 @@ func (inv *Inventory) LastRing() []byte {
 func (inv *Inventory) RingCards() []ring.Card {
 	cards := make([]ring.Card, len(inv.LPUs))
 	for i, l := range inv.LPUs {
-		cards[i] = ring.Card{Name: l.Name, Address: l.Address.String(), Serial: l.Serial, Absent: l.Absent}
+		cards[i] = ring.Card{Name: l.Name, Address: l.Address, Serial: l.Serial, Absent: l.Absent}
 	}
 	return cards
 }

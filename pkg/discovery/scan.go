@@ -17,24 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// The directories of sysfs that a scan reads, relative to the root. Other files use these names.
+// The directories of sysfs that a scan reads, relative to the root. Other files use these
+// names.
 const (
-	pciDevices = "sys/bus/pci/devices"
 	pciDrivers = "sys/bus/pci/drivers"
 	sysClass   = "sys/class"
 	// charDevices has a link for each character device, named by its numbers.
 	charDevices = "sys/dev/char"
 )
 
-// ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing is known about LPUs.
+// ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing
+// is known about LPUs.
 var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
 
-// shortOf is the error of a scan in which a read failed for a shortage ([host.IsShortage]). It is no fault of a card, so nothing is known.
+// shortOf is the error of a scan in which a read failed for a shortage
+// ([host.IsShortage]). It is no fault of a card, so nothing is known.
 func shortOf(shortage error) error {
 	if shortage == nil {
 		return nil
@@ -55,62 +59,76 @@ func Remedy(err error) string {
 	return ""
 }
 
-// defaultDeadline is the longest time for all reads of one card.
+// defaultDeadline is Options.CardDeadline where none is given.
 const defaultDeadline = time.Second
 
-// Patience is a good Options.Patience: several times as long as the reads of a card take, and too short to delay anybody. On a machine
-// that is slower a watcher waits for four times as long as a card took before.
+// Patience is a good Options.Patience: several times as long as the reads of a card take,
+// and too short to delay anybody. On a machine that is slower a watcher waits for four
+// times as long as a card took before.
 const Patience = 10 * time.Millisecond
 
 // Options are the options of a scan. The zero value searches for the built-in models.
 type Options struct {
-	Models       []Model       // nil: BuiltinModels()
-	CardDeadline time.Duration // the longest time for all reads of one card; 0: one second
-	// Patience is how long a watcher waits for a card that it has read before. A card that takes longer stays as it was until it has
-	// answered, or until its deadline is over. 0: the deadline.
+	Models []Model // nil: BuiltinModels()
+	// CardDeadline is after what time a read of a card hangs that sleeps in the kernel;
+	// 0: one second.
+	CardDeadline time.Duration
+	// Patience is how long a watcher waits for a card that it has read before. A card
+	// that takes longer stays as it was until it has answered, or until its deadline is
+	// over. 0: the deadline.
 	Patience   time.Duration
-	Management bool   // find the nodes of management functions too
-	RingTable  string // file to read instead of the usual ones; a path of this machine, not of the root
-	// Expect is a ring table to compare with this machine before it is installed. The cards that it names are expected,
-	// and no other table is read.
+	Management bool // find the nodes of management functions too
+	// RingTable is a file to read instead of the usual ones; a path of this machine, not of
+	// the root.
+	RingTable string
+	// Expect is a ring table to compare with this machine before it is installed. The
+	// cards that it names are expected, and no other table is read.
 	Expect *ring.Table
-	// LastRing is the cabling of an earlier scan, as [Inventory.LastRing] writes it. It is used when the ring table cannot be used.
-	// nil: it is read from LastRingTable when it is needed.
+	// LastRing is the cabling of an earlier scan, as [Inventory.LastRing] writes it. It
+	// is used when the ring table cannot be used. nil: it is read from LastRingTable when
+	// it is needed.
 	LastRing *ring.Table
 
-	// Seen are the LPUs that were here earlier in this boot. One that is gone is reported and keeps its index.
-	Seen []Address
-	// Known returns addresses of LPUs from elsewhere, such as the names in the spec that is in place. It is asked if the ids of a
-	// function cannot be read: if that is one of them it is still taken for an LPU, without a model and a node, so that no other
-	// LPU gets its index. The error counts if it is that of a shortage. It may be nil.
-	Known func() ([]Address, error)
+	// Seen are the LPUs that were here earlier in this boot. One that is gone is reported
+	// and keeps its index.
+	Seen []pci.Address
+	// Known returns addresses of LPUs from elsewhere, such as the names in the spec that
+	// is in place. It is asked if the ids of a function cannot be read: if that is one of
+	// them it is still taken for an LPU, without a model and a node, so that no other LPU
+	// gets its index. The error counts if it is that of a shortage. It may be nil.
+	Known func() ([]pci.Address, error)
 
 	// Policy is how the health of LPUs is judged; nil: health.DefaultPolicy().
 	Policy *health.Policy
 
-	// Unsensed leaves the sensors out, for those who say nothing of health: what a spec has does not
-	// depend on it.
+	// Unsensed leaves the sensors out, for those who say nothing of health: what a spec
+	// has does not depend on it.
 	Unsensed bool
-	// Apart lets other processes read what may sleep in the kernel, so that this one can end; nil: this one does.
+	// Apart lets other processes read what may sleep in the kernel, so that this one can
+	// end; nil: this one does.
 	Apart *Apart
-	// sensed are the sensors that a watcher has read before, and now is its clock: what is not old is not read again.
-	sensed map[Address]sensed
+	// sensed are the sensors that a watcher has read before, and now is its clock: what
+	// is not old is not read again.
+	sensed map[pci.Address]sensed
 	now    time.Duration
-	// probes is what a watcher knows of the configuration space of LPUs, and so the scan does not read it; nil without a watcher.
-	probes map[Address]probe
-	// Records are what serve remembered of the health of LPUs before it was started again, by PCI address. Only a watcher uses them.
+	// probes is what a watcher knows of the configuration space of LPUs, and so the scan
+	// does not read it; nil without a watcher.
+	probes map[pci.Address]probe
+	// Records are what serve remembered of the health of LPUs before it was started
+	// again, by PCI address. Only a watcher uses them.
 	Records map[string]health.Record
 
-	// known are the cards that earlier scans found, with their serial numbers. If one is gone it is reported and keeps its
-	// index. The serial number is not read again, because the card's management function may take long to answer.
-	known   map[Address]string
+	// known are the cards that earlier scans found, with their serial numbers. If one is
+	// gone it is reported and keeps its index. The serial number is not read again,
+	// because the card's management function may take long to answer.
+	known   map[pci.Address]string
 	readers *readers // reads of earlier scans that still hang
 	cards   *cards   // what a watcher keeps of each card; nil without a watcher
 }
 
-// Scan reads the machine under root and returns what it found. A card that is broken or does not answer is in the
-// inventory with the reasons. Scan fails only if the root cannot be read (ErrNoSysfs), if there is a shortage ([host.IsShortage]) or if ctx
-// ends.
+// Scan reads the machine under root and returns what it found. A card that is broken or
+// does not answer is in the inventory with the reasons. Scan fails only if the root
+// cannot be read (ErrNoSysfs), if there is a shortage ([host.IsShortage]) or if ctx ends.
 func Scan(ctx context.Context, root string, options Options) (*Inventory, error) {
 	if options.Models == nil {
 		options.Models = BuiltinModels()
@@ -127,23 +145,24 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 // scan is the state of one Scan.
 type scan struct {
 	Options
-	tree        *host.Tree
-	holders     atomic.Int32 // of the tree: the scan, and the cards that are late
-	models      []*Model
-	classes     map[string]classDevices // the classes that were read, by subsystem
-	unlisted    map[string]error        // why a class could not be read, or not all of it
-	managements map[Address]*Model      // the management functions that were found, with the models of their cards
-	seesDev     bool                    // there is a /dev in which nodes can be verified
-	versions    sync.Map                // versions of drivers' modules, by driver
+	tree     *host.Tree
+	holders  atomic.Int32 // of the tree: the scan, and the cards that are late
+	models   []*Model
+	classes  map[string]classDevices // the classes that were read, by subsystem
+	unlisted map[string]error        // why a class could not be read, or not all of it
+	// The management functions that were found, with the models of their cards.
+	managements map[pci.Address]*Model
+	seesDev     bool     // there is a /dev in which nodes can be verified
+	versions    sync.Map // versions of drivers' modules, by driver
 	problems    finding.List
-	table       *TableRef         // the ring table that was found; it may be unusable
-	unread      map[Address]error // functions whose ids cannot be read
+	table       *TableRef             // the ring table that was found; it may be unusable
+	unread      map[pci.Address]error // functions whose ids cannot be read
 
 	lstat func(path string) (unix.Stat_t, error) // of a node in /dev
 	names func(dir string) ([]string, error)     // of the PCI functions
 }
 
-// release closes the tree when nobody holds it any more.
+// release closes the tree when neither the scan nor a late card holds it any more.
 func (s *scan) release() {
 	if s.holders.Add(-1) == 0 {
 		s.tree.Close()
@@ -165,7 +184,7 @@ func (o *Options) complete() {
 
 func newScan(t *host.Tree, options Options) *scan {
 	options.complete()
-	known := map[Address]string{} // not options.known itself, which is the caller's
+	known := map[pci.Address]string{} // not options.known itself, which is the caller's
 	for _, a := range options.Seen {
 		known[a] = ""
 	}
@@ -174,7 +193,7 @@ func newScan(t *host.Tree, options Options) *scan {
 	s := &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
 		classes: map[string]classDevices{}, unlisted: map[string]error{},
-		managements: map[Address]*Model{}, unread: map[Address]error{}, lstat: t.Lstat, names: t.Names,
+		managements: map[pci.Address]*Model{}, unread: map[pci.Address]error{}, lstat: t.Lstat, names: t.Names,
 	}
 	s.holders.Store(1)
 	return s
@@ -195,14 +214,15 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	return inv, nil
 }
 
-// assemble makes the inventory of the LPUs that were found: it reads them, and binds the ring table or, if that cannot be used, the
-// last cabling that could.
+// assemble makes the inventory of the LPUs that were found: it reads them, and binds the
+// ring table or, if that cannot be used, the last cabling that could.
 func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 	table := s.Expect
 	if table == nil {
 		table = s.readRingTable(ctx)
+		s.judgeHyperdex(ctx)
 	}
-	inv := &Inventory{APIVersion: APIVersion, Kind: "Inventory", Rings: []Ring{}}
+	inv := &Inventory{APIVersion: statefile.APIVersion, Kind: "Inventory", Rings: []Ring{}}
 	lpus := s.expected(found, table)
 	inv.LPUs = s.readCards(ctx, lpus)
 	if s.table != nil && !s.bindRings(inv, table) {
@@ -214,7 +234,7 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 	}
 	if s.probes != nil {
 		ports := portsAbove(inv.LPUs)
-		inv.Ports, _ = within(ctx, s.readers, "ports", s.CardDeadline, func() (map[string]health.Reading, error) {
+		inv.Ports, _ = within(ctx, s.readers, "ports", s.CardDeadline, func() (map[pci.Address]health.Reading, error) {
 			return s.readPorts(ports), nil
 		})
 	}
@@ -225,21 +245,22 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 	return inv
 }
 
-// expected are the LPUs that were found and those that should be there: the ring table names them, or an earlier scan saw them.
+// expected are the LPUs that were found and those that should be there: the ring table
+// names them, or an earlier scan saw them.
 func (s *scan) expected(found []function, table *ring.Table) []function {
 	return s.addKnown(s.addAbsent(slices.Clone(found), table))
 }
 
 // list returns the addresses of all PCI functions in ascending order.
-func (s *scan) list() ([]Address, error) {
-	names, err := s.names(pciDevices)
+func (s *scan) list() ([]pci.Address, error) {
+	names, err := s.names(pci.Devices)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	shown := s.tree.Shown(pciDevices)
-	addresses := make([]Address, 0, len(names))
+	shown := s.tree.Shown(pci.Devices)
+	addresses := make([]pci.Address, 0, len(names))
 	for _, name := range names {
-		a, err := ParseAddress(name)
+		a, err := pci.Parse(name)
 		if err != nil {
 			s.problems.Add(finding.OddPCIEntry, path.Join(shown, name), err.Error(),
 				"the kernel makes no such entry: check what is mounted at "+shown)
@@ -247,12 +268,13 @@ func (s *scan) list() ([]Address, error) {
 		}
 		addresses = append(addresses, a)
 	}
-	slices.SortFunc(addresses, Address.Compare)
+	slices.SortFunc(addresses, pci.Address.Compare)
 	return addresses, nil
 }
 
-// functions lists and identifies the PCI functions. If one vanishes in between that nobody knows as an LPU, it may be an LPU
-// that is being reset, so the list is read once more.
+// functions lists and identifies the PCI functions. If one vanishes in between that is
+// not known as an LPU, it may be an LPU that is being reset, so the list is read once
+// more.
 func (s *scan) functions(ctx context.Context) ([]function, error) {
 	functions, err := s.identified(ctx)
 	if err == nil && slices.ContainsFunc(functions, s.vanished) {
@@ -272,23 +294,25 @@ func (s *scan) identified(ctx context.Context) ([]function, error) {
 	return s.identify(ctx, addresses), nil
 }
 
-// vanished tells whether a function was listed and was gone when it was read. A known LPU that is gone is reported as such.
+// vanished reports whether a function was listed and was gone when it was read. A known
+// LPU that is gone is reported as such.
 func (s *scan) vanished(f function) bool {
 	return host.IsAbsent(f.err) && !f.decided() && !s.isKnown(f.address)
 }
 
-func (s *scan) isKnown(a Address) bool {
+func (s *scan) isKnown(a pci.Address) bool {
 	_, known := s.known[a]
 	return known
 }
 
-// listed tells whether the list of PCI functions has one now.
-func (s *scan) listed(a Address) bool {
-	_, err := s.tree.Lstat(path.Join(pciDevices, a.String()))
+// listed reports whether the list of PCI functions has one now.
+func (s *scan) listed(a pci.Address) bool {
+	_, err := s.tree.Lstat(a.Dir())
 	return err == nil
 }
 
-// members finds the functions that are LPUs. It keeps the management functions and those it cannot read in the scan.
+// members finds the functions that are LPUs. It keeps the management functions and those
+// it cannot read in the scan.
 func (s *scan) members(ctx context.Context, functions []function) []function {
 	var lpus []function
 	for _, f := range functions {
@@ -308,13 +332,13 @@ func (s *scan) members(ctx context.Context, functions []function) []function {
 	return lpus
 }
 
-// managed finds the functions that must be LPUs, although their ids cannot be read, because they are the only other function
-// of a card whose management function was found.
+// managed finds the functions that must be LPUs, although their ids cannot be read,
+// because they are the only other function of a card whose management function was found.
 func (s *scan) managed(lpus []function) (found []function) {
-	for _, management := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
-		var others []Address
+	for _, management := range slices.SortedFunc(maps.Keys(s.managements), pci.Address.Compare) {
+		var others []pci.Address
 		for a := range s.unread {
-			if a.sameCard(management) {
+			if a.SameCard(management) {
 				others = append(others, a)
 			}
 		}
@@ -326,14 +350,15 @@ func (s *scan) managed(lpus []function) (found []function) {
 	return found
 }
 
-// hasCard tells whether one of the LPUs is on the card that has an address.
-func hasCard(lpus []function, a Address) bool {
-	return slices.ContainsFunc(lpus, func(f function) bool { return f.address.sameCard(a) })
+// hasCard reports whether one of the LPUs is on the card that has an address.
+func hasCard(lpus []function, a pci.Address) bool {
+	return slices.ContainsFunc(lpus, func(f function) bool { return f.address.SameCard(a) })
 }
 
-// reportUndecided reports the functions that may be LPUs or not. If one is an LPU, all after it have wrong indices.
+// reportUndecided reports the functions that may be LPUs or not. If one is an LPU, all
+// after it have wrong indices.
 func (s *scan) reportUndecided(lpus []function) {
-	for _, a := range slices.SortedFunc(maps.Keys(s.unread), Address.Compare) {
+	for _, a := range slices.SortedFunc(maps.Keys(s.unread), pci.Address.Compare) {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a || s.manages(a, f) }) {
 			s.problems.Add(finding.UnreadableFunction, a.String(), fmt.Sprintf("cannot tell whether it is an LPU: %v", s.unread[a]),
 				"see the kernel log for the device (dmesg | grep "+a.String()+")")
@@ -341,20 +366,20 @@ func (s *scan) reportUndecided(lpus []function) {
 	}
 }
 
-// manages tells whether a function must be the management function of an LPU's card, by its place. If the model of the LPU is
-// not known either, it may be any.
-func (s *scan) manages(a Address, lpu function) bool {
-	return a.sameCard(lpu.address) && slices.ContainsFunc(s.models, func(m *Model) bool {
+// manages reports whether a function must be the management function of an LPU's card, by
+// its place. If the model of the LPU is not known either, it may be any.
+func (s *scan) manages(a pci.Address, lpu function) bool {
+	return a.SameCard(lpu.address) && slices.ContainsFunc(s.models, func(m *Model) bool {
 		return m.Management != nil && m.Management.Function == a.Function && (lpu.model == nil || lpu.model == m)
 	})
 }
 
-// reportLoneManagement reports cards that have a management function only. Their user function, the
-// LPU, is missing. Where one is expected, its LPU says so; a function beside it whose ids cannot be
-// read may be the LPU.
+// reportLoneManagement reports cards that have a management function only. Their user
+// function, the LPU, is missing. Where one is expected, its LPU says so; a function
+// beside it whose ids cannot be read may be the LPU.
 func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
-	for _, a := range slices.SortedFunc(maps.Keys(s.managements), Address.Compare) {
-		unread := slices.ContainsFunc(slices.Collect(maps.Keys(s.unread)), a.sameCard)
+	for _, a := range slices.SortedFunc(maps.Keys(s.managements), pci.Address.Compare) {
+		unread := slices.ContainsFunc(slices.Collect(maps.Keys(s.unread)), a.SameCard)
 		if !unread && !hasCard(lpus, a) {
 			says, remedy := s.lostFunction(ctx, a)
 			s.problems.Add(finding.CardWithoutLPU, a.String(),
@@ -363,9 +388,9 @@ func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 	}
 }
 
-// lostFunction says what is known of a card by its management function alone, and what to do. A
-// card that runs its factory image shows no user function; any other has lost it.
-func (s *scan) lostFunction(ctx context.Context, management Address) (says, remedy string) {
+// lostFunction says what is known of a card by its management function alone, and what to
+// do. A card that runs its factory image shows no user function; any other has lost it.
+func (s *scan) lostFunction(ctx context.Context, management pci.Address) (says, remedy string) {
 	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
 		return runsGolden(s.patient(), management), nil
 	})
@@ -394,8 +419,9 @@ func (s *scan) readModels(ctx context.Context, lpus []function) {
 	}
 }
 
-// reportUnmatched reports functions that have a class device as the LPUs of a model have it, if that model has no ids and so
-// matches nothing. That is Bertha without a config file, whose ids are not public.
+// reportUnmatched reports functions that have a class device as the LPUs of a model have
+// it, if that model has no ids and so matches nothing. That is Bertha without a config
+// file, whose ids are not public.
 func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
 	for _, m := range s.models {
 		if len(m.Match) > 0 {
@@ -404,7 +430,7 @@ func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
 		for _, rule := range m.Nodes {
 			subsystem, _ := classOf(rule)
 			var entries []string
-			for _, a := range slices.SortedFunc(maps.Keys(s.class(ctx, subsystem)), Address.Compare) {
+			for _, a := range slices.SortedFunc(maps.Keys(s.class(ctx, subsystem)), pci.Address.Compare) {
 				if slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
 					continue
 				}
@@ -423,9 +449,10 @@ func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
 	}
 }
 
-// matchEntry returns the entry of a model's match in the config file that has the ids of a function.
-func (s *scan) matchEntry(a Address) (string, error) {
-	dir, err := s.tree.Dir(path.Join(pciDevices, a.String()))
+// matchEntry returns the entry of a model's match in the config file that has the ids of
+// a function.
+func (s *scan) matchEntry(a pci.Address) (string, error) {
+	dir, err := s.tree.Dir(a.Dir())
 	if err != nil {
 		return "", err
 	}
@@ -434,7 +461,8 @@ func (s *scan) matchEntry(a Address) (string, error) {
 	return fmt.Sprintf("{vendor: %q, device: %q}", id.get(idVendor), id.get(idDevice)), id.err
 }
 
-// class lists the devices of sys/class/SUBSYSTEM, once in a scan. For an empty subsystem there are none.
+// class lists the devices of sys/class/SUBSYSTEM, once in a scan. For an empty subsystem
+// there are none.
 func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	devices, known := s.classes[subsystem]
 	if known || subsystem == "" {
@@ -451,7 +479,8 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	return devices
 }
 
-// classRemedy is what to do about a class that cannot be read; "": what the table of findings says.
+// classRemedy is what to do about a class that cannot be read; "": what the table of
+// findings says.
 func classRemedy(err error) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "run it as root, or as a user who may read the directory"
@@ -459,24 +488,8 @@ func classRemedy(err error) string {
 	return ""
 }
 
-// readMounts checks which mounts of a model exist on this machine.
-func (s *scan) readMounts(ctx context.Context, m *Model) {
-	mounts, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() ([]Mount, error) {
-		seen := slices.Clone(m.Mounts)
-		for i := range seen {
-			seen[i].Present = s.tree.Exists(seen[i].HostPath)
-		}
-		return seen, nil
-	})
-	if err != nil {
-		s.problems.Add(finding.MountStalled, m.Name, fmt.Sprintf("one of the paths that containers need does not answer: %v", m.Mounts), "")
-		return
-	}
-	m.Mounts = mounts
-}
-
-// readCards reads every card in its own goroutine, so that a card that hangs does not delay the others. The LPUs get their
-// indices in the order of their addresses.
+// readCards reads every card in its own goroutine, so that a card that hangs does not
+// delay the others. The LPUs get their indices in the order of their addresses.
 func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	cards := make([]LPU, len(lpus))
@@ -492,8 +505,9 @@ func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	return cards
 }
 
-// inParallel calls do with 0 to n-1, sixteen at a time. A server has at most that many cards, and they are few enough that
-// no deadline passes while a goroutine waits for a processor.
+// inParallel calls do with 0 to n-1, sixteen at a time. A server has at most that many
+// cards, and they are few enough that no deadline passes while a goroutine waits for a
+// processor.
 func inParallel(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -507,8 +521,9 @@ func inParallel(n int, do func(i int)) {
 	wg.Wait()
 }
 
-// refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong to one of them only. Two nodes are
-// the same if they have one path or one number. Nodes of management functions count, because a container may get them too.
+// refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong
+// to one of them only. Two nodes are the same if they have one path or one number. Nodes
+// of management functions count, because a container may get them too.
 func refuseSharedNodes(lpus []LPU) {
 	owner := map[string]*LPU{}
 	for i := range lpus {
@@ -533,9 +548,9 @@ func refuseSharedNodes(lpus []LPU) {
 	}
 }
 
-// reportSameCard reports LPUs that are part of another one's card: a virtual function (SR-IOV) of
-// an LPU, or a second function whose ids match. Ids alone decide what is an LPU, so each keeps its
-// index.
+// reportSameCard reports LPUs that are part of another one's card: a virtual function
+// (SR-IOV) of an LPU, or a second function whose ids match. Ids alone decide what is an
+// LPU, so each keeps its index.
 func (s *scan) reportSameCard(lpus []LPU) {
 	for i := range lpus {
 		l := &lpus[i]
@@ -543,15 +558,15 @@ func (s *scan) reportSameCard(lpus []LPU) {
 			if l.Physical != nil {
 				return other.Address == *l.Physical
 			}
-			return other.Address.sameCard(l.Address) && other.Physical == nil
+			return other.Address.SameCard(l.Address) && other.Physical == nil
 		})
 		switch {
 		case of < 0 || of == i || l.Absent || lpus[of].Absent:
 		case l.Physical != nil:
 			s.problems.Add(finding.SameCard, l.Name, fmt.Sprintf("%s is a virtual function (SR-IOV) of %s, which is %s: both are one card",
 				l.Address, lpus[of].Address, lpus[of].Name),
-				fmt.Sprintf("unless it is meant to be an LPU of its own, take the virtual functions away: echo 0 > /%s/%s/sriov_numvfs",
-					pciDevices, lpus[of].Address))
+				fmt.Sprintf("unless it is meant to be an LPU of its own, take the virtual functions away: echo 0 > /%s/sriov_numvfs",
+					lpus[of].Address.Dir()))
 		default:
 			s.problems.Add(finding.SameCard, l.Name,
 				fmt.Sprintf("%s is a function of the same card as %s, which is %s", l.Address, lpus[of].Address, lpus[of].Name),
@@ -561,7 +576,8 @@ func (s *scan) reportSameCard(lpus []LPU) {
 	}
 }
 
-// claims returns what no other LPU can have: the paths of the LPU's nodes, and their numbers where they are known.
+// claims returns what no other LPU can have: the paths of the LPU's nodes, and their
+// numbers where they are known.
 func (l *LPU) claims() []string {
 	nodes := l.Nodes
 	if l.Management != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // sensorPeriod is how often a watcher reads the sensors of a card.
@@ -22,8 +23,9 @@ type sensed struct {
 	sensors *health.Sensors // nil: a read of the card did not end in time
 }
 
-// answers tells whether the driver can ask the card, by what was read so far. If it cannot, a read waits in the driver for a timeout,
-// and until then nobody can unbind the driver.
+// answers reports whether the driver can ask the card, by what was read so far. If it
+// cannot, a read waits in the driver for a timeout, and until then no process can unbind
+// the driver.
 func (l *LPU) answers() bool {
 	return l.Driver != "" && l.Driver != "vfio-pci" && !l.Reading.AllOnes && !l.Reading.Asleep() && !l.Reading.PowerLost() &&
 		!l.Reasons.Has(finding.Offline) && !l.Reasons.Has(finding.NotReady)
@@ -48,49 +50,50 @@ func (s *scan) readSensors(lpu LPU, f function) LPU {
 
 // sense reads the sensors of a card.
 func (f *function) sense(lpu LPU) *health.Sensors {
-	sensors, aside := &health.Sensors{}, &LPU{Name: lpu.Name} // which collects the warnings
-	function := path.Join(pciDevices, lpu.Address.String())
+	sensors := &health.Sensors{}
+	aside := attributes{lpu.Name, &sensors.Unread}
+	function := lpu.Address.Dir()
 	switch f.model.Health {
 	case healthXocl:
 		f.senseXocl(function, sensors, aside)
 	case healthHA:
 		if dir := f.classDevice(); dir != nil {
-			sensors.ECC = aside.optionalCount(dir, "errors_uncorrectable")
+			sensors.ECC = aside.count(dir, "errors_uncorrectable")
 			dir.Close()
 		}
 	}
 	chips, err := f.tree.Names(path.Join(function, "hwmon"))
 	aside.optional("", err)
 	f.below(path.Join(function, "hwmon"), chips, "hwmon", func(dir *host.Dir) { readHwmon(dir, sensors, aside) })
-	sensors.Unread = aside.Reasons
 	return sensors
 }
 
-// senseXocl reads what XRT's driver knows of the card's logic and memory. XRT's source contradicts
-// what is assumed of the memory's errors: HW-23 of docs/hardware.md.
-func (f *function) senseXocl(function string, sensors *health.Sensors, aside *LPU) {
+// senseXocl reads what XRT's driver knows of the card's logic and memory. XRT's source
+// contradicts what is assumed of the memory's errors: HW-23 of docs/hardware.md.
+func (f *function) senseXocl(function string, sensors *health.Sensors, a attributes) {
 	if dir, err := f.tree.Dir(function); err == nil {
 		defer dir.Close()
 		// Lines of UUIDs; all zeros: there is no bitstream.
-		sensors.Loaded = strings.Trim(aside.optional(dir.Text("xclbinuuid")), "0-\n") != ""
-		if n, ok := aside.number(dir, "mig_calibration"); ok {
+		sensors.Loaded = strings.Trim(a.optional(dir.Text("xclbinuuid")), "0-\n") != ""
+		if n, ok := a.number(dir, "mig_calibration"); ok {
 			calibrated := n != 0
 			sensors.Calibrated = &calibrated
 		}
 	}
 	names, err := f.names()
-	aside.optional("", err)
+	a.optional("", err)
 	f.below(function, slices.Clone(names), "firewall.u.", func(dir *host.Dir) {
-		if status := aside.optionalCount(dir, "status"); status != nil {
+		if status := a.count(dir, "status"); status != nil {
 			sensors.Firewall |= *status
 		}
 	})
 	f.below(function, slices.Clone(names), "mig.u.", func(dir *host.Dir) {
-		sensors.ECC = sum(sensors.ECC, aside.optionalCount(dir, "ecc_ue_cnt"))
+		sensors.ECC = sum(sensors.ECC, a.count(dir, "ecc_ue_cnt"))
 	})
 }
 
-// below opens each directory in another one whose name begins with a prefix, in the order of the names of all that is there.
+// below opens each directory in another one whose name begins with a prefix, in the order
+// of the names of all that is there.
 func (f *function) below(parent string, names []string, prefix string, read func(*host.Dir)) {
 	slices.Sort(names)
 	for _, name := range names {
@@ -104,21 +107,23 @@ func (f *function) below(parent string, names []string, prefix string, read func
 	}
 }
 
-// readHwmon reads temperatures and power of a sensor chip (Documentation/hwmon/sysfs-interface.rst): thousandths of a degree, and
-// microwatts.
-func readHwmon(dir *host.Dir, sensors *health.Sensors, aside *LPU) {
+// readHwmon reads temperatures and power of a sensor chip
+// (Documentation/hwmon/sysfs-interface.rst): thousandths of a degree, and microwatts.
+func readHwmon(dir *host.Dir, sensors *health.Sensors, a attributes) {
 	names, err := dir.Names()
-	aside.optional("", err)
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) // temp2 before temp10
+	a.optional("", err)
+	// temp2 before temp10.
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	for _, name := range names {
 		sensor, isInput := strings.CutSuffix(name, "_input")
 		switch {
 		case !isInput:
 		case strings.HasPrefix(sensor, "temp"):
-			// All are read whatever the first one says, because they may be read together (Apart).
-			now, ok := aside.number(dir, name)
-			critical, _ := aside.number(dir, sensor+"_crit")
-			label := cmp.Or(aside.optional(dir.Line(sensor+"_label")), sensor)
+			// All are read whatever the first one says, because they may be read together
+			// (Apart).
+			now, ok := a.number(dir, name)
+			critical, _ := a.number(dir, sensor+"_crit")
+			label := cmp.Or(a.optional(dir.Line(sensor+"_label")), sensor)
 			if !ok {
 				continue
 			}
@@ -126,7 +131,7 @@ func readHwmon(dir *host.Dir, sensors *health.Sensors, aside *LPU) {
 				Label: label, Celsius: float64(now) / 1000, Critical: float64(critical) / 1000,
 			})
 		case strings.HasPrefix(sensor, "power") && sensors.Watts == nil:
-			if n := aside.optionalCount(dir, name); n != nil {
+			if n := a.count(dir, name); n != nil {
 				watts := float64(*n) / 1e6
 				sensors.Watts = &watts
 			}
@@ -134,11 +139,13 @@ func readHwmon(dir *host.Dir, sensors *health.Sensors, aside *LPU) {
 	}
 }
 
-// keepSensors remembers the sensors that were read, so that the next scans need not read them. Where a read did not end in time
-// the card is left alone for as long. Sensors that show a fault are read at each scan, so that a fault that counts was read as often
-// as the policy wants.
+// keepSensors remembers the sensors that were read, so that the next scans need not read
+// them. Where a read did not end in time the card is left alone for as long. Sensors that
+// show a fault are read at each scan, so that a fault that counts was read as often as
+// the policy wants.
 func (w *Watcher) keepSensors(inv *Inventory) {
-	all := map[Address]sensed{} // another map, because a read that hangs may still hold the one before
+	// This is another map, because a read that hangs may still hold the one before.
+	all := map[pci.Address]sensed{}
 	for _, l := range inv.LPUs {
 		kept, known := w.options.sensed[l.Address]
 		switch sensors := l.Reading.Sensors; {

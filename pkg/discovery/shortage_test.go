@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -131,13 +132,12 @@ func TestAWatcherHoldsFewDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	held := func() int { return descriptors(t) - before }
-	for wait := time.Now(); held() > 3*lpus && time.Since(wait) < 10*time.Second; { // reads of configuration spaces are about to end
-		time.Sleep(time.Millisecond)
-	}
-	if n := held(); n > 3*lpus {
-		t.Errorf("it holds %d descriptors for %d LPUs", n, lpus)
-	}
+	await.Until(t, "reads of configuration spaces end", func() error {
+		if n := descriptors(t) - before; n > 3*lpus {
+			return fmt.Errorf("it holds %d descriptors for %d LPUs", n, lpus)
+		}
+		return nil
+	})
 	_, _ = w.Scan(t.Context()) // it is in use until here
 }
 

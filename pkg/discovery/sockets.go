@@ -8,8 +8,9 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
-// Sockets are the sockets (processor packages) of the NUMA nodes of LPUs. A socket can have several NUMA nodes. A NUMA node whose socket
-// cannot be read is left out; so is any where root cannot be opened.
+// Sockets are the sockets (processor packages) of the NUMA nodes of LPUs. A socket can
+// have several NUMA nodes. A NUMA node whose socket cannot be read is left out; so is any
+// where root cannot be opened.
 func Sockets(root string, inv *Inventory) map[int]int {
 	sockets := map[int]int{}
 	t, err := host.Root(root).Open()
@@ -30,7 +31,8 @@ func Sockets(root string, inv *Inventory) map[int]int {
 	return sockets
 }
 
-// socketOf is the socket of a NUMA node: that of its first processor. A NUMA node of memory alone has none.
+// socketOf is the socket of a NUMA node: that of its first processor. A NUMA node of
+// memory alone has none.
 func socketOf(t *host.Tree, node int) (int, error) {
 	list, err := t.Line(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node)) // "0-7,16-23"
 	if err != nil {

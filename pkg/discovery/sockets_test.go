@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // TestSockets: two NUMA nodes can be on one socket, and one whose socket cannot be read is left out.

@@ -1,13 +1,15 @@
 package discovery
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -15,9 +17,9 @@ import (
 func TestACardThatHangsIsLeftAlone(t *testing.T) {
 	for _, stage := range []string{"kernel", "driver", "config", "sensors"} {
 		root := unpack(t, u55c)
-		dir := pciDevices + "/0000:43:00.1"
+		dir := pci.Devices + "/0000:43:00.1"
 		plant.File(t, filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), "41000\n")
-		plant.File(t, filepath.Join(root, pciDevices, "0000:44:00.1", "hwmon/hwmon1/temp1_input"), "42000\n")
+		plant.File(t, filepath.Join(root, pci.Devices, "0000:44:00.1", "hwmon/hwmon1/temp1_input"), "42000\n")
 		now := time.Hour
 		w := NewWatcher(root, Options{Models: captureModels()}, func() time.Duration { return now })
 		temperature := func() (celsius float64, stalled bool) {
@@ -35,8 +37,8 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 			}
 			return celsius, l.Reasons.Has(finding.ReadStalled)
 		}
-		what := fmt.Sprint("card ", Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
-		w.options.readers.busy.Store(what, &underway{})
+		what := stageOf(pci.Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
+		w.options.readers.busy.Store(what, asleep(t))
 		for range 15 {
 			if got, stalled := temperature(); got != 0 || !stalled {
 				t.Fatalf("%s hangs: %v °C, stalled: %t", stage, got, stalled)
@@ -58,4 +60,23 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 			t.Errorf("%s hung long ago: %v °C", stage, got)
 		}
 	}
+}
+
+// asleep is a read that began long ago and sleeps in the kernel: of an empty pipe, until the test ends.
+func asleep(t *testing.T) *underway {
+	t.Helper()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	u := &underway{ended: make(chan struct{})}
+	go u.do(func() {
+		_, _ = unix.Read(pipe[0], make([]byte, 1))
+		_ = unix.Close(pipe[0])
+	})
+	t.Cleanup(func() { _ = unix.Close(pipe[1]) })
+	for !u.asleep() {
+		time.Sleep(time.Millisecond)
+	}
+	return u
 }

@@ -23,15 +23,19 @@ type User struct {
 	Container string `json:"container,omitempty"` // container id, from /proc/PID/cgroup
 	Pod       string `json:"pod,omitempty"`       // Kubernetes UID of the pod, from /proc/PID/cgroup
 
-	// UID is the real user id, of the host: Uid of /proc/PID/status; -1 if it cannot be read.
+	// UID is the real user id, of the host: Uid of /proc/PID/status; -1 if it cannot be
+	// read.
 	UID int `json:"-"`
-	// Runtime is what runs the container, from /proc/PID/cgroup: podman, docker, containerd, cri-o, nerdctl or other; "" outside of one.
+	// Runtime is what runs the container, from /proc/PID/cgroup: podman, docker,
+	// containerd, cri-o, nerdctl or other; "" outside of one.
 	Runtime string `json:"-"`
-	// Started is when the process began, since boot: starttime of /proc/PID/stat, to a hundredth of a second; 0 if it cannot be read.
+	// Started is when the process began, since boot: starttime of /proc/PID/stat, to a
+	// hundredth of a second; 0 if it cannot be read.
 	Started time.Duration `json:"-"`
 }
 
-// String formats the user for people: "vllm(12)", with the pod or the container if it is in one.
+// String formats the user for people: "vllm(12)", with the pod or the container if it is
+// in one.
 func (u User) String() string {
 	text := fmt.Sprintf("%s(%d)", u.Command, u.PID)
 	switch {
@@ -43,9 +47,10 @@ func (u User) String() string {
 	return text
 }
 
-// FindUsers sets LPU.Users. It finds the processes that the caller may inspect; without root these are the caller's own. If
-// there are others, or if ctx ends before all were inspected, it sets LPU.UsersHidden of the LPUs that have a node, and adds
-// users-hidden to the problems of the inventory.
+// FindUsers sets LPU.Users. It finds the processes that the caller may inspect; without
+// root these are the caller's own. If there are others, or if ctx ends before all were
+// inspected, it sets LPU.UsersHidden of the LPUs that have a node, and adds users-hidden
+// to the problems of the inventory.
 func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	nodes := map[string]int{}
 	for i := range inv.LPUs {
@@ -92,7 +97,8 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	}
 }
 
-// hideUsers says that the LPUs may have users that are not listed. An empty list would say that there are none.
+// hideUsers says that the LPUs may have users that are not listed. An empty list would
+// say that there are none.
 func (inv *Inventory) hideUsers(why string) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
@@ -104,15 +110,17 @@ func (inv *Inventory) hideUsers(why string) {
 	inv.Problems.Add(finding.UsersHidden, "/proc", why, "")
 }
 
-// seesEveryProcess tells whether /proc lists every process of the machine. Process 2 of the machine is a thread of the kernel,
-// kthreadd. A container does not see it (pid_namespaces(7)), and neither does an ordinary user if /proc is mounted with
+// seesEveryProcess reports whether /proc lists every process of the machine. Process 2 of
+// the machine is a thread of the kernel, kthreadd. A container does not see it
+// (pid_namespaces(7)), and neither does an ordinary user if /proc is mounted with
 // hidepid=2 (proc(5)).
 func seesEveryProcess(t *host.Tree) bool {
 	name, err := t.Line("proc/2/comm")
 	return err == nil && name == "kthreadd"
 }
 
-// pids returns the processes of the machine in ascending order; none if there is no /proc.
+// pids returns the processes of the machine in ascending order; none if there is no
+// /proc.
 func pids(t *host.Tree) []int {
 	names, _ := t.Names("proc")
 	var pids []int
@@ -125,13 +133,13 @@ func pids(t *host.Tree) []int {
 	return pids
 }
 
-// heldBy returns the LPUs, by index in the inventory, whose nodes a process has open. If the process ends meanwhile, that
-// is an error too.
+// heldBy returns the LPUs, by index in the inventory, whose nodes a process has open. If
+// the process ends meanwhile, that is an error too.
 func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
 	open, err := t.Links(fmt.Sprintf("proc/%d/fd", pid))
 	var held []int
 	for _, file := range open {
-		file = strings.TrimSuffix(file, " (deleted)") // a node that was made anew has the same name
+		file = strings.TrimSuffix(file, " (deleted)") // a node that was made again has the same name
 		if i, isNode := nodes[file]; isNode && !slices.Contains(held, i) {
 			held = append(held, i)
 		}
@@ -155,7 +163,8 @@ func user(t *host.Tree, pid int) User {
 	return u
 }
 
-// uid reads the real user id of a process. Only the start of the file is read: the list of groups further down may be long.
+// uid reads the real user id of a process. Only the start of the file is read: the list
+// of groups further down may be long.
 func uid(process *host.Dir) int {
 	text, _ := process.Head("status", 512)
 	for line := range strings.Lines(string(text)) {
@@ -169,9 +178,11 @@ func uid(process *host.Dir) int {
 	return -1
 }
 
-// started reads when a process began. The name of the program is in parentheses and may hold any character.
+// started reads when a process began. The name of the program is in parentheses and may
+// hold any character.
 func started(process *host.Dir) time.Duration {
-	const field, perSecond = 22 - 3, 100 // the third is the first after the name; USER_HZ is 100 on every architecture of today
+	// The third is the first after the name. USER_HZ is 100 on every architecture of today.
+	const field, perSecond = 22 - 3, 100
 	text, _ := process.Text("stat")
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) <= field {
@@ -186,9 +197,10 @@ var (
 	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
 )
 
-// parseCgroup finds the container and the pod in /proc/PID/cgroup (cgroups(7)). The path of a container ends with its id of
-// 64 hexadecimal digits, with or without a prefix and ".scope" (libpod-, cri-containerd-, docker-). A directory above it is
-// named "pod" and the UID of the pod by the kubelet, with underscores instead of hyphens under systemd.
+// parseCgroup finds the container and the pod in /proc/PID/cgroup (cgroups(7)). The path
+// of a container ends with its id of 64 hexadecimal digits, with or without a prefix and
+// ".scope" (libpod-, cri-containerd-, docker-). A directory above it is named "pod" and
+// the UID of the pod by the kubelet, with underscores instead of hyphens under systemd.
 func parseCgroup(text string) (container, pod string) {
 	if ids := containerID.FindAllString(text, -1); len(ids) > 0 {
 		container = ids[len(ids)-1]
@@ -199,8 +211,8 @@ func parseCgroup(text string) (container, pod string) {
 	return container, pod
 }
 
-// runtimeOf tells what runs a container by how its control group is named: most runtimes put their name before the id, and Docker
-// without systemd the directory above.
+// runtimeOf returns what runs a container by how its control group is named: most
+// runtimes put their name before the id, and Docker without systemd the directory above.
 func runtimeOf(cgroup, container string) string {
 	if container == "" {
 		return ""

@@ -16,26 +16,30 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
-// debounce is how long a watch waits after a change of /dev, because changes seldom come alone.
+// debounce is how long a watch waits after a change of /dev, because changes seldom come
+// alone.
 const debounce = 20 * time.Millisecond
 
-// fullPeriod is how often a watcher reads all of the machine, though a glance shows no change: counters, sensors, the whole of a link.
+// fullPeriod is how often a watcher reads all of the machine, though a glance shows no
+// change: counters, sensors, the whole of a link.
 const fullPeriod = 10 * time.Second
 
-// Watcher scans one machine again and again. It remembers what one scan cannot know: the health of the LPUs over time, a
-// card that an earlier scan saw stays in the inventory and keeps its index when it is gone, and the cabling stays when the ring
-// table breaks. Its methods may be called at the same time.
+// Watcher scans one machine again and again. It remembers what one scan cannot know: the
+// health of the LPUs over time, a card that an earlier scan saw stays in the inventory
+// and keeps its index when it is gone, and the cabling stays when the ring table breaks.
+// Its methods may be called at the same time.
 type Watcher struct {
 	root      string
 	sinceBoot func() time.Duration // the clock
 	prober    prober
 	nodes     *fsnotify.Watcher // of the directories with the LPUs' nodes; nil without inotify
 
-	ours     atomic.Pointer[map[string]bool] // the addresses of the LPUs, for the listener
-	listener atomic.Pointer[uevent.Listener] // nil where uevents cannot be had
+	ours     atomic.Pointer[map[pci.Address]bool] // the LPUs, for the listener
+	listener atomic.Pointer[uevent.Listener]      // nil where uevents cannot be had
 
 	mu       sync.Mutex // held by Scan
 	options  Options
@@ -43,20 +47,22 @@ type Watcher struct {
 	latest   *Inventory    // of the latest scan; nil before the first
 	seen     string        // the glance before it
 	glanced  time.Duration // how long the latest glance took that ended in time
-	silent   bool          // something has changed of which no uevent told
+	silent   bool          // something has changed without a uevent
 	complete time.Duration // when all was read last because it was time to
 	probed   time.Duration // when the configuration spaces were read last
 }
 
-// NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as [host.SinceBoot].
+// NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as
+// [host.SinceBoot].
 func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *Watcher {
 	options.complete()
-	options.cards = &cards{all: map[Address]*card{}, answered: make(chan struct{}, 1)}
+	options.cards = &cards{all: map[pci.Address]*card{}, answered: make(chan struct{}, 1)}
 	return &Watcher{root: root, sinceBoot: sinceBoot, options: options, judge: health.NewJudge(*options.Policy, options.Records)}
 }
 
-// Scan takes one more reading of the machine. If a glance shows that nothing has changed, and no health is in doubt, it returns
-// the inventory of the scan before for up to ten seconds. The error is that of [Scan]; then the watcher remembers what it knew before.
+// Scan takes one more reading of the machine. If a glance shows that nothing has changed,
+// and no health is in doubt, it returns the inventory of the scan before for up to ten
+// seconds. The error is that of [Scan]; then the watcher remembers what it knew before.
 func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,9 +89,10 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	w.judgeAll(inv, now)
 	w.listen(inv)
 	w.keepSensors(inv)
-	w.options.known = make(map[Address]string, len(inv.LPUs))
+	w.options.known = make(map[pci.Address]string, len(inv.LPUs))
 	for _, l := range inv.LPUs {
-		w.options.known[l.Address] = l.Serial // "" if it is gone, because another card may come in its place
+		// It is "" if the card is gone, because another card may come in its place.
+		w.options.known[l.Address] = l.Serial
 	}
 	if table := inv.LastRing(); table != nil {
 		w.options.LastRing, _ = ring.Parse(LastRingTable, table)
@@ -103,11 +110,13 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	return inv, nil
 }
 
-// judgeAll replaces the health that was read for each LPU by what this and earlier readings mean together.
+// judgeAll replaces the health that was read for each LPU by what this and earlier
+// readings mean together.
 func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 	inv.Judge(w.judge, now)
-	for _, port := range slices.Sorted(maps.Keys(inv.Ports)) {
-		for _, f := range w.judge.See("port "+port, port, inv.Ports[port], now).Reasons {
+	for _, a := range slices.SortedFunc(maps.Keys(inv.Ports), pci.Address.Compare) {
+		port := a.String()
+		for _, f := range w.judge.See("port "+port, port, inv.Ports[a], now).Reasons {
 			if f.ID == finding.AERFatal || f.ID == finding.AERNonFatal || f.ID == finding.AERCorrectable {
 				inv.Problems.Add(finding.PortErrors, port, f.Message, "")
 			}
@@ -116,8 +125,8 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 	inv.Records = w.judge.Records()
 }
 
-// Judge replaces the health that was read for each LPU by what a judge makes of it, who remembers earlier readings. now is the time since
-// boot.
+// Judge replaces the health that was read for each LPU by what a judge makes of it, who
+// remembers earlier readings. now is the time since boot.
 func (inv *Inventory) Judge(judge *health.Judge, now time.Duration) {
 	for i := range inv.LPUs {
 		l := &inv.LPUs[i]
@@ -132,11 +141,13 @@ func (inv *Inventory) Judge(judge *health.Judge, now time.Duration) {
 	inv.markDeadLinks()
 }
 
-// Run calls look at once, then every interval, and soon after the device nodes change or the kernel tells of an LPU, until ctx ends.
-// look is to call Scan, which says where the nodes are.
+// Run calls look at once, then every interval, and soon after the device nodes change or
+// the kernel tells of an LPU, until ctx ends. look is to call Scan, which says where the
+// nodes are.
 func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) {
 	var changes <-chan fsnotify.Event // nil without inotify: then the next interval shows a change
-	var missed <-chan error           // changes that inotify could not tell, such as an overflow of its queue
+	// Changes that inotify could not tell, such as an overflow of its queue.
+	var missed <-chan error
 	if nodes, err := fsnotify.NewWatcher(); err == nil {
 		defer func() { _ = nodes.Close() }()
 		changes, missed = nodes.Events, nodes.Errors
@@ -154,14 +165,17 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration, look func()) 
 	}
 }
 
-// pause is until the next beat of the interval or, if the grace of an LPU ends before that, until then. began is when the latest look did:
-// it has not seen the end of a grace that ended while it went on.
+// pause is until the next beat of the interval or, if the grace of an LPU ends before
+// that, until then. began is when the latest look did: it has not seen the end of a grace
+// that ended while it went on.
 func (w *Watcher) pause(interval, began time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.sinceBoot()
 	pause := host.UntilBeat(interval, now)
-	if now+pause-began < interval/5 { // an event has had the machine looked at just now, and more events may follow
+	// In this case an event has had the machine looked at just now, and more events may
+	// follow.
+	if now+pause-began < interval/5 {
 		pause += interval
 	}
 	if at, _ := w.judge.Next(began); at > 0 {
@@ -177,13 +191,14 @@ func (w *Watcher) followNodes(inv *Inventory) {
 	}
 	for _, l := range inv.LPUs {
 		for _, n := range l.Nodes {
-			_ = w.nodes.Add(filepath.Join(w.root, path.Dir(n.Path))) // again at each scan, in case the directory was made anew
+			// Again at each scan, in case the directory was made again.
+			_ = w.nodes.Add(filepath.Join(w.root, path.Dir(n.Path)))
 		}
 	}
 }
 
-// wait returns after the interval or soon after a change; false if ctx ended. Errors are received too, because the watcher
-// tells nothing more until they are.
+// wait returns after the interval or soon after a change; false if ctx ended. Errors are
+// received too, because the watcher tells nothing more until they are.
 func (w *Watcher) wait(
 	ctx context.Context, changes <-chan fsnotify.Event, missed <-chan error, events <-chan uevent.Event, interval time.Duration,
 ) bool {

@@ -8,10 +8,10 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/lazy"
 )
 
-// ForPeople returns the findings in the order in which people read them: what is wrong with cards
-// and the machine stands before what follows for the rings, and what only repeats it is left out.
-// What several LPUs have alike, with the same remedy, is one finding about all of them: "lpu2, lpu3
-// and lpu5".
+// ForPeople returns the findings in the order in which people read them: what is wrong
+// with cards and the machine stands before what follows for the rings, and what only
+// repeats it is left out. What several LPUs have alike, with the same remedy, is one
+// finding about all of them: "lpu2, lpu3 and lpu5".
 func (l List) ForPeople() List {
 	lost := map[string]bool{}
 	for _, f := range l {
@@ -39,7 +39,7 @@ func (l List) ForPeople() List {
 
 // rank is greater for what follows from other findings.
 func rank(f Finding) int {
-	i := slices.IndexFunc(table[:], func(g Group) bool { return g.Area == Ring })
+	i := slices.IndexFunc(table[:], func(g Group) bool { return g.Area == ringTables })
 	if slices.ContainsFunc(table[i].Rules, func(r Rule) bool { return r.ID == f.ID }) {
 		return 1
 	}
@@ -49,7 +49,8 @@ func rank(f Finding) int {
 // named is a name or an address of an LPU.
 var named = lazy.Regexp(`\blpu[0-9]+\b|\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b`)
 
-// nameless is a finding about one LPU without the names and addresses of LPUs; any other is itself.
+// nameless is a finding about one LPU without the names and addresses of LPUs; any other
+// is itself.
 func (f Finding) nameless() Finding {
 	if f.Subject == "" || named().FindString(f.Subject) != f.Subject {
 		return f
@@ -61,8 +62,8 @@ func (f Finding) nameless() Finding {
 	return f
 }
 
-// merge makes one of findings that are alike: it has all names and addresses in the places of those
-// of the first.
+// merge makes one of findings that are alike: it has all names and addresses in the
+// places of those of the first.
 func (l List) merge() Finding {
 	f := l[0]
 	if len(l) == 1 {

@@ -2,7 +2,8 @@ package finding
 
 import "errors"
 
-// RemedyOf returns what to do about an error that knows it, by its method Remedy; "" for any other.
+// RemedyOf returns what to do about an error that knows it, by its method Remedy; "" for
+// any other.
 func RemedyOf(err error) string {
 	type remediable interface {
 		error

@@ -2,29 +2,14 @@ package finding
 
 import "slices"
 
-// Rule is one row of the table: what a finding of an id means, and what to do about it in general. A finding may
-// have a remedy of its own, with names and paths.
+// Rule is one row of the table: what a finding of an id means, and what to do about it in
+// general. A finding may have a remedy of its own, with names and paths.
 type Rule struct {
 	ID       ID
 	Severity Severity
 	Meaning  string
 	Remedy   string
 }
-
-// Area says what a finding is about.
-type Area string
-
-// The areas, in the order of docs/findings.md.
-const (
-	LPU     Area = "LPUs"
-	Machine Area = "The machine"
-	Ring    Area = "Ring tables"
-	Spec    Area = "CDI specs"
-	Runtime Area = "Container runtimes"
-	Leasing Area = "Leases"
-	Claims  Area = "Claims of Kubernetes"
-	Config  Area = "The config file"
-)
 
 // Findings about one LPU. They are its reasons in the inventory.
 const (
@@ -85,6 +70,8 @@ const (
 	OwnerUnknown       ID = "owner-unknown"
 	OwnerUnsettled     ID = "owner-unsettled"
 	PortErrors         ID = "port-errors"
+	RingTableDetached  ID = "ring-table-detached"
+	RingTableStale     ID = "ring-table-stale"
 	SameCard           ID = "same-card"
 	UeventsSilent      ID = "uevents-silent"
 	UnreadableClass    ID = "unreadable-class"
@@ -103,6 +90,7 @@ const (
 	RingDuplicateKey ID = "ring-duplicate-key"
 	RingEmpty        ID = "ring-empty"
 	RingFileOrder    ID = "ring-file-order"
+	RingHyperdex     ID = "ring-hyperdex"
 	RingIsolated     ID = "ring-isolated"
 	RingKey          ID = "ring-key"
 	RingKept         ID = "ring-kept"
@@ -122,55 +110,60 @@ const (
 
 // Findings about a CDI spec, one that is made or one that is validated.
 const (
-	CommonNode     ID = "common-node"
-	DeviceMissing  ID = "device-missing"
-	DeviceUnknown  ID = "device-unknown"
-	DuplicateEnv   ID = "duplicate-env"
-	DuplicateNode  ID = "duplicate-node"
-	EnvCollision   ID = "env-collision"
-	FactoryImage   ID = "factory-image"
-	ForeignSpec    ID = "foreign-spec"
-	HookMissing    ID = "hook-missing"
-	HookTimeout    ID = "hook-timeout"
-	ImageEnv       ID = "image-env"
-	LeftOut        ID = "left-out"
-	MountLeftOut   ID = "mount-left-out"
-	MountMissing   ID = "mount-missing"
-	NoSpec         ID = "no-spec"
-	NodeNotDevice  ID = "node-not-device"
-	NodeNumbers    ID = "node-numbers"
-	NodeUnverified ID = "node-unverified"
-	NodeWrong      ID = "node-wrong"
-	OldKind        ID = "old-kind"
-	OlderLibrary   ID = "older-library"
-	OneLetterName  ID = "one-letter-name"
-	OtherFile      ID = "other-file"
-	RelativePath   ID = "relative-path"
-	SetWrong       ID = "set-wrong"
-	Shadowed       ID = "shadowed"
-	SpecConflict   ID = "conflict"
-	SpecCrashes    ID = "spec-crashes"
-	SpecDirLink    ID = "spec-dir-link"
-	SpecDirMode    ID = "spec-dir-mode"
-	SpecDirUnread  ID = "spec-dir-unread"
-	SpecDrift      ID = "spec-drift"
-	SpecHangs      ID = "spec-hangs"
-	SpecMode       ID = "spec-mode"
-	SpecRefused    ID = "spec-refused"
-	SpecSecond     ID = "spec-second-document"
-	SpecSyntax     ID = "spec-syntax"
-	SpecUnknownKey ID = "spec-unknown-key"
-	SpecUnreadable ID = "spec-unreadable"
-	SpecVersion    ID = "spec-version"
-	SpecYML        ID = "spec-yml"
-	StaleDevice    ID = "stale-device"
-	Target         ID = "target"
+	CommonNode       ID = "common-node"
+	DeviceMissing    ID = "device-missing"
+	DeviceUnknown    ID = "device-unknown"
+	DuplicateEnv     ID = "duplicate-env"
+	DuplicateNode    ID = "duplicate-node"
+	EnvCollision     ID = "env-collision"
+	FactoryImage     ID = "factory-image"
+	ForeignSpec      ID = "foreign-spec"
+	HookMissing      ID = "hook-missing"
+	HookTimeout      ID = "hook-timeout"
+	ImageEnv         ID = "image-env"
+	LeftOut          ID = "left-out"
+	MountLeftOut     ID = "mount-left-out"
+	MountMissing     ID = "mount-missing"
+	RingTableBroken  ID = "ring-table-broken"
+	RingTableLeftOut ID = "ring-table-left-out"
+	RingTablePart    ID = "ring-table-part"
+	NoSpec           ID = "no-spec"
+	NodeNotDevice    ID = "node-not-device"
+	NodeNumbers      ID = "node-numbers"
+	NodeUnverified   ID = "node-unverified"
+	NodeWrong        ID = "node-wrong"
+	OldKind          ID = "old-kind"
+	OlderLibrary     ID = "older-library"
+	OneLetterName    ID = "one-letter-name"
+	OtherFile        ID = "other-file"
+	RelativePath     ID = "relative-path"
+	SetWrong         ID = "set-wrong"
+	Shadowed         ID = "shadowed"
+	SpecConflict     ID = "conflict"
+	SpecCrashes      ID = "spec-crashes"
+	SpecDirLink      ID = "spec-dir-link"
+	SpecDirMode      ID = "spec-dir-mode"
+	SpecDirUnread    ID = "spec-dir-unread"
+	SpecDrift        ID = "spec-drift"
+	SpecHangs        ID = "spec-hangs"
+	SpecMode         ID = "spec-mode"
+	SpecRefused      ID = "spec-refused"
+	SpecSecond       ID = "spec-second-document"
+	SpecSyntax       ID = "spec-syntax"
+	SpecUnknownKey   ID = "spec-unknown-key"
+	SpecUnreadable   ID = "spec-unreadable"
+	SpecVersion      ID = "spec-version"
+	SpecYML          ID = "spec-yml"
+	StaleDevice      ID = "stale-device"
+	Target           ID = "target"
 )
 
 // Findings about a container runtime.
 const (
-	CDIOff           ID = "cdi-off"
-	CDISource        ID = "cdi-source" // the one finding of each runtime that says who answered, and where that is written
+	CDIOff ID = "cdi-off"
+	// CDISource is the one finding of each runtime that says who answered, and where that
+	// is written.
+	CDISource        ID = "cdi-source"
 	CDIUnknown       ID = "cdi-unknown"
 	CDIUnsupported   ID = "cdi-unsupported"
 	ConfigRefused    ID = "config-refused"
@@ -224,6 +217,7 @@ const (
 const BadConfig ID = "bad-config"
 
 const (
+	ringTables     = "Ring tables" // the area
 	ringWriteAgain = "check the QSFP cables, then run hyperdex-net again"
 	ringCorrect    = "correct the table at the line that is named"
 	specRefresh    = "lpuctl cdi refresh"
@@ -231,7 +225,7 @@ const (
 
 // table is sorted by area, then by id.
 var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no constant arrays
-	{LPU, []Rule{
+	{"LPUs", []Rule{
 		{Absent, Error, "The ring table names a card that is not in the machine. It keeps its index.",
 			"reseat or replace the card; if it was taken out for good, make a new table (lpuctl ring install)"},
 		{AERCorrectable, Warning, "The PCI bus corrected many errors of the card in a short time.",
@@ -309,7 +303,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"see dmesg for the device"},
 		{WrongDriver, Error, "The card is bound to a driver that is not its model's.", "unbind this driver, and bind the model's"},
 	}},
-	{Machine, []Rule{
+	{"The machine", []Rule{
 		{BesideKubernetes, Warning, "Kubernetes hands out the LPUs of this node too. A pod may have one that looks free, or be given it at any " +
 			"time. It is a note if this user cannot see whether it does.",
 			"ask for the LPUs by a pod; or name LPUs in leases.pool of /etc/lpuctl/config.yaml, which no pod gets, and lease them with lpuctl run"},
@@ -343,6 +337,12 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"wait; if it stays so, see the reason"},
 		{PortErrors, Warning, "A PCI port above LPUs has counted errors: its own, or at the root those that anything below it reported.",
 			"see dmesg for what reported them; if they go on, reseat the cards below the port"},
+		{RingTableDetached, Warning, "A container reads the ring table of the host and not its own, and may so compute over cables that do not " +
+			"exist. Another file has taken the place of the host's, which takes away what containers have mounted over it; " +
+			"or the container never had a table of its own.",
+			"start the container again; of a pod: delete the pod, so that it is made again"},
+		{RingTableStale, Warning, "A pod has the ring table of cables that were changed since, and may so compute over cables that do not exist.",
+			"delete the pod, so that it is made again"},
 		{SameCard, Warning, "An LPU is part of another LPU's card: a virtual function (SR-IOV) of it, or a second function whose ids match.",
 			"if the card is one LPU, take the virtual functions away, or narrow the match of its model in the config file"},
 		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",
@@ -355,7 +355,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"This user cannot see the open files of some processes, which may use an LPU. In lpuctl allocate it is a warning.",
 			"run it as root, and not in a container, to see every user of an LPU"},
 	}},
-	{Ring, []Rule{
+	{ringTables, []Rule{
 		{RingAbsentCard, Warning, "The table names a card that is not in the machine. Its cables are dead.",
 			"bring the card up, or write the table again without it"},
 		{RingAllZero, Error, "Every value is 0: the tool that wrote the table did not complete.",
@@ -370,6 +370,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{RingFileOrder, Warning,
 			"The links are not listed in the order of the cables. HyperDex's program takes the order of the file for that of the ring.",
 			"write the table in the order of the cables: lpuctl ring convert --to hyperdex --output FILE FILE"},
+		{RingHyperdex, Warning, "HyperDex's program cannot read the table, or takes it for another cabling.",
+			"write the table as HyperDex needs it: lpuctl ring convert --to hyperdex --output FILE FILE"},
 		{RingIsolated, Warning, "A card has no cable. It can be used by itself.", "check its cables, if it should have any"},
 		{RingKey, Error, "A key is unknown, or missing.", ringCorrect},
 		{RingKept, Warning, "The ring table cannot be used. The last cabling that could be used stays in force.",
@@ -381,7 +383,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"nothing is wrong, but a container numbers the cards by address, and so its job needs a table of its own"},
 		{RingSelfLink, Error, "A link leads from a card to itself.",
 			"remove it; look for a loop-back plug or a cable with both ends in one card"},
-		{RingSeveral, Warning, "The table has several rings.", "nothing, if the cards are meant to be cabled so"},
+		{RingSeveral, Warning, "The table has several rings. HyperDex's program takes those of its own table for one.",
+			"nothing, if the cards are meant to be cabled so; HyperDex' own table is to be written with lpuctl ring convert"},
 		{RingSyntax, Error, "The file is not JSON or YAML, or is nested too deeply.", "correct the syntax of this line or the line above"},
 		{RingTooLarge, Error, "The file is too large to be a ring table.", "give the ring table, not another file"},
 		{RingTrailing, Error, "Something follows the table, such as a second document.", "keep one table in the file"},
@@ -392,7 +395,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{RingUnsafe, Error, "Somebody other than root or this user may have written the file.",
 			"look at what it says; then: lpuctl ring install FILE"},
 	}},
-	{Spec, []Rule{
+	{"CDI specs", []Rule{
 		{CommonNode, Error, "The common edits of the file have a node: every container with a device of the file gets it.", specRefresh},
 		{SpecConflict, Error, "Two files in one directory define the same device: runtimes hand out neither.",
 			"remove one of the two files"},
@@ -419,6 +422,13 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"install what provides it, or use --unchecked-mounts if the host cannot be seen from here"},
 		{MountMissing, Error, "A path that is mounted is missing: the container does not start.",
 			"install what provides it, or write the spec without it: lpuctl cdi refresh"},
+		{RingTableBroken, Error, "The file of a ring table of containers was changed. A program could use cables that are not there.",
+			specRefresh},
+		{RingTableLeftOut, Note, "Containers do not get a ring table of their own.",
+			"put a table there, as a file and not a link; or set ringTable of the model to off (config file)"},
+		{RingTablePart, Warning,
+			"Devices that are combined give a container the ring table of some of its LPUs only, or leave it the host's.",
+			"use the device that covers them, or lpuctl run"},
 		{NoSpec, Error, "No file defines devices of our kind: runtimes resolve none.", specRefresh},
 		{NodeNotDevice, Error, "A node of the spec is not a device node.", "see what made the file; then: lpuctl cdi refresh"},
 		{NodeNumbers, Error, "The device numbers in the spec are not those of the node.",
@@ -469,7 +479,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{Target, Error, "A release named by --target does not load the spec, or reads another value.",
 			"use a newer release, or a lower cdiVersion"},
 	}},
-	{Runtime, []Rule{
+	{"Container runtimes", []Rule{
 		{CDIOff, Error, "CDI is off: containers start without the device, or not at all.", "turn it on as the finding says"},
 		{CDISource, Note, "Says who answered, and in which file it is written.", "none is needed"},
 		{CDIUnknown, Warning, "It is not known whether the runtime that the kubelet uses has CDI on: there is no result of the self-check, " +
@@ -504,7 +514,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
 	}},
-	{Leasing, []Rule{
+	{"Leases", []Rule{
 		{LeaseBusy, Error, "The user has so many connections to the arbiter of leases that it takes no more.",
 			"end some of the commands that lease LPUs or wait for them"},
 		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, or it cannot be seen that it does not, and the config file sets none " +
@@ -533,29 +543,30 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",
 			"free some space on the file system that is named"},
 	}},
-	{Claims, []Rule{
+	{"Claims of Kubernetes", []Rule{
 		{ClaimFile, Error, "The CDI file of a prepared claim is missing, out of date or cannot be written: its containers may not start again.",
 			"the driver writes it anew when it can; on a full or read-only file system, mend that"},
 		{ClaimOverlap, Error, "Two claims have one LPU.", "delete the pods of one of the two, and then its claim"},
 		{ClaimRecord, Warning, "The record of a prepared claim is missing, or cannot be used.",
 			"nothing, if the claim was made anew of its CDI file; otherwise delete its pods, so that they are prepared again"},
 	}},
-	{Config, []Rule{
+	{"The config file", []Rule{
 		{BadConfig, Error, "A key is unknown or there twice, or a value has the wrong type or meaning.",
 			"correct it; see lpuctl config show for every key"},
 	}},
 }
 
-// Group is the rows of one area.
+// Group is the rows of one area, which is what their findings are about.
 type Group struct {
-	Area  Area
+	Area  string
 	Rules []Rule
 }
 
 // Groups is the whole table.
 func Groups() []Group { return slices.Clone(table[:]) }
 
-// RuleOf is the row of an id. An id that the table does not have is an error without a meaning; a test holds that there is none.
+// RuleOf is the row of an id. An id that the table does not have is an error without a
+// meaning; a test holds that there is none.
 func RuleOf(id ID) Rule {
 	for _, g := range table[:] {
 		for _, r := range g.Rules {

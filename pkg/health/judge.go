@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,8 @@ import (
 // State is the state of an LPU.
 type State string
 
-// The states of an LPU. It is unknown while what is wrong may pass by itself, or if a read did not end in time.
+// The states of an LPU. It is unknown while what is wrong may pass by itself, or if a
+// read did not end in time.
 const (
 	Healthy   State = "healthy"
 	Unhealthy State = "unhealthy"
@@ -22,25 +24,29 @@ const (
 // Event is what the kernel tells of an LPU between two readings.
 type Event string
 
-// The events. Those of recovery are told by a driver with error handlers (Documentation/PCI/pci-error-recovery.rst).
+// The events. A driver with error handlers reports those of recovery
+// (Documentation/PCI/pci-error-recovery.rst).
 const (
 	Bound          Event = "bound" // a driver was bound to it; also: it is new on the bus
 	Unbound        Event = "unbound"
-	Renumbered     Event = "renumbered"      // its node was made anew
+	Renumbered     Event = "renumbered"      // its node was made again
 	RecoveryBegan  Event = "recovery began"  // ERROR_EVENT=BEGIN_RECOVERY
 	RecoveryEnded  Event = "recovery ended"  // ERROR_EVENT=SUCCESSFUL_RECOVERY
 	RecoveryFailed Event = "recovery failed" // ERROR_EVENT=FAILED_RECOVERY
-	Released       Event = "released"        // nobody uses it any more who did before it was bound again
+	// Released: no process uses it any more that did before it was bound again.
+	Released Event = "released"
 )
 
-// Judge remembers the readings of LPUs, each by an id such as its PCI address. Its methods are called by one caller at a time.
-// Times are since boot (CLOCK_BOOTTIME), so that a record makes sense to the next process of this boot, whoever sets the clock.
+// Judge remembers the readings of LPUs, each by an id such as its PCI address. Its
+// methods are called by one caller at a time. Times are since boot (CLOCK_BOOTTIME), so
+// that a record makes sense to the next process of this boot, also after the clock was set.
 type Judge struct {
 	policy Policy
 	cards  map[string]*Record
 }
 
-// NewJudge makes a judge that remembers records of an earlier process of this boot; they may be nil.
+// NewJudge makes a judge that remembers records of an earlier process of this boot; they
+// may be nil.
 func NewJudge(policy Policy, records map[string]Record) *Judge {
 	j := &Judge{policy, map[string]*Record{}}
 	for id, r := range records {
@@ -63,15 +69,19 @@ type Record struct {
 	First    time.Duration `json:"first"`    // when the first of these was
 	Latest   time.Duration `json:"latest"`   // when the last one was
 
-	Passing  map[finding.ID]time.Duration `json:"passing,omitempty"`  // since when a passing signal lasts
-	Latched  map[finding.ID]time.Duration `json:"latched,omitempty"`  // when an event told it
-	Counters map[finding.ID]Count         `json:"counters,omitempty"` // by the finding that its growth is
-	Best     Link                         `json:"best"`               // the best link that was seen
-	// Nodes are the paths of its device nodes, of now and from before: who used it when it was bound again may hold those.
+	// Passing is since when a passing signal lasts.
+	Passing map[finding.ID]time.Duration `json:"passing,omitempty"`
+	Latched map[finding.ID]time.Duration `json:"latched,omitempty"` // when an event reported it
+	// Counters are by the finding that its growth is.
+	Counters map[finding.ID]Count `json:"counters,omitempty"`
+	Best     Link                 `json:"best"` // the best link that was seen
+	// Nodes are the paths of its device nodes, of now and from before: who used it when
+	// it was bound again may hold those.
 	Nodes []string `json:"nodes,omitempty"`
 	// Revived says that a driver was bound, and that the card has answered since.
 	Revived bool `json:"revived,omitempty"`
-	// Driverless says that no driver was bound at the latest reading. One that is bound then is new, though no event may have told it.
+	// Driverless says that no driver was bound at the latest reading. One that is bound then
+	// is new, though perhaps no event has reported it.
 	Driverless bool `json:"driverless,omitempty"`
 }
 
@@ -106,11 +116,12 @@ type Verdict struct {
 	Reasons finding.List  // those of the reading, and those of its history
 }
 
-// apart is the least time between two readings that both count. A scan that is repeated at once, to write the CDI spec of it, says
-// nothing new about health.
+// apart is the least time between two readings that both count. A scan that is repeated
+// at once, to write the CDI spec of it, says nothing new about health.
 const apart = 50 * time.Millisecond
 
-// See takes one more reading of an LPU. The first one counts as it is, but what may pass by itself leaves the state unknown.
+// See takes one more reading of an LPU. The first one counts as it is, but what may pass
+// by itself leaves the state unknown.
 func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	c := j.cards[id]
 	if c == nil || r.Device != 0 && c.Device != 0 && c.Device != r.Device {
@@ -119,15 +130,15 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	}
 	if r.Device != 0 {
 		if c.Driverless && r.Driver != "" {
-			j.Tell(id, Bound, now) // again, if the kernel has told it
+			j.Tell(id, Bound, now) // again, if the kernel has reported it
 		}
 		c.Device, c.Driverless = r.Device, r.Driver == ""
 	}
-	reasons := c.revive(&r)
-	if _, recovering := c.Latched[finding.InRecovery]; recovering { // the kernel resets it, and its driver knows
-		reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return f.ID == finding.ResetBehindDriver })
-	}
-	reasons = withHistory(reasons, c.history(subject, &r, &j.policy, now))
+	reasons := c.believed(&r)
+	// What history shows takes the place of what the reading alone says of the same.
+	history := c.history(subject, &r, &j.policy, now)
+	reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return history.Has(f.ID) })
+	reasons = append(reasons, history...)
 	c.follow(r.Nodes)
 	c.count(reasons, now)
 	state := c.next(reasons, &j.policy, now)
@@ -141,15 +152,9 @@ func (j *Judge) See(id, subject string, r Reading, now time.Duration) Verdict {
 	return Verdict{c.State, c.Since, reasons}
 }
 
-// withHistory adds what the history of an LPU shows. It takes the place of what the reading alone
-// says of the same.
-func withHistory(reasons, history finding.List) finding.List {
-	reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return history.Has(f.ID) })
-	return append(reasons, history...)
-}
-
-// successor is the record of another device at the same address. The state goes on, because a card that comes back has to stay
-// healthy for a moment too; what was counted or told of the one before does not. Who used the one before has lost it.
+// successor is the record of another device at the same address. The state goes on,
+// because a card that comes back has to stay healthy for a moment too; what was counted
+// or reported of the one before does not. Who used the one before has lost it.
 func (c *Record) successor(now time.Duration) *Record {
 	if c == nil {
 		return &Record{}
@@ -197,7 +202,8 @@ func (j *Judge) Rebound() map[string]Rebound {
 	return all
 }
 
-// Tell takes an event of an LPU into account. The next reading shows what follows from it.
+// Tell takes an event of an LPU into account. The next reading shows what follows from
+// it.
 func (j *Judge) Tell(id string, e Event, now time.Duration) {
 	c := j.cards[id]
 	if c == nil {
@@ -222,32 +228,29 @@ func (j *Judge) Tell(id string, e Event, now time.Duration) {
 	case Released:
 		delete(c.Latched, finding.Rebound)
 	}
-	if c.State == Healthy && (e == Bound || e == Unbound || e == Renumbered) { // else nobody uses it
+	// If it is not healthy, no process uses it.
+	if c.State == Healthy && (e == Bound || e == Unbound || e == Renumbered) {
 		c.Latched[finding.Rebound] = now
 	}
 }
 
-// revive removes the loss of power from the reasons, if the driver was bound since and the card answers. The kernel goes on calling
-// such a card D3cold if it cannot read its power state.
-func (c *Record) revive(r *Reading) finding.List {
-	reasons := slices.Clone(r.Reasons)
-	switch {
-	case r.PowerState == "D0":
+// believed are the reasons of a reading without those that events have refuted: the loss
+// of power, if the driver was bound since and the card answers, because the kernel goes on
+// calling such a card D3cold if it cannot read its power state; and a reset during
+// recovery, because the kernel does it then, and its driver knows.
+func (c *Record) believed(r *Reading) finding.List {
+	if r.PowerState == "D0" || r.AllOnes { // of all ones: it died again
 		c.Revived = false
-	case c.Revived && r.AllOnes: // it died again
-		c.Revived = false
-	case c.Revived && r.PowerLost() && r.Link.Width > 0:
-		reasons = slices.DeleteFunc(reasons, func(f finding.Finding) bool { return f.ID == finding.PowerLost })
 	}
-	return reasons
+	revived := c.Revived && r.PowerLost() && r.Link.Width > 0
+	_, recovering := c.Latched[finding.InRecovery]
+	return slices.DeleteFunc(slices.Clone(r.Reasons), func(f finding.Finding) bool {
+		return revived && f.ID == finding.PowerLost || recovering && f.ID == finding.ResetBehindDriver
+	})
 }
 
-// history is what a reading shows only beside earlier ones, and what events told.
+// history is what a reading shows only beside earlier ones, and what events reported.
 func (c *Record) history(subject string, r *Reading, p *Policy, now time.Duration) (all finding.List) {
-	var ecc *uint64
-	if r.Sensors != nil {
-		ecc = r.Sensors.ECC
-	}
 	for _, counter := range []struct {
 		id    finding.ID
 		value *uint64
@@ -257,7 +260,7 @@ func (c *Record) history(subject string, r *Reading, p *Policy, now time.Duratio
 		{finding.AERFatal, r.AERFatal, 0, "fatal errors on the PCI bus"},
 		{finding.AERNonFatal, r.AERNonFatal, p.NonFatalErrors, "errors on the PCI bus that are not fatal and not corrected"},
 		{finding.AERCorrectable, r.AERCorrectable, p.CorrectableErrors, "corrected errors on the PCI bus"},
-		{finding.ECCUncorrectable, ecc, 0, "uncorrectable errors of its memory"},
+		{finding.ECCUncorrectable, cmp.Or(r.Sensors, &Sensors{}).ECC, 0, "uncorrectable errors of its memory"},
 	} {
 		if grown := c.grown(counter.id, counter.value, counter.limit, p.CounterQuiet, now); grown > 0 {
 			all.Add(counter.id, subject, fmt.Sprintf("it had %d %s", grown, counter.what), "")
@@ -283,9 +286,10 @@ func (c *Record) history(subject string, r *Reading, p *Policy, now time.Duratio
 	return all
 }
 
-// grown returns by how much a counter has grown, if that is more than a limit within a time, and not yet forgotten. The first value
-// is the baseline; so is one that fell, because then something set the counter back. A counter that cannot be read, such as that of a
-// card that has fallen asleep, says what it said before.
+// grown returns by how much a counter has grown, if that is more than a limit within a
+// time, and not yet forgotten. The first value is the baseline; so is one that fell,
+// because then something set the counter back. A counter that cannot be read, such as
+// that of a card that has fallen asleep, says what it said before.
 func (c *Record) grown(id finding.ID, value *uint64, limit uint64, quiet, now time.Duration) uint64 {
 	n, known := c.Counters[id]
 	if value == nil {
@@ -297,7 +301,8 @@ func (c *Record) grown(id finding.ID, value *uint64, limit uint64, quiet, now ti
 	switch {
 	case !known || *value < n.Value:
 		n = Count{Value: *value, From: *value, Began: now}
-	case now-max(n.Grew, n.Began) >= quiet: // what is new since the last reading counts, what was before does not
+	case now-max(n.Grew, n.Began) >= quiet:
+		// What is new since the last reading counts, what was before does not.
 		n = Count{Value: n.Value, From: n.Value, Began: now}
 	}
 	if *value > n.Value && *value-n.From > limit {
@@ -314,8 +319,9 @@ func (c *Record) grown(id finding.ID, value *uint64, limit uint64, quiet, now ti
 	return n.Value - n.From
 }
 
-// link finds a link that is slower or narrower than it could be, and than it was. A card in a slot that is narrower than the card is
-// not degraded, and some boards slow down while they are idle before a driver is bound.
+// link finds a link that is slower or narrower than it could be, and than it was. A card
+// in a slot that is narrower than the card is not degraded, and some boards slow down
+// while they are idle before a driver is bound.
 func (c *Record) link(subject string, r *Reading, p *Policy) (all finding.List) {
 	if r.AllOnes || r.Link.Width == 0 || r.Link.SpeedGTs == 0 {
 		return nil
@@ -356,7 +362,8 @@ func (c *Record) count(reasons finding.List, now time.Duration) {
 	c.Passing = passing
 }
 
-// weigh tells whether one of the reasons leaves no doubt, and whether all that is wrong may still pass by itself.
+// weigh reports whether one of the reasons leaves no doubt, and whether all that is wrong
+// may still pass by itself.
 func (c *Record) weigh(reasons finding.List, p *Policy, now time.Duration) (certain, mayPass bool) {
 	mayPass = true
 	for _, f := range reasons {
@@ -394,8 +401,9 @@ func (c *Record) next(reasons finding.List, p *Policy, now time.Duration) State 
 	return Unhealthy
 }
 
-// Next returns when the earliest grace ends, and whether one is under way or an LPU has to prove that it is healthy again. Until all
-// is settled the machine is to be read at every interval, and again at that time.
+// Next returns when the earliest grace ends, and whether one is under way or an LPU has
+// to prove that it is healthy again. Until all is settled the machine is to be read at
+// every interval, and again at that time.
 func (j *Judge) Next(now time.Duration) (at time.Duration, unsettled bool) {
 	for _, c := range j.cards {
 		unsettled = unsettled || c.State == Unknown || c.Good != (c.State == Healthy)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // Class says how a signal counts over time.
@@ -16,23 +17,28 @@ type Class string
 const (
 	// Now leaves no doubt: it makes an LPU unhealthy at once.
 	Now Class = "now"
-	// Confirmed makes an LPU unhealthy when it was read Policy.BadReadings times in a row.
+	// Confirmed makes an LPU unhealthy when it was read Policy.BadReadings times in a
+	// row.
 	Confirmed Class = "confirmed"
 	// Passing may pass by itself: the state of the LPU is unknown until a grace ends.
 	Passing Class = "passing"
-	// Counter is a counter that grew: the LPU is unhealthy until it has not grown for Policy.CounterQuiet.
+	// Counter is a counter that grew: the LPU is unhealthy until it has not grown for
+	// Policy.CounterQuiet.
 	Counter Class = "counter"
-	// Latched was told by an event, and stays until the driver is bound again, or for Policy.CounterQuiet if it is a warning.
+	// Latched was reported by an event, and stays until the driver is bound again, or for
+	// Policy.CounterQuiet if it is a warning.
 	Latched Class = "latched"
 	// Hint never changes the state.
 	Hint Class = "hint"
 )
 
-// Signal is one thing that the health of an LPU is judged by. What it says is a finding of the same id.
+// Signal is one thing that the health of an LPU is judged by. What it says is a finding
+// of the same id.
 type Signal struct {
 	ID    finding.ID
 	Class Class
-	// Source is where it is read: files relative to sys/bus/pci/devices/ADDRESS, or the event that tells it.
+	// Source is where it is read: files relative to sys/bus/pci/devices/ADDRESS, or the
+	// event that tells it.
 	Source string
 }
 
@@ -89,16 +95,17 @@ func classOf(f finding.Finding) Class {
 	return signals[i].Class
 }
 
-// StateOf is the state that the reasons of one reading show by themselves. It is unknown if all that is wrong may pass.
+// StateOf is the state that the reasons of one reading show by themselves. It is unknown
+// if all that is wrong may pass.
 func StateOf(reasons finding.List) State {
 	state := Healthy
 	for _, f := range reasons {
-		switch {
-		case f.Severity != finding.Error:
-		case classOf(f) != Passing:
-			return Unhealthy
-		default:
+		switch classOf(f) {
+		case Hint:
+		case Passing:
 			state = Unknown
+		default:
+			return Unhealthy
 		}
 	}
 	return state
@@ -112,26 +119,31 @@ func (p *Policy) graceOf(id finding.ID) time.Duration {
 	return p.Grace
 }
 
-// Reading is what was read of one LPU at one moment. What was not read, or what the card does not have, is nil or
-// zero, and nothing is judged by it. Comments name files relative to sys/bus/pci/devices/ADDRESS.
+// Reading is what was read of one LPU at one moment. What was not read, or what the card
+// does not have, is nil or zero, and nothing is judged by it. Comments name files
+// relative to sys/bus/pci/devices/ADDRESS.
 type Reading struct {
-	// Reasons are the findings of the reading so far: those of discovery, and those of Findings.
+	// Reasons are the findings of the reading so far: those of discovery, and those of
+	// Findings.
 	Reasons finding.List
 
-	Device  uint64 // inode of the directory itself: another one is another device at the same address
-	Driver  string // driver: last element of the link; "" if none is bound
-	AllOnes bool   // current_link_width is 63, or config begins with all ones: the card does not answer
-	Linked  bool   // there is a file current_link_width
-	Link    Link   // current_link_speed, current_link_width
-	MaxLink Link   // max_link_speed, max_link_width; less if those of the port above are less
+	Device uint64 // inode of the directory itself: another one is another device at the same address
+	Driver string // driver: last element of the link; "" if none is bound
+	// AllOnes: current_link_width is 63, or config begins with all ones: the card does not
+	// answer.
+	AllOnes bool
+	Linked  bool // there is a file current_link_width
+	Link    Link // current_link_speed, current_link_width
+	MaxLink Link // max_link_speed, max_link_width; less if those of the port above are less
 
 	Nodes []string // paths of its device nodes
 
-	Ports         []string // PCI addresses of the ports above it, from the root port down: elements of the device path
-	PowerState    string   // power_state: "D0", "D3cold", "error", ...
-	RuntimeStatus string   // power/runtime_status: "active", "suspended", "unsupported", ...
-	Command       *uint16  // config, bytes 4 and 5: the command register
-	Enabled       int      // enable: how often drivers have enabled the function
+	// Ports are those above it, from the root port down: elements of the device path.
+	Ports         []pci.Address
+	PowerState    string  // power_state: "D0", "D3cold", "error", ...
+	RuntimeStatus string  // power/runtime_status: "active", "suspended", "unsupported", ...
+	Command       *uint16 // config, bytes 4 and 5: the command register
+	Enabled       int     // enable: how often drivers have enabled the function
 
 	AERCorrectable *uint64 // aer_dev_correctable, TOTAL_ERR_COR
 	AERNonFatal    *uint64 // aer_dev_nonfatal, TOTAL_ERR_NONFATAL
@@ -143,12 +155,17 @@ type Reading struct {
 	Sensors *Sensors
 }
 
-// Sensors are what a driver may have to ask the card for, so that reading them can take long. A field without a value is nil.
+// Sensors are what a driver may have to ask the card for, so that reading them can take
+// long. A field without a value is nil.
 type Sensors struct {
-	Firewall     uint64  // firewall.u.N/status (xocl), a bit for each error by which it has tripped, see HW-22
-	Loaded       bool    // xclbinuuid is not all zeros (xocl): a bitstream is loaded
-	Calibrated   *bool   // mig_calibration is not 0 (xocl)
-	ECC          *uint64 // uncorrectable errors of the memory: mig.u.N/ecc_ue_cnt, summed (xocl), or ha/haN/errors_uncorrectable (ha)
+	// Firewall is firewall.u.N/status (xocl), a bit for each error by which it has tripped,
+	// see HW-22.
+	Firewall   uint64
+	Loaded     bool  // xclbinuuid is not all zeros (xocl): a bitstream is loaded
+	Calibrated *bool // mig_calibration is not 0 (xocl)
+	// ECC is the uncorrectable errors of the memory: mig.u.N/ecc_ue_cnt, summed (xocl), or
+	// ha/haN/errors_uncorrectable (ha).
+	ECC          *uint64
 	Temperatures []Temperature
 	Watts        *float64 // hwmon/hwmonN/powerN_input, the first that there is; microwatts there
 	// Unread are warnings about attributes that could not be read.
@@ -163,28 +180,33 @@ type Link struct {
 
 // Temperature is one sensor.
 type Temperature struct {
-	Label    string  `json:"label"`              // hwmon/hwmonN/tempN_label: "FPGA TEMP"
-	Celsius  float64 `json:"celsius"`            // hwmon/hwmonN/tempN_input, thousandths there
-	Critical float64 `json:"critical,omitempty"` // hwmon/hwmonN/tempN_crit, thousandths there; 0 if there is none
+	Label   string  `json:"label"`   // hwmon/hwmonN/tempN_label: "FPGA TEMP"
+	Celsius float64 `json:"celsius"` // hwmon/hwmonN/tempN_input, thousandths there
+	// Critical is hwmon/hwmonN/tempN_crit, thousandths there; 0 if there is none.
+	Critical float64 `json:"critical,omitempty"`
 }
 
-// memorySpace is the bit of the command register by which a function answers to its memory (PCI Local Bus Specification 3.0, 6.2.2).
+// memorySpace is the bit of the command register by which a function answers to its
+// memory (PCI Local Bus Specification 3.0, 6.2.2).
 const memorySpace = 1 << 1
 
-// MemoryOff tells whether a command register says that the function does not answer to its memory; nil: it was not read.
+// MemoryOff reports whether a command register says that the function does not answer to
+// its memory; nil: it was not read.
 func MemoryOff(command *uint16) bool { return command != nil && *command&memorySpace == 0 }
 
-// PowerLost tells whether the kernel calls the function active though it has no power.
+// PowerLost reports whether the kernel calls the function active though it has no power.
 func (r *Reading) PowerLost() bool {
 	return r.RuntimeStatus == "active" && (r.PowerState == "D3cold" || r.PowerState == "error")
 }
 
-// Asleep tells whether the kernel has put the function to sleep. Reading it would wake it.
+// Asleep reports whether the kernel has put the function to sleep. Reading it would wake
+// it.
 func (r *Reading) Asleep() bool {
 	return r.RuntimeStatus == "suspended" || r.RuntimeStatus == "suspending"
 }
 
-// Findings are what the reading shows without any history. subject is the name of the LPU.
+// Findings are what the reading shows without any history. subject is the name of the
+// LPU.
 func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 	add := func(bad bool, id finding.ID, message string) {
 		if bad {
@@ -207,8 +229,8 @@ func (r *Reading) Findings(subject string, p *Policy) (all finding.List) {
 	return append(all, r.Sensors.Findings(subject, p)...)
 }
 
-// addTotal adds a warning about a counter that shows more than a limit. It says nothing of when
-// that was, so the card can be in order again.
+// addTotal adds a warning about a counter that shows more than a limit. It says nothing
+// of when that was, so the card can be in order again.
 func addTotal(all *finding.List, id finding.ID, subject string, count *uint64, limit uint64, what, remedy string) {
 	if count == nil || *count <= limit {
 		return

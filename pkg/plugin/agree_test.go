@@ -12,15 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -122,7 +124,7 @@ func TestInvariant16Unconnected(t *testing.T) {
 			r := newRig(t, simulate.Node{Profile: c.profile}, require)
 			r.scan()
 			var names []string
-			for id, card := range r.plugin.state.Load().node.Cards {
+			for id, card := range r.plugin.state.Load().Cards {
 				if slices.Contains(c.cards, card) {
 					names = append(names, id)
 				}
@@ -158,11 +160,11 @@ func TestInvariant8TheLastListIsThatOfTheOneThatStays(t *testing.T) {
 	k.wait(8)
 	old := other.serve(k, true)
 	k.wait(7)
-	eventually(t, "the instance that stays has seen the other", func() bool { return len(stays.server.siblings("")) == 2 })
+	await.For(t, "the instance that stays has seen the other", func() bool { return len(stays.server.siblings("")) == 2 })
 	time.Sleep(pollInterval + pollInterval/5) // it looks once a second
 	before := k.listed()
 	old.end()
-	eventually(t, "the list is sent again", func() bool { return k.listed() > before })
+	await.For(t, "the list is sent again", func() bool { return k.listed() > before })
 	k.wait(8)
 	if k.registers != 2 {
 		t.Errorf("registered %d times", k.registers)
@@ -192,7 +194,7 @@ func TestInvariant8Recall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = mute.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	if got := (&Server{Dir: k.dir, Plugin: r.plugin}).Recall(ctx); ctx.Err() != nil || len(got) != 0 && len(got) != 8 {
 		t.Errorf("beside one that does not answer: %v, %v", got, ctx.Err())
@@ -228,7 +230,7 @@ func TestInvariant14TheFirstListIsHeldBack(t *testing.T) {
 	may := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
 		defer cancel()
-		return server.waitForOthers(ctx, dirWatch{})
+		return server.waitForOthers(ctx, &fsnotify.Watcher{})
 	}
 	sick := changed(r.inventory(), func(lpus []discovery.LPU) { lpus[2].Health = discovery.HealthUnknown })
 	for seconds := range 6 {

@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // selfCheck is a self-check of the runtime whose answer a test sets.
@@ -282,7 +282,7 @@ func TestNodesAloneNeedNoSelfCheck(t *testing.T) {
 	if err != nil || all["lpuctl_runtime_cdi"] != nil {
 		t.Errorf("%v, %v", all["lpuctl_runtime_cdi"], err)
 	}
-	options.Strategy, options.Kind = CDI, cdi.DefaultKind
+	options.Strategy, options.Spec.Options.Kind = CDI, cdi.DefaultKind
 	r.plugin.Reload(t.Context(), options) // with the answer that holds now, at once
 	if _, err := r.allocate(ids(0)...); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("after a change back: %v", err)

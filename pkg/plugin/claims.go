@@ -10,8 +10,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // claimed is a claim of the DRA driver, and the first container by name that has it.
@@ -20,9 +20,9 @@ type claimed struct {
 	by container
 }
 
-// holdClaim adds what a container has of a claim, if the claim is one of our driver's: the first device of each of its requests has the
-// name of one in the claim's CDI file.
-func (p *pods) holdClaim(by container, r *podresources.DynamicResource) {
+// holdClaim adds what a container has of a claim, if the claim is one of our driver's:
+// the first device of each of its requests has the name of one in the claim's CDI file.
+func (s *Said) holdClaim(by container, r *podresources.DynamicResource) {
 	driver, uid := "", ""
 	for _, one := range r.GetClaimResources() {
 		if of, _, ok := claimDevice(one); ok {
@@ -32,10 +32,10 @@ func (p *pods) holdClaim(by container, r *podresources.DynamicResource) {
 	if uid == "" {
 		return
 	}
-	c := p.claims[uid]
+	c := s.claims[uid]
 	if c == nil {
 		c = &claimed{cdi.Claim{Namespace: r.GetClaimNamespace(), Name: r.GetClaimName(), UID: uid}, by}
-		p.claims[uid] = c
+		s.claims[uid] = c
 	}
 	if compareContainers(by, c.by) < 0 {
 		c.by = by
@@ -63,7 +63,7 @@ func claimDevice(r *podresources.ClaimResource) (uid, request string, ok bool) {
 }
 
 // lpusOf are the LPUs of a device, by the names of their CDI devices.
-func lpusOf(r *podresources.ClaimResource) (all []discovery.Address) {
+func lpusOf(r *podresources.ClaimResource) (all []pci.Address) {
 	for _, d := range r.GetCdiDevices() {
 		_, name, _ := strings.Cut(d.GetName(), "=")
 		if a, err := cdi.ParseAddressName(name); err == nil {
@@ -86,18 +86,15 @@ func (c *claimed) add(request string, d cdi.ClaimDevice) {
 	}
 }
 
-// Claims returns the claims of the DRA driver that pods have, in the order of their uids: those of the pods that the kubelet still runs. It
-// does not know whether a claim sets common variables.
+// Claims returns the claims of the DRA driver that pods have, in the order of their uids:
+// those of the pods that the kubelet still runs. It does not know whether a claim sets
+// common variables.
 func (s *Said) Claims() (all []cdi.Claim) {
-	for _, uid := range slices.Sorted(maps.Keys(s.pods.claims)) {
-		all = append(all, s.pods.claims[uid].Claim)
+	for _, uid := range slices.Sorted(maps.Keys(s.claims)) {
+		all = append(all, s.claims[uid].Claim)
 	}
 	return all
 }
-
-// Twice returns the LPUs that were given twice: to a pod by the device plugin and to one by a claim, or by two claims. Each finding says
-// to which pods.
-func (s *Said) Twice() map[discovery.Address]finding.Finding { return s.pods.twice() }
 
 // gift is that a container was given an LPU, and by what.
 type gift struct {
@@ -105,20 +102,27 @@ type gift struct {
 	with container
 }
 
-func (p *pods) twice() map[discovery.Address]finding.Finding {
-	gifts := map[discovery.Address][]gift{}
-	for id, c := range p.holders {
+// gifts are the containers that were given each LPU.
+func (s *Said) gifts() map[pci.Address][]gift {
+	gifts := map[pci.Address][]gift{}
+	for id, c := range s.holders {
 		if a, err := cdi.ParseAddressName(id); err == nil {
 			gifts[a] = append(gifts[a], gift{"the device plugin", c})
 		}
 	}
-	for _, c := range p.claims {
+	for _, c := range s.claims {
 		for _, a := range c.LPUs() {
 			gifts[a] = append(gifts[a], gift{"claim " + c.String(), c.by})
 		}
 	}
-	twice := map[discovery.Address]finding.Finding{}
-	for a, all := range gifts {
+	return gifts
+}
+
+// Twice returns the LPUs that were given twice: to a pod by the device plugin and to one
+// by a claim, or by two claims. Each finding says to which pods.
+func (s *Said) Twice() map[pci.Address]finding.Finding {
+	twice := map[pci.Address]finding.Finding{}
+	for a, all := range s.gifts() {
 		if len(all) > 1 {
 			twice[a] = givenTwice(all)
 		}

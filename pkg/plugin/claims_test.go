@@ -9,8 +9,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 const claimUID = "0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01"
@@ -44,7 +44,7 @@ func said(t *testing.T, l *podLister) *Said {
 	return answer
 }
 
-func lpus(t *testing.T, ids ...string) (all []discovery.Address) {
+func lpus(t *testing.T, ids ...string) (all []pci.Address) {
 	t.Helper()
 	for _, id := range ids {
 		a, err := cdi.ParseAddressName(id)

@@ -11,6 +11,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // cordon cordons the cards with these addresses, and no others, and tells the plugin.
@@ -18,7 +19,11 @@ func (r *rig) cordon(addresses ...string) {
 	r.t.Helper()
 	_, _, err := health.ChangeCordons(r.t.Context(), r.plugin.Node.Memory.Cordons().Path, func(c health.Cordons) error {
 		clear(c)
-		for _, a := range addresses {
+		for _, text := range addresses {
+			a, err := pci.Parse(text)
+			if err != nil {
+				return err
+			}
 			c[a] = health.Cordon{Reason: "a test", Since: time.Unix(1e9, 0), By: "root(0)"}
 		}
 		return nil

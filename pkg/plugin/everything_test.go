@@ -13,14 +13,15 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/internal/uevent"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 // everything is a server that has something to say in each of its metrics: all is switched on, each LPU is cordoned, held back, in a
@@ -39,12 +40,18 @@ func everything(t testing.TB, lpus, pods int) (server *Server, lister *podLister
 		if i%4 < 2 {
 			lister.run("namespace", fmt.Sprint("pod", i), cdi.AddressName(l.Address), cdi.AddressName(inv.LPUs[i+2].Address))
 		}
-		cordons[l.Address.String()] = health.Cordon{Reason: "test"}
+		cordons[l.Address] = health.Cordon{Reason: "test"}
 		l.Reading.AERCorrectable, l.Reading.AERNonFatal, l.Reading.AERFatal = &errors, &errors, &errors
 		for _, id := range []finding.ID{finding.LinkDegraded, finding.AERCorrectable, finding.Hot} {
 			l.Reasons.Add(id, l.Name, "a test", "")
 		}
+		if i%2 == 0 { // so each cable is down
+			l.Reasons.Add(finding.NoDriver, l.Name, "a test", "")
+		}
 	}
+	judge := health.NewJudge(health.DefaultPolicy(), nil)
+	inv.Judge(judge, host.SinceBoot())
+	inv.Records = judge.Records()
 	for len(lister.pods) < pods {
 		lister.run("namespace", fmt.Sprint("other", len(lister.pods)))
 	}

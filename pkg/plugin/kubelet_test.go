@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // kubelet takes the kubelet's steps with device plugins one by one, by the rules of 1.36 or those of 1.37.
@@ -150,7 +152,7 @@ func (k *kubelet) register(ctx context.Context, r *api.RegisterRequest) error {
 		return err
 	}
 	e := &endpoint{socket: socket, conn: conn, client: api.NewDevicePluginClient(conn)}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, await.Limit)
 	defer cancel()
 	if e.options, err = e.client.GetDevicePluginOptions(ctx, &api.Empty{}); err != nil {
 		_ = conn.Close()
@@ -230,7 +232,7 @@ func (k *kubelet) allocatable() int {
 // wait waits for a number of allocatable devices.
 func (k *kubelet) wait(want int) {
 	k.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(await.Limit)
 	for k.allocatable() != want {
 		if time.Now().After(deadline) {
 			got := k.allocatable()

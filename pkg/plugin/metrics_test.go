@@ -16,8 +16,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -51,7 +52,7 @@ func (i *instance) value(family string, pairs ...string) float64 {
 
 func TestMetrics(t *testing.T) {
 	r, k, i := served(t, rules137)
-	eventually(t, "it is registered", func() bool { return i.value("lpuctl_registered") == 1 })
+	await.For(t, "it is registered", func() bool { return i.value("lpuctl_registered") == 1 })
 	broken := func(context.Context) (*discovery.Inventory, error) { return nil, io.ErrUnexpectedEOF }
 	if r.plugin.Update(t.Context(), broken) {
 		t.Error("updated though the machine could not be read")
@@ -86,6 +87,9 @@ func TestMetrics(t *testing.T) {
 		{1, "lpuctl_ring_table_valid", nil},
 		{6, "lpuctl_ring_links", []string{"state", "up"}},
 		{2, "lpuctl_ring_links", []string{"state", "down"}},
+		{1, "lpuctl_ring_link_up", []string{"a", "lpu0", "b", "lpu1"}},
+		{0, "lpuctl_ring_link_up", []string{"a", "lpu1", "b", "lpu2"}},
+		{1, "lpuctl_ring_link_up", []string{"a", "lpu7", "b", "lpu0"}},
 		{3, "lpuctl_lpu_aer_errors_total", append(slices.Clone(lpu1), "severity", "correctable")},
 		{1, "lpuctl_lpu_healthy", lpu1},
 		{0, "lpuctl_lpu_healthy", lpu2},
@@ -118,7 +122,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("a broken ring table counts as valid: %v", got)
 	}
 	k.stop()
-	eventually(t, "it is not registered", func() bool { return i.value("lpuctl_registered") == 0 })
+	await.For(t, "it is not registered", func() bool { return i.value("lpuctl_registered") == 0 })
 	if got := i.value("lpuctl_stream_opened_timestamp_seconds"); got != -1 {
 		t.Errorf("there is no stream, but one was opened at %v", got)
 	}
@@ -128,9 +132,9 @@ func TestMetrics(t *testing.T) {
 func TestStandbyMetric(t *testing.T) {
 	r, k, i := served(t, rules137)
 	next := r.serve(k, false)
-	eventually(t, "it stands by", func() bool { return next.value("lpuctl_standby") == 1 && next.value("lpuctl_registered") == 0 })
+	await.For(t, "it stands by", func() bool { return next.value("lpuctl_standby") == 1 && next.value("lpuctl_registered") == 0 })
 	i.end()
-	eventually(t, "it serves", func() bool { return next.value("lpuctl_standby") == 0 && next.value("lpuctl_registered") == 1 })
+	await.For(t, "it serves", func() bool { return next.value("lpuctl_standby") == 0 && next.value("lpuctl_registered") == 1 })
 }
 
 // TestMetricsBeforeTheFirstLook: nothing is known, and the format holds whatever stands in a label.

@@ -4,8 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hyperaccel/lpuctl/internal/lazy"
-	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/internal/node"
 )
 
 // DefaultResource is the extended resource that pods ask for.
@@ -13,16 +12,14 @@ const DefaultResource = "hyperaccel.ai/lpu"
 
 // Options say how LPUs are handed out.
 type Options struct {
-	Strategy    Strategy
-	Kind        string      // of the CDI devices
-	Spec        cdi.File    // must define a device before its name is handed out
-	Orders      []cdi.Order // in which runtimes read specs, see [node.Spec]
-	Annotations bool        // of the devices in the spec, see [cdi.Options]
-	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving it others.
+	Strategy Strategy
+	Spec     node.Spec // must define a device before its name is handed out
+	// RequireConnected refuses a pod whose LPUs would not be connected, instead of giving
+	// it others.
 	RequireConnected bool
 	NUMA             NUMA
-	// PreStart makes the kubelet ask before each start of a container, restarts included, whether its LPUs are still
-	// usable.
+	// PreStart makes the kubelet ask before each start of a container, restarts included,
+	// whether its LPUs are still usable.
 	PreStart bool
 	OnCDIOff node.OnCDIOff // with the strategy CDI
 }
@@ -32,7 +29,7 @@ func (o *Options) spec() node.Spec {
 	if o.Strategy != CDI {
 		return node.Spec{}
 	}
-	return node.Spec{File: o.Spec, Orders: o.Orders, Options: cdi.Options{Kind: o.Kind, Annotations: o.Annotations}}
+	return o.Spec
 }
 
 // Strategy is how a container gets its LPUs.
@@ -44,8 +41,9 @@ const (
 	DeviceSpecs Strategy = "device-specs" // nodes, mounts and variables, for runtimes without CDI
 )
 
-// strategy is how a container gets its LPUs, by what is known of the runtime. It is one or the
-// other: a runtime with CDI on that got both would put each node into the container twice.
+// strategy is how a container gets its LPUs, by what is known of the runtime. It is one
+// or the other: a runtime with CDI on that got both would put each node into the
+// container twice.
 func (o *Options) strategy(r node.Runtime) Strategy {
 	if o.OnCDIOff == node.SpecsOnCDIOff && r.CDI == node.CDIOff {
 		return DeviceSpecs
@@ -53,8 +51,9 @@ func (o *Options) strategy(r node.Runtime) Strategy {
 	return o.Strategy
 }
 
-// NUMA says whether the kubelet gets the NUMA node of each LPU. If it does, and its Topology Manager has a policy, it
-// narrows down the free LPUs by NUMA node before it asks for a preferred allocation, or does not ask at all.
+// NUMA says whether the kubelet gets the NUMA node of each LPU. If it does, and its
+// Topology Manager has a policy, it narrows down the free LPUs by NUMA node before it
+// asks for a preferred allocation, or does not ask at all.
 type NUMA string
 
 // The settings.
@@ -86,9 +85,10 @@ var (
 	nativeResource = lazy.Regexp(`(^|\.)kubernetes\.io/|^requests\.`)
 )
 
-// ValidateResource checks the name of an extended resource as the kubelet does: DOMAIN/NAME, each of letters, digits,
-// dots, hyphens (and underscores in NAME), the domain not one of Kubernetes' own
-// (k8s.io/kubernetes pkg/apis/core/v1/helper, IsExtendedResourceName).
+// ValidateResource checks the name of an extended resource as the kubelet does:
+// DOMAIN/NAME, each of letters, digits, dots, hyphens (and underscores in NAME), the
+// domain not one of Kubernetes' own (k8s.io/kubernetes pkg/apis/core/v1/helper,
+// IsExtendedResourceName).
 func ValidateResource(name string) error {
 	if !extendedResource().MatchString(name) || nativeResource().MatchString(name) || len(name) > 253 {
 		return fmt.Errorf("%q is not the name of an extended resource", name)

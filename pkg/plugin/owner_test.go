@@ -13,18 +13,19 @@ import (
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // claims are the LPUs that prepared claims have, as a test sets them.
 type claims struct {
-	atomic.Pointer[map[discovery.Address]string]
+	atomic.Pointer[map[pci.Address]string]
 }
 
 func (c *claims) have(ids ...string) {
-	held := map[discovery.Address]string{}
+	held := map[pci.Address]string{}
 	for _, id := range ids {
 		a, err := cdi.ParseAddressName(id)
 		if err != nil {
@@ -42,7 +43,7 @@ func (r *rig) gated() (c *claims, own func(owner.Owner)) {
 	c.have()
 	g := &owner.Gate{
 		File: owner.File{Dir: r.t.TempDir()}, Me: owner.Plugin, Log: slog.New(slog.DiscardHandler),
-		Others: func(context.Context) (map[discovery.Address]string, error) { return *c.Load(), nil },
+		Others: func(context.Context) (map[pci.Address]string, error) { return *c.Load(), nil },
 	}
 	r.plugin.Node.Gate = g
 	g.Renew(r.t.Context())
@@ -56,7 +57,7 @@ func (r *rig) gated() (c *claims, own func(owner.Owner)) {
 
 // registered waits until the server knows that it is: the kubelet knows it a moment before.
 func (i *instance) registered() {
-	for end := time.Now().Add(20 * time.Second); i.ready() != nil && time.Now().Before(end); {
+	for end := time.Now().Add(await.Limit); i.ready() != nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -137,7 +138,7 @@ func TestUnknownOwner(t *testing.T) {
 	k.wait(8)
 	i.registered()
 	gate := r.plugin.Node.Gate
-	gate.Others = func(context.Context) (map[discovery.Address]string, error) { return nil, io.ErrUnexpectedEOF }
+	gate.Others = func(context.Context) (map[pci.Address]string, error) { return nil, io.ErrUnexpectedEOF }
 	gate.Renew(t.Context())
 	r.plugin.Again(t.Context())
 	k.wait(0)

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 )
 
-// Plugin answers the kubelet. It holds no record of what it handed out: the kubelet passes the whole truth with each
-// call, so that two plugins may overlap.
+// Plugin answers the kubelet. It holds no record of what it handed out: the kubelet
+// passes the whole truth with each call, so that two plugins may overlap.
 type Plugin struct {
 	api.UnsafeDevicePluginServer
 
@@ -23,6 +23,9 @@ type Plugin struct {
 
 	log     *slog.Logger
 	metrics metrics
+	// tableFault is why the latest ring table could not be put in place, as text; "": it
+	// could.
+	tableFault atomic.Value
 
 	updating sync.Mutex   // held by Update, Reload and resend, and never by what answers the kubelet
 	scan     node.Scan    // the one of the latest Update; nil before the first
@@ -30,13 +33,13 @@ type Plugin struct {
 	state    atomic.Pointer[state]
 }
 
-// state is what calls are answered from: a snapshot of the node, and the options and devices that go with it. It does not
-// change.
+// state is what calls are answered from: a snapshot of the node, and the options and
+// devices that go with it. It does not change.
 type state struct {
-	node    *node.Snapshot
+	*node.Snapshot
 	options Options
 	runtime node.Runtime
-	devices []*api.Device
+	list    []*api.Device // the devices as the kubelet gets them
 	changed chan struct{} // closed when the list of devices changes
 }
 
@@ -49,8 +52,9 @@ func New(options Options, log *slog.Logger) *Plugin {
 	return p
 }
 
-// Update scans the machine and answers calls by what is there from now on. It may write the CDI spec, and so must not be called by
-// what answers the kubelet. It returns false if the machine cannot be read.
+// Update scans the machine and answers calls by what is there from now on. It may write
+// the CDI spec, and so must not be called by what answers the kubelet. It returns false
+// if the machine cannot be read.
 func (p *Plugin) Update(ctx context.Context, scan node.Scan) bool {
 	p.updating.Lock()
 	defer p.updating.Unlock()
@@ -67,8 +71,8 @@ func (p *Plugin) Again(ctx context.Context) {
 	}
 }
 
-// Reload changes the options. They hold when it returns; a stream that is open stays open. Like Update it may write the
-// CDI spec.
+// Reload changes the options. They hold when it returns; a stream that is open stays
+// open. Like Update it may write the CDI spec.
 func (p *Plugin) Reload(ctx context.Context, options Options) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
@@ -87,7 +91,8 @@ func (p *Plugin) Renew() {
 	p.Node.Renew()
 }
 
-// update answers calls from a new snapshot from now on. It returns false if there is none: the machine cannot be read, or ctx ended.
+// update answers calls from a new snapshot from now on. It returns false if there is
+// none: the machine cannot be read, or ctx ended.
 func (p *Plugin) update(ctx context.Context, options Options) bool {
 	if options.Strategy == CDI {
 		p.runtime = p.Node.AskRuntime(options.OnCDIOff)
@@ -105,11 +110,12 @@ func (p *Plugin) update(ctx context.Context, options Options) bool {
 	return true
 }
 
-// answerFrom answers calls from a snapshot from now on, and sends the list if it is another one.
+// answerFrom answers calls from a snapshot from now on, and sends the list if it is
+// another one.
 func (p *Plugin) answerFrom(s *node.Snapshot, options Options) {
 	before := p.state.Load()
 	next := &state{s, options, p.runtime, options.devices(s), before.changed}
-	if !sameDevices(before.devices, next.devices) {
+	if !sameDevices(before.list, next.list) {
 		next.changed = make(chan struct{})
 		defer close(before.changed)
 	}
@@ -144,8 +150,9 @@ func (o *Options) devices(s *node.Snapshot) []*api.Device {
 	return devices
 }
 
-// publishNUMA tells whether the kubelet gets NUMA nodes. With auto it does only if a ring table says that no ring crosses nodes: else
-// the kubelet would take LPUs of one node that are no neighbours, and not ask.
+// publishNUMA reports whether the kubelet gets NUMA nodes. With auto it does only if a
+// ring table says that no ring crosses nodes: else the kubelet would take LPUs of one
+// node that are no neighbours, and not ask.
 func (o *Options) publishNUMA(inv *discovery.Inventory) bool {
 	if o.NUMA != NUMAAuto {
 		return o.NUMA == NUMAOn
@@ -166,8 +173,8 @@ func (o *Options) publishNUMA(inv *discovery.Inventory) bool {
 	return true
 }
 
-// sameDevices tells whether two lists say the same. For each list that it gets the kubelet writes a file, so none is sent because only
-// the order has changed.
+// sameDevices reports whether two lists say the same. For each list that it gets the
+// kubelet writes a file, so none is sent because only the order has changed.
 func sameDevices(a, b []*api.Device) bool {
 	byID := map[string]*api.Device{}
 	for _, d := range a {

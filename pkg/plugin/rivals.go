@@ -12,22 +12,21 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// rivalSuffix ends the names of the sockets of Xilinx' FPGA device plugin. Before it stands the name of a shell, which with amd.com/
-// before it is the resource that pods ask for. The plugin hands out every card that has the drivers of Alveo cards, so our LPUs too.
+// rivalSuffix ends the names of the sockets of Xilinx' FPGA device plugin. Before it
+// stands the name of a shell, which with amd.com/ before it is the resource that pods ask
+// for. The plugin hands out every card that has the drivers of Alveo cards, so our LPUs
+// too.
 const rivalSuffix = "-fpga.sock"
 
 // alveoVendor is the PCI vendor of the cards that Xilinx' plugin hands out.
 const alveoVendor = "10ee"
 
-// Times of looking for others. A socket is connected to no more often than each rivalPeriod, so that its owner's log stays empty.
+// Times of looking for others. A socket is connected to no more often than each
+// rivalPeriod, so that its owner's log stays empty.
 const (
 	rivalLook   = 10 * time.Second // between two looks for sockets
 	rivalPeriod = 30 * time.Second // for which the answer of a socket holds
 )
-
-// Rivals returns a finding for each other device plugin that hands out the same cards, by its socket in the kubelet's directory. It is
-// what [node.Node.Beside] asks for, and is called by one at a time.
-func (s *Server) Rivals(inv *discovery.Inventory) finding.List { return s.rivals.in(s.Dir, inv) }
 
 // rivals are the sockets of other plugins. The zero value has seen none.
 type rivals struct {
@@ -36,21 +35,23 @@ type rivals struct {
 	asked   map[string]answer // by path
 }
 
-// answer tells whether somebody listened on a socket.
+// answer says whether a process listened on a socket.
 type answer struct {
 	at    time.Duration // since boot
 	alive bool
 }
 
-// in returns a finding for each such plugin that serves in a directory. The inventory tells whether there are cards that it would hand
+// Rivals returns a finding for each other device plugin that hands out the same cards, by
+// its socket in the kubelet's directory. It is what [node.Node.Beside] asks for, and is
+// called by one at a time. The inventory says whether there are cards that it would hand
 // out. The sockets of a plugin that has ended are left where they are.
-func (r *rivals) in(dir string, inv *discovery.Inventory) (all finding.List) {
+func (s *Server) Rivals(inv *discovery.Inventory) (all finding.List) {
 	if !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Vendor == alveoVendor }) {
 		return nil
 	}
-	asked, now := map[string]answer{}, host.SinceBoot()
+	r, asked, now := &s.rivals, map[string]answer{}, host.SinceBoot()
 	if now >= r.next {
-		r.sockets, _ = filepath.Glob(filepath.Join(dir, "*"+rivalSuffix))
+		r.sockets, _ = filepath.Glob(filepath.Join(s.Dir, "*"+rivalSuffix))
 		r.next = now + host.UntilBeat(rivalLook, now)
 	}
 	for _, path := range r.sockets {

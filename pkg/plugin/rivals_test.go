@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
 )
 
 const rivalSocket = "xilinx_u55c_gen3x16_xdma_base_3-0-fpga.sock"
@@ -62,17 +62,17 @@ func TestRivals(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	var others rivals
-	found := others.in(dir, orion)
+	others := &Server{Dir: dir}
+	found := others.Rivals(orion)
 	if len(found) != 1 || found[0].Subject != rivalSocket {
 		t.Fatalf("%v", found)
 	}
-	if found := new(rivals).in(dir, inventoryOf(t, "bertha")); len(found) != 0 {
+	if found := (&Server{Dir: dir}).Rivals(inventoryOf(t, "bertha")); len(found) != 0 {
 		t.Errorf("the other plugin hands out no such cards: %v", found)
 	}
 	connections := 0
 	_ = listener.(*net.UnixListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
-	for others.in(dir, orion); err == nil; connections++ {
+	for others.Rivals(orion); err == nil; connections++ {
 		var conn net.Conn
 		if conn, err = listener.Accept(); err == nil {
 			_ = conn.Close()
@@ -83,7 +83,7 @@ func TestRivals(t *testing.T) {
 	}
 	// It leaves its socket behind when it is killed.
 	_ = listener.Close()
-	if found := new(rivals).in(dir, orion); len(found) != 0 {
+	if found := (&Server{Dir: dir}).Rivals(orion); len(found) != 0 {
 		t.Errorf("nobody listens: %v", found)
 	}
 	if _, err := os.Stat(path); err != nil {
@@ -92,7 +92,7 @@ func TestRivals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file-fpga.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found := new(rivals).in(dir, orion); len(found) != 0 {
+	if found := (&Server{Dir: dir}).Rivals(orion); len(found) != 0 {
 		t.Errorf("a file is no plugin: %v", found)
 	}
 }

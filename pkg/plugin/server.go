@@ -19,27 +19,27 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lazy"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
 )
 
-// Times of registering. The kubelet answers Register only after it has connected to the plugin, which it tries for ten
-// seconds.
+// Times of registering. The kubelet answers Register only after it has connected to the
+// plugin, which it tries for ten seconds.
 const (
 	registerTimeout = 15 * time.Second
-	streamTimeout   = 10 * time.Second       // from a successful Register to the first list
-	pollInterval    = time.Second            // for what inotify may have missed
-	turnLimit       = time.Minute            // within which each loop of the server turns, whatever the kubelet does
-	minBackoff      = 100 * time.Millisecond // before the next attempt; it doubles with each that fails
-	maxBackoff      = 10 * time.Second
+	streamTimeout   = 10 * time.Second // from a successful Register to the first list
+	pollInterval    = time.Second      // for what inotify may have missed
+	// Each loop of the server turns within turnLimit, whatever the kubelet does.
+	turnLimit  = time.Minute
+	minBackoff = 100 * time.Millisecond // before the next attempt; it doubles with each that fails
+	maxBackoff = 10 * time.Second
 )
 
 // Server keeps a plugin registered with the kubelet of this node.
@@ -47,9 +47,11 @@ type Server struct {
 	Plugin   *Plugin
 	Dir      string // of the kubelet's and the plugins' sockets: /var/lib/kubelet/device-plugins
 	Resource string // that pods ask for
-	// Overlap registers while another instance still serves, so that an upgrade leaves no gap. That needs a kubelet of
-	// 1.37 or later, which knows plugins by their socket. An older one knows them by their resource: when the old instance
-	// ends, it takes the new one for ended too. Without Overlap a new instance waits until the old one has ended.
+	// Overlap registers while another instance still serves, so that an upgrade leaves no
+	// gap. That needs a kubelet of 1.37 or later, which knows plugins by their socket. An
+	// older one knows them by their resource: when the old instance ends, it takes the
+	// new one for ended too. Without Overlap a new instance waits until the old one has
+	// ended.
 	Overlap bool
 	Log     *slog.Logger
 
@@ -67,8 +69,10 @@ const (
 	phaseRegistered = "registered"
 )
 
-// Ready returns "registered" if the kubelet has the list of LPUs from this instance, and "standing by: " with the reason if another one
-// serves it; or else why the server is not ready. While the DRA driver hands out the LPUs it is ready to come after it, and says so.
+// Ready returns "registered" if the kubelet has the list of LPUs from this instance, and
+// "standing by: " with the reason if another one serves it; or else why the server is not
+// ready. While the DRA driver hands out the LPUs it is ready to come after it, and says
+// so.
 func (s *Server) Ready() (phase string, err error) {
 	if err := s.Plugin.Node.Ready(); err != nil {
 		return "", err
@@ -89,7 +93,8 @@ func (s *Server) Ready() (phase string, err error) {
 	return "", errors.New(cmp.Or(phase, "starting"))
 }
 
-// Alive returns errors that name the loops which do not turn any more: a new start mends them. That the kubelet does not answer is none.
+// Alive returns errors that name the loops which do not turn any more: a new start mends
+// them. That the kubelet does not answer is none.
 func (s *Server) Alive() error {
 	now := time.Now()
 	return errors.Join(s.Plugin.Node.Alive(), s.pulse.Alive("keeps the plugin registered", now, turnLimit),
@@ -102,13 +107,14 @@ const pathMax = 107
 // socketPrefix begins the names of our sockets: lpuctl-RANDOM.sock.
 const socketPrefix = owner.SocketPrefix
 
-// restart is the error for a sign that the kubelet was restarted. After it no backoff is needed.
+// restart is the error for a sign that the kubelet was restarted. After it no backoff is
+// needed.
 type restart string
 
 func (r restart) Error() string { return string(r) }
 
-// Run serves and registers, again whenever the kubelet may have forgotten the plugin, until ctx ends. It never gives up,
-// and logs an error once as long as it stays the same.
+// Run serves and registers, again whenever the kubelet may have forgotten the plugin,
+// until ctx ends. It never gives up, and logs an error once as long as it stays the same.
 func (s *Server) Run(ctx context.Context) {
 	backoff, logged := minBackoff, ""
 	defer s.pulse.Rest()
@@ -144,13 +150,15 @@ func (s *Server) beat() { s.pulse.Beat(time.Now()) }
 
 var socketName = lazy.Regexp(socketPrefix + `[a-z0-9]+\.sock`)
 
-// withoutSocket is the text of an error without the random part of our socket's name, so that texts can be compared.
+// withoutSocket is the text of an error without the random part of our socket's name, so
+// that texts can be compared.
 func withoutSocket(err error) string {
 	return socketName().ReplaceAllString(err.Error(), socketPrefix+"*.sock")
 }
 
-// once serves on a new socket, registers it and waits for a reason to register anew, which it returns as an error.
-func (s *Server) once(ctx context.Context, changes dirWatch) error {
+// once serves on a new socket, registers it and waits for a reason to register again,
+// which it returns as an error.
+func (s *Server) once(ctx context.Context, changes *fsnotify.Watcher) error {
 	if err := s.waitForOthers(ctx, changes); err != nil {
 		return err
 	}
@@ -172,9 +180,9 @@ func (s *Server) once(ctx context.Context, changes dirWatch) error {
 	return s.waitForRestart(ctx, changes, sock, before)
 }
 
-// waitForOthers removes the sockets of instances that are dead. It waits until there is a list of devices and, unless Overlap
-// is set, until no other instance is alive.
-func (s *Server) waitForOthers(ctx context.Context, changes dirWatch) error {
+// waitForOthers removes the sockets of instances that are dead. It waits until there is a
+// list of devices and, unless Overlap is set, until no other instance is alive.
+func (s *Server) waitForOthers(ctx context.Context, changes *fsnotify.Watcher) error {
 	for ctx.Err() == nil {
 		s.beat()
 		live := s.siblings("")
@@ -189,27 +197,27 @@ func (s *Server) waitForOthers(ctx context.Context, changes dirWatch) error {
 	return ctx.Err()
 }
 
-// siblings returns the sockets of other instances that accept connections; own is the socket of this one. Sockets that refuse
-// connections are removed.
+// siblings returns the sockets of other instances that accept connections; own is the
+// socket of this one. Sockets that refuse connections are removed.
 func (s *Server) siblings(own string) (live []string) {
 	sockets, _ := filepath.Glob(filepath.Join(s.Dir, socketPrefix+"*.sock"))
 	for _, path := range sockets {
 		if path == own {
 			continue
 		}
-		conn, err := net.DialTimeout("unix", path, time.Second)
-		if err == nil {
-			_ = conn.Close()
+		listens, unseen := host.Listens(path)
+		switch {
+		case listens:
 			live = append(live, path)
-		} else if errors.Is(err, unix.ECONNREFUSED) {
+		case unseen == nil:
 			_ = os.Remove(path)
 		}
 	}
 	return live
 }
 
-// Recall asks another instance which devices it offers as healthy, by their ids. It is empty if there is none that answers within
-// a second.
+// Recall asks another instance which devices it offers as healthy, by their ids. It is
+// empty if there is none that answers within a second.
 func (s *Server) Recall(ctx context.Context) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -231,16 +239,16 @@ func (s *Server) Recall(ctx context.Context) map[string]bool {
 	return healthy
 }
 
-func dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func dial(socket string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+socket, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 }
 
-// listed tells whether there is a list of devices to send: the machine was read, and the health of each LPU is known or was waited
-// for.
-func (p *Plugin) listed() bool { return p.state.Load().node.Settled }
+// listed reports whether there is a list of devices to send: the machine was read, and
+// the health of each LPU is known or was waited for.
+func (p *Plugin) listed() bool { return p.state.Load().Settled }
 
-// socket is one gRPC server on a socket of its own. Each registration needs a new name: kubelets from 1.37 on refuse one that
-// they know ("already connected").
+// socket is one gRPC server on a socket of its own. Each registration needs a new name:
+// kubelets from 1.37 on refuse one that they know ("already connected").
 type socket struct {
 	path    string
 	server  *grpc.Server
@@ -259,7 +267,8 @@ func (s *Server) listen() (*socket, error) {
 	if len(sock.path) > pathMax {
 		return nil, fmt.Errorf("%s: too long for the path of a socket (%d bytes, at most %d)", sock.path, len(sock.path), pathMax)
 	}
-	// It gets its name when it accepts connections: another instance removes a socket of ours that refuses them.
+	// It gets its name when it accepts connections: another instance removes a socket of
+	// ours that refuses them.
 	nameless := strings.TrimSuffix(sock.path, ".sock") + ".new"
 	listener, err := net.Listen("unix", nameless)
 	if err != nil {
@@ -271,11 +280,13 @@ func (s *Server) listen() (*socket, error) {
 	}
 	sock.server = grpc.NewServer(grpc.StreamInterceptor(sock.countStreams), grpc.UnaryInterceptor(s.Plugin.countCalls))
 	api.RegisterDevicePluginServer(sock.server, s.Plugin)
-	go func() { _ = sock.server.Serve(listener) }() // until stop; if the listener breaks, the stream ends
+	// It serves until stop. If the listener breaks, the stream ends.
+	go func() { _ = sock.server.Serve(listener) }()
 	return sock, nil
 }
 
-// countStreams closes opened when ListAndWatch has sent a list, and ended when no such call is left.
+// countStreams closes opened when ListAndWatch has sent a list, and ended when no such
+// call is left.
 func (k *socket) countStreams(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	k.streams.Add(1)
 	err := handler(server, sending{stream, k})
@@ -321,10 +332,11 @@ func (s *Server) register(ctx context.Context, kubelet string, sock *socket) err
 	return err
 }
 
-// waitForRestart waits until the kubelet may have forgotten the plugin, and returns the sign of that: a new kubelet.sock,
-// our own socket gone, the stream ended, or no stream at all. inotify tells at once; the poll finds what it missed.
-// When another instance ends, the list is sent again: the last one that the kubelet got may be the other's.
-func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *socket, kubelet os.FileInfo) error {
+// waitForRestart waits until the kubelet may have forgotten the plugin, and returns the
+// sign of that: a new kubelet.sock, our own socket gone, the stream ended, or no stream
+// at all. inotify tells at once; the poll finds what it missed. When another instance
+// ends, the list is sent again: the last one that the kubelet got may be the other's.
+func (s *Server) waitForRestart(ctx context.Context, changes *fsnotify.Watcher, sock *socket, kubelet os.FileInfo) error {
 	opened, noStream, tick := sock.opened, time.After(streamTimeout), (<-chan time.Time)(nil)
 	others := s.siblings(sock.path)
 	for {
@@ -344,8 +356,8 @@ func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *soc
 			return errors.New("the kubelet opened no stream")
 		case <-sock.ended:
 			return errors.New("the kubelet ended the stream")
-		case <-changes.events:
-		case err := <-changes.errors:
+		case <-changes.Events:
+		case err := <-changes.Errors:
 			s.Log.Debug("changes of the kubelet's directory may have been missed", "error", err)
 		case <-tick:
 			tick = nil
@@ -364,36 +376,34 @@ func (s *Server) waitForRestart(ctx context.Context, changes dirWatch, sock *soc
 	}
 }
 
-// sameSocket compares by inode and time, because a new file may get the inode number of one that was just removed.
+// sameSocket compares by inode and time, because a new file may get the inode number of
+// one that was just removed.
 func sameSocket(a, b os.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 
-// dirWatch tells of the changes of a directory. After an error, such as an overflow of the kernel's queue, changes may have
-// been missed, and no more are told until the error is received. The channels are nil if there is no inotify.
-type dirWatch struct {
-	events <-chan fsnotify.Event
-	errors <-chan error
-}
-
-// watchDir watches a directory or, as long as it does not exist, the nearest parent that does.
-func watchDir(dir string) (changes dirWatch, stop func()) {
+// watchDir watches a directory or, as long as it does not exist, the nearest parent that
+// does. After an error, such as an overflow of the kernel's queue, changes may have been
+// missed. It reports no more of them until the error is received. The channels are nil if
+// there is no inotify.
+func watchDir(dir string) (changes *fsnotify.Watcher, stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return dirWatch{}, func() {}
+		return &fsnotify.Watcher{}, func() {}
 	}
 	for watcher.Add(dir) != nil && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
-	return dirWatch{watcher.Events, watcher.Errors}, func() { _ = watcher.Close() }
+	return watcher, func() { _ = watcher.Close() }
 }
 
-// waitForChange waits no longer than limit for a change of anything but our own sockets, and tells whether there was one.
-func waitForChange(ctx context.Context, changes dirWatch, limit time.Duration) bool {
+// waitForChange waits no longer than limit for a change of anything but our own sockets,
+// and reports whether there was one.
+func waitForChange(ctx context.Context, changes *fsnotify.Watcher, limit time.Duration) bool {
 	expired := time.After(limit)
 	for {
 		select {
-		case err := <-changes.errors:
+		case err := <-changes.Errors:
 			return err != nil
-		case e := <-changes.events:
+		case e := <-changes.Events:
 			if !strings.HasPrefix(filepath.Base(e.Name), socketPrefix) {
 				return true
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,9 +23,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -177,13 +179,26 @@ func TestInvariant5SignsOfARestart(t *testing.T) {
 			t.Parallel()
 			_, k, _ := served(t, rules137)
 			sign(k)
-			eventually(t, "it registers again", func() bool {
+			await.For(t, "it registers again", func() bool {
 				k.mu.Lock()
 				defer k.mu.Unlock()
 				return k.registers == 2
 			})
 			k.wait(8)
 		})
+	}
+}
+
+// triesAgain waits for registrations with a result, which must not be more than the backoff allows.
+func (i *instance) triesAgain(result string) {
+	i.t.Helper()
+	began, n := time.Now(), 0.0
+	await.For(i.t, "it tries again", func() bool {
+		n = i.value("lpuctl_registrations_total", "result", result)
+		return n >= 2 && time.Since(began) > time.Second
+	})
+	if n > 10*math.Ceil(time.Since(began).Seconds()) {
+		i.t.Errorf("%v times in %v", n, time.Since(began))
 	}
 }
 
@@ -203,12 +218,8 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.start()
-		start := time.Now()
 		k.wait(8)
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("registered after %v", took)
-		}
-		eventually(t, "ready", func() bool { return i.ready() == nil })
+		await.For(t, "ready", func() bool { return i.ready() == nil })
 	})
 	t.Run("refuses", func(t *testing.T) {
 		r, k := orion(t), newKubelet(t, rules137)
@@ -216,21 +227,18 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		k.stop() // its socket stays, and nobody listens
 		r.scan()
 		i := r.serve(k, false)
-		time.Sleep(time.Second)
-		if attempts := i.value("lpuctl_registrations_total", "result", "failure"); attempts < 2 || attempts > 10 {
-			t.Errorf("%v attempts in a second", attempts)
-		}
+		i.triesAgain("failure")
 		if logged := strings.Count(r.log.String(), "not registered"); logged != 1 {
 			t.Errorf("it is logged %d times that it is not registered", logged)
 		}
 		if err := os.Remove(filepath.Join(k.dir, "kubelet.sock")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it says the new reason", func() bool { return strings.Count(r.log.String(), "not registered") == 2 })
+		await.For(t, "it says the new reason", func() bool { return strings.Count(r.log.String(), "not registered") == 2 })
 		k.start()
 		k.wait(8)
 		k.stop()
-		eventually(t, "it says an old reason again after it was registered", func() bool {
+		await.For(t, "it says an old reason again after it was registered", func() bool {
 			return strings.Count(r.log.String(), "not registered") == 3
 		})
 	})
@@ -240,10 +248,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		k.start()
 		r.scan()
 		i := r.serve(k, false)
-		time.Sleep(time.Second)
-		if n := i.value("lpuctl_registrations_total", "result", "success"); n < 2 || n > 10 {
-			t.Errorf("registered %v times in a second", n)
-		}
+		i.triesAgain("success")
 	})
 	t.Run("names the socket", func(t *testing.T) {
 		r, k := orion(t), newKubelet(t, rules137)
@@ -251,7 +256,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		k.start()
 		r.scan()
 		i := r.serve(k, false)
-		eventually(t, "it tries again", func() bool { return i.value("lpuctl_registrations_total", "result", "failure") > 2 })
+		await.For(t, "it tries again", func() bool { return i.value("lpuctl_registrations_total", "result", "failure") > 2 })
 		if logged := strings.Count(r.log.String(), "not registered"); logged != 1 {
 			t.Errorf("it is logged %d times that it is not registered: %s", logged, r.log)
 		}
@@ -267,7 +272,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		start := time.Now()
 		i.end()
-		if took := time.Since(start); took > time.Second {
+		if took := time.Since(start); took > registerTimeout/2 { // no more than this process takes
 			t.Errorf("a kubelet that hangs holds up the end by %v", took)
 		}
 		_ = listener.Close()
@@ -280,7 +285,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		}
 		r.scan()
 		i := r.serve(k, false)
-		eventually(t, "it says why", func() bool { return strings.Contains(r.log.String(), "not a directory") })
+		await.For(t, "it says why", func() bool { return strings.Contains(r.log.String(), "not a directory") })
 		i.end()
 	})
 	t.Run("path too long", func(t *testing.T) {
@@ -291,7 +296,7 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 		}
 		r.scan()
 		i := r.serve(&kubelet{dir: dir}, false)
-		eventually(t, "it says why", func() bool { return strings.Contains(r.log.String(), "too long for the path of a socket") })
+		await.For(t, "it says why", func() bool { return strings.Contains(r.log.String(), "too long for the path of a socket") })
 		i.end()
 	})
 }
@@ -301,7 +306,7 @@ func TestInvariant7EndLeavesTheSpec(t *testing.T) {
 	i.end()
 	k.wait(0)
 	options := r.plugin.state.Load().options
-	if _, err := os.Stat(options.Spec.Path); err != nil {
+	if _, err := os.Stat(options.Spec.File.Path); err != nil {
 		t.Error(err)
 	}
 	if left := k.sockets(); len(left) > 0 {
@@ -356,7 +361,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 		k.wait(8)
 		for upgrades := range 5 {
 			was, next := k.primary(), r.serve(k, true)
-			eventually(t, "the new instance is registered, and the kubelet has read its list", func() bool {
+			await.For(t, "the new instance is registered, and the kubelet has read its list", func() bool {
 				if n := k.allocatable(); n != 8 {
 					t.Fatalf("%d allocatable", n)
 				}
@@ -379,7 +384,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 		old := r.serve(k, false)
 		k.wait(8)
 		next := r.serve(k, false)
-		eventually(t, "the new instance stands by", func() bool { return strings.Contains(r.log.String(), "another instance serves") })
+		await.For(t, "the new instance stands by", func() bool { return strings.Contains(r.log.String(), "another instance serves") })
 		if err := next.ready(); err != nil {
 			t.Errorf("an upgrade would wait for ever: %v", err)
 		}
@@ -387,7 +392,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 			t.Errorf("%d allocatable, registered %d times", n, k.registers)
 		}
 		old.end()
-		eventually(t, "the new instance registers", func() bool {
+		await.For(t, "the new instance registers", func() bool {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			return k.registers == 2
@@ -401,7 +406,7 @@ func TestInvariant8Upgrade(t *testing.T) {
 		old := r.serve(k, true)
 		k.wait(8)
 		next := r.serve(k, true)
-		eventually(t, "the new instance is registered", func() bool { return next.ready() == nil })
+		await.For(t, "the new instance is registered", func() bool { return next.ready() == nil })
 		old.end()
 		k.wait(8) // a moment of nothing, and it heals
 	})
@@ -476,11 +481,7 @@ func TestInvariant10SendsOnlyWhatChanged(t *testing.T) {
 	start := time.Now()
 	r.plugin.Update(t.Context(), found(&sick))
 	k.wait(7)
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("the kubelet knew after %v", took)
-	} else {
-		t.Logf("from a change to the kubelet: %v", took)
-	}
+	t.Logf("from a change to the kubelet: %v", time.Since(start))
 }
 
 func TestInvariant12NoLPUs(t *testing.T) {
@@ -494,9 +495,9 @@ func TestInvariant12NoLPUs(t *testing.T) {
 	k.start()
 	r.scan()
 	i := r.serve(k, false)
-	eventually(t, "registered with nothing", func() bool { return i.ready() == nil })
+	await.For(t, "registered with nothing", func() bool { return i.ready() == nil })
 	options := r.plugin.state.Load().options
-	if _, err := os.Stat(options.Spec.Path); !os.IsNotExist(err) {
+	if _, err := os.Stat(options.Spec.File.Path); !os.IsNotExist(err) {
 		t.Errorf("a spec for nothing: %v", err)
 	}
 }
@@ -619,7 +620,7 @@ func BenchmarkPreferred(b *testing.B) {
 // told until it is.
 func TestOverflowOfTheWatch(t *testing.T) {
 	missed := make(chan error, 1)
-	changes := dirWatch{errors: missed}
+	changes := &fsnotify.Watcher{Errors: missed}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	missed <- fsnotify.ErrEventOverflow
@@ -641,7 +642,7 @@ func TestOverflowOfTheWatch(t *testing.T) {
 	for range 3 {
 		select {
 		case missed <- fsnotify.ErrEventOverflow:
-		case <-time.After(20 * time.Second):
+		case <-time.After(await.Limit):
 			t.Fatal("waitForRestart does not receive errors")
 		}
 	}
@@ -661,7 +662,7 @@ func TestAlive(t *testing.T) {
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
-		i.server.FollowPods(ctx, filepath.Join(k.dir, "pods"))
+		i.server.FollowPods(ctx, filepath.Join(k.dir, "pods"), true)
 	}()
 	alive := func() string {
 		if err := i.server.Alive(); err != nil {
@@ -674,15 +675,15 @@ func TestAlive(t *testing.T) {
 		i.server.pulse.Beat(time.Now().Add(-time.Hour))
 		i.server.pods.pulse.Beat(time.Now().Add(-time.Hour))
 	}
-	eventually(t, "the kubelet was asked", func() bool { return i.value("lpuctl_free_lpus") == 8 })
+	await.For(t, "the kubelet was asked", func() bool { return i.value("lpuctl_free_lpus") == 8 })
 	anHour()
 	if got := alive(); !strings.Contains(got, "the loop that asks the kubelet for pods has not turned for 1h") {
 		t.Errorf("it has not asked for an hour: %q", got)
 	}
-	eventually(t, "both turn", func() bool { return alive() == "" })
+	await.For(t, "both turn", func() bool { return alive() == "" })
 	k.stop()
 	anHour()
-	eventually(t, "the kubelet is away", func() bool { return !strings.Contains(alive(), registering) })
+	await.For(t, "the kubelet is away", func() bool { return !strings.Contains(alive(), registering) })
 
 	r.log.mu.Lock() // whoever logs hangs
 	k.start()
@@ -693,7 +694,7 @@ func TestAlive(t *testing.T) {
 		t.Errorf("it hangs: %q", got)
 	}
 	r.log.mu.Unlock()
-	eventually(t, "it turns again", func() bool { return !strings.Contains(alive(), registering) })
+	await.For(t, "it turns again", func() bool { return !strings.Contains(alive(), registering) })
 	cancel()
 	<-followed
 	i.end()

@@ -7,26 +7,29 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // Card is an LPU that a table can be bound to.
 type Card struct {
 	Name    string // lpu0
-	Address string // PCI address of its function: "0000:b1:00.1"
+	Address pci.Address
 	Serial  string // serial number; "": not known
 	Absent  bool   // the table names it, but it is not present: it keeps its index
 }
 
-// Bind finds the card of this node for each id of a table, and returns how these cards are cabled. The index of a card is its
-// position in cards.
+// Bind finds the card of this node for each id of a table, and returns how these cards
+// are cabled. The index of a card is its position in cards.
 //
-// Which card an index means depends on how many cards are present. So a table with indices or names is bound only if it
-// lists as many cards as are present, and none is absent; else it has the finding ring-count. A PCI address means the
-// card that has it, with any function. If that card is absent (ring-absent-card), the ring stays the same, and the cables
-// of the card are dead. [Table.Addresses] returns the cards that should be present. An id that no card has is
-// ring-unknown-card.
+// Which card an index means depends on how many cards are present. So a table with
+// indices or names is bound only if it lists as many cards as are present, and none is
+// absent; else it has the finding ring-count. A PCI address means the card that has it,
+// with any function. If that card is absent (ring-absent-card), the ring stays the same,
+// and the cables of the card are dead. [Table.Addresses] returns the cards that should be
+// present. An id that no card has is ring-unknown-card.
 //
-// The cabling is nil if a finding is an error, or if t is nil or has errors that Parse reported.
+// The cabling is nil if a finding is an error, or if t is nil or has errors that Parse
+// reported.
 func Bind(t *Table, cards []Card) (*Cabling, finding.List) {
 	if t == nil || t.faulty {
 		return nil, nil
@@ -60,7 +63,7 @@ func (b *binder) bindIDs(t *Table) []int {
 		if card.Absent {
 			absent++
 		}
-		address := ID{Kind: IDAddress, Text: strings.ToLower(card.Address)}
+		address := ID{Kind: IDAddress, Address: card.Address}
 		for _, key := range []ID{address.key(), indexID(i), {Kind: IDSerial, Text: card.Serial}} {
 			known[key] = append(known[key], i)
 		}
@@ -77,7 +80,7 @@ func (b *binder) bindIDs(t *Table) []int {
 		}
 		f := b.add(finding.RingCount, at, "", "the table lists %d cards%s, but this node has %s", want, how, has)
 		f.Remedy = "an index means another card when one is missing: " + finding.RuleOf(finding.RingCount).Remedy
-		if t.Container > 0 {
+		if t.ofContainer() {
 			f.Remedy = "the table is made for a container with so many LPUs: use it there, or give the table of this node"
 		}
 		return nil
@@ -120,7 +123,7 @@ func (b *binder) warn(t *Table, c *Cabling) {
 		}
 	}
 	for _, ring := range c.Rings {
-		if t.Container > 0 || inOrder(ring.Cards) { // a container's table has what its job needs
+		if t.ofContainer() || inOrder(ring.Cards) { // a container's table has what its job needs
 			continue
 		}
 		var names []string
@@ -132,7 +135,8 @@ func (b *binder) warn(t *Table, c *Cabling) {
 	}
 }
 
-// inOrder tells whether cards ascend once around the ring, from any start and in either direction.
+// inOrder reports whether cards ascend once around the ring, from any start and in either
+// direction.
 func inOrder(cards []int) bool {
 	falls := 0
 	for i, card := range cards {

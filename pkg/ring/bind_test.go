@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // addresses is what WriteLpuctl takes.
 func addresses(cards []Card) (ids []string) {
 	for _, card := range cards {
-		ids = append(ids, card.Address)
+		ids = append(ids, card.Address.String())
 	}
 	return ids
 }
@@ -116,7 +117,7 @@ func TestRenumber(t *testing.T) {
 func TestAbsentCardKeepsItsPlace(t *testing.T) {
 	table, _ := Parse("table", read(t, "testdata/good-8.yaml"))
 	cards := eightCards()
-	cards[3] = Card{Name: "lpu3", Address: table.Addresses()[3], Absent: true}
+	cards[3] = Card{Name: "lpu3", Address: table.Addresses(1)[3], Absent: true}
 	c, findings := Bind(table, cards)
 	if c == nil || len(c.Rings) != 1 || !c.Rings[0].Closed || len(findings) != 1 {
 		t.Fatalf("got %+v, %v", c, findings)
@@ -143,7 +144,7 @@ func TestMixedIDs(t *testing.T) {
 	if cabling, more := Bind(table, cards); cabling == nil || len(cabling.Rings[0].Cards) != 4 || findings.HasErrors() || more.HasErrors() {
 		t.Errorf("a table of all cards: %v %v", findings, more)
 	}
-	want := "error: ring.yaml:4: the table lists 4 cards, some by index (lpu0) and others by address (" + cards[3].Address +
+	want := "error: ring.yaml:4: the table lists 4 cards, some by index (lpu0) and others by address (" + cards[3].Address.String() +
 		"), but this node has 5 [ring-count]"
 	if cabling, more := Bind(table, manyCards(5)); cabling != nil || len(more) != 1 || more[0].String() != want ||
 		!strings.HasSuffix(more[0].Remedy, "or key the table by PCI address") {
@@ -214,15 +215,15 @@ func fuzzTable(f *testing.F, format Format, patterns ...string) {
 		// A machine that has what the table names.
 		var cards []Card
 		for i := range table.positions() {
-			cards = append(cards, Card{Name: fmt.Sprintf("lpu%d", i), Address: fmt.Sprintf("%x:00:00.1", 0x20000+i)})
+			cards = append(cards, Card{Name: fmt.Sprintf("lpu%d", i), Address: pci.Address{Domain: uint32(0x20000 + i), Function: 1}})
 		}
 		if len(cards) == 0 {
 			for i, id := range table.IDs {
-				card := Card{Name: fmt.Sprintf("lpu%d", i), Address: fmt.Sprintf("%x:00:00.1", 0x20000+i)}
+				card := Card{Name: fmt.Sprintf("lpu%d", i), Address: pci.Address{Domain: uint32(0x20000 + i), Function: 1}}
 				if id.Kind == IDSerial {
 					card.Serial = id.Text
 				} else {
-					card.Address = id.Text
+					card.Address = id.Address
 				}
 				cards = append(cards, card)
 			}

@@ -2,15 +2,17 @@ package ring
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// link is one link as the table lists it, between positions in Table.IDs. In a table that is [reader.directed], to is on the
-// right of from.
+// link is one link as the table lists it, between positions in Table.IDs. In a table that
+// is [parser.directed], to is on the right of from.
 type link struct {
 	from, to int
 	end      int  // in a directed table, the end that lists it: 0 from, 1 to
@@ -20,22 +22,26 @@ type link struct {
 
 // pair is two neighbours, with the links between them.
 type pair struct {
-	link               // the first one
-	listed   [2][2]int // number of links, by the end that lists them; then [0] with to on the right of from, [1] on the left
-	repeated []link    // links that the same end has listed before
-	turned   location  // of the first link with to on the left of from
+	link // the first one
+	// listed is the number of links, by the end that lists them; then [0] with to on the
+	// right of from, [1] on the left.
+	listed   [2][2]int
+	repeated []link   // links that the same end has listed before
+	turned   location // of the first link with to on the left of from
 }
 
-// cables is the number of cables with to on the right of from (side 0) or on the left (1).
+// cables is the number of cables with to on the right of from (side 0) or on the left
+// (1).
 func (p *pair) cables(side int) int { return max(p.listed[0][side], p.listed[1][side]) }
 
-// fromBoth tells whether there are cables on a side and both ends list them.
+// fromBoth reports whether there are cables on a side and both ends list them.
 func (p *pair) fromBoth(side int) bool {
 	return p.listed[0][side] > 0 && p.listed[0][side] == p.listed[1][side]
 }
 
-// pairs groups the links by the two cards that they connect. It returns all pairs, and the pairs of each card.
-func (r *reader) pairs() (all []*pair, of [][]*pair) {
+// pairs groups the links by the two cards that they connect. It returns all pairs, and
+// the pairs of each card.
+func (r *parser) pairs() (all []*pair, of [][]*pair) {
 	of = make([][]*pair, len(r.IDs))
 	index := make(map[[2]int]*pair, len(r.links))
 	for _, l := range r.links {
@@ -69,11 +75,12 @@ func (r *reader) pairs() (all []*pair, of [][]*pair) {
 	return all, of
 }
 
-// directed tells whether the table says which neighbour is on the left and which on the right.
-func (r *reader) directed() bool { return r.Format == FormatHyperdex }
+// directed reports whether the table says which neighbour is on the left and which on the
+// right.
+func (r *parser) directed() bool { return r.Format == FormatHyperdex }
 
 // checkLinks checks all links together and puts the cables into the table.
-func (r *reader) checkLinks() {
+func (r *parser) checkLinks() {
 	complete := !r.HasErrors()
 	all, of := r.pairs()
 	for _, p := range all {
@@ -90,9 +97,10 @@ func (r *reader) checkLinks() {
 	}
 }
 
-// checkPorts reports two neighbours with more cables than they have ports for. Two cards that are alone, without other
-// neighbours, have two ports for each other, others have one.
-func (r *reader) checkPorts(p *pair, alone bool) {
+// checkPorts reports two neighbours with more cables than they have ports for. Two cards
+// that are alone, without other neighbours, have two ports for each other, others have
+// one.
+func (r *parser) checkPorts(p *pair, alone bool) {
 	if alone && p.cables(0)+p.cables(1) <= 2 {
 		return
 	}
@@ -106,8 +114,9 @@ func (r *reader) checkPorts(p *pair, alone bool) {
 	}
 }
 
-// checkBothEnds reports cables that only one end lists, in a table where both ends list others.
-func (r *reader) checkBothEnds(all []*pair) {
+// checkBothEnds reports cables that only one end lists, in a table where both ends list
+// others.
+func (r *parser) checkBothEnds(all []*pair) {
 	if !slices.ContainsFunc(all, func(p *pair) bool { return p.fromBoth(0) || p.fromBoth(1) }) {
 		return
 	}
@@ -119,8 +128,9 @@ func (r *reader) checkBothEnds(all []*pair) {
 	}
 }
 
-// checkNeighbours reports a card with more than two neighbours, or with two on the same side.
-func (r *reader) checkNeighbours(card int, pairs []*pair) {
+// checkNeighbours reports a card with more than two neighbours, or with two on the same
+// side.
+func (r *parser) checkNeighbours(card int, pairs []*pair) {
 	var others []string
 	for _, p := range pairs {
 		others = append(others, r.name(p.from+p.to-card))
@@ -140,32 +150,27 @@ func (r *reader) checkNeighbours(card int, pairs []*pair) {
 	}
 }
 
-// theFirst is the first eight names of a list.
+// shownNames is how many names of a list are shown.
+const shownNames = 8
+
+// theFirst is the first names of a list.
 func theFirst(names []string) string {
-	if len(names) > 8 {
-		names = append(slices.Clone(names[:8]), "...")
+	if len(names) > shownNames {
+		names = append(slices.Clone(names[:shownNames]), "...")
 	}
 	return strings.Join(names, ", ")
 }
 
-// piece is cards in a row that are not known to be a whole ring: a chain, two cards with one cable, or a card without cables.
-// No cable leads to the left of its first card and to the right of its last one.
+// piece is cards in a row that are not known to be a whole ring: a chain, two cards with
+// one cable, or a card without cables. No cable leads to the left of its first card and
+// to the right of its last one.
 type piece struct {
 	size        int
 	first, last string
 }
 
-// warn reports what is notable about the rings of a table without errors. Where a container has only
-// some cards of a ring, cables to others are not missing.
-func (r *reader) warn() {
-	r.checkOrder()
-	if r.Container == 0 {
-		r.checkRings()
-	}
-}
-
 // checkRings reports rings that are not whole, and that there are several.
-func (r *reader) checkRings() {
+func (r *parser) checkRings() {
 	single := max(len(r.IDs), r.positions()) == 1 // there is no other card to be cabled to
 	var sizes []string
 	var pieces []piece
@@ -198,61 +203,110 @@ func (r *reader) checkRings() {
 	case chains > 0:
 		r.chains(pieces)
 	}
-	if len(sizes) > 1 && (chains == 0 || len(pieces) == 1) {
-		r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
+	if chains == 0 || len(pieces) == 1 {
+		r.several(sizes)
 	}
 }
 
-// checkOrder reports links that are not listed in the order of the cables: HyperDex's program takes
-// the order of the file for that of the ring. Only where a ring ends another one may follow.
-func (r *reader) checkOrder() {
-	if !r.directed() || !r.byIndex() {
+// several reports that there are several rings, unless other numbers keep them apart.
+// HyperDex takes the order of the file for one ring.
+func (r *parser) several(sizes []string) {
+	if len(sizes) < 2 || r.Container > 0 {
 		return
 	}
-	entries := r.Entries
-	if r.Count > 0 {
-		entries = entries[:min(len(entries), r.Count)]
+	f := r.add(finding.RingSeveral, location{}, "", "%d rings (%s cards)", len(sizes), theFirst(sizes))
+	if r.forHyperdex() && r.Refused() == nil {
+		f.Message += ", which HyperDex takes for one: it computes over cables from one to the other, which do not exist"
+		f.Remedy = "write the table so that HyperDex takes each ring by itself: " + r.convert()
 	}
-	jumps, cables := 0, r.cables()
-	var from, to Entry // the first jump
-	for i := range len(entries) - 1 {
-		a, b := entries[i], entries[i+1]
-		inside := r.Container == 0 || max(a.ID, b.ID) < r.Container
-		if h := (Hop{From: a.ID, To: b.ID, Left: a.Side != right}); !inside || cables[h.cable()] {
-			continue
-		}
-		if jumps++; jumps == 1 {
-			from, to = a, b
-		}
-	}
-	if jumps <= r.ends() {
-		return
-	}
-	a, b, side := indexID(from.ID), indexID(to.ID), "right"
-	if from.Side != right {
-		side = "left"
-	}
-	r.add(finding.RingFileOrder, location{line: to.at.line}, a.String()+", "+b.String(),
-		"the links are not in the order of the cables: %s follows %s, but is not on the %s of it", b, a, side).
-		Remedy = "write it in the order of the cables: lpuctl ring convert --to hyperdex --output " + r.report.file + " " + r.report.file
 }
 
-// ends is how many times one ring ends and another one follows. In a container's table a card that
-// the container does not have stands between them.
-func (r *reader) ends() int {
-	if r.Container > 0 {
+// forHyperdex reports whether the table is one that HyperDex's program reads, or should
+// be able to read. One by address is read by later releases, which are not public.
+func (r *parser) forHyperdex() bool { return r.directed() && r.byIndex() }
+
+// convert is the command that writes the table as HyperDex's program needs it.
+func (r *parser) convert() string {
+	command := "lpuctl ring convert --to hyperdex --output " + shell.Quoted(r.report.file, r.report.file)
+	if len(r.Extra) > 0 {
+		command += "; it leaves out what it does not know: " + theFirst(r.Extra)
+	}
+	return command
+}
+
+// checkHyperdex reports what HyperDex's program cannot read, and where it takes something
+// else for a cable than the table has.
+func (r *parser) checkHyperdex() {
+	if !r.forHyperdex() {
+		return
+	}
+	hyperdex := func(at location, format string, args ...any) {
+		r.add(finding.RingHyperdex, at, "", format, args...).Remedy = "write it as HyperDex needs it: " + r.convert()
+	}
+	if err := r.Refused(); err != nil {
+		hyperdex(location{}, "HyperDex ends with an error: %v", err)
+		return
+	}
+	whole := Reading{Ring: true}
+	for _, e := range r.Entries[:r.Count] {
+		if e.Side != sideRight && strings.EqualFold(e.Side, sideRight) {
+			hyperdex(e.at, "HyperDex takes %q for left: it knows %q only", e.Side, sideRight)
+			return
+		}
+		whole.IDs, whole.Left = append(whole.IDs, e.ID), append(whole.Left, e.Side != sideRight)
+	}
+	jumps := r.jumps(r.Hops(whole))
+	switch {
+	case len(jumps) <= r.ends():
+	case jumps[0] == r.Count-1:
+		hyperdex(location{}, "HyperDex takes these cards for a ring, but no cable of its own leads from %s back to %s",
+			Name(whole.IDs[r.Count-1]), Name(whole.IDs[0]))
+	default:
+		r.order(r.Entries[jumps[0]], r.Entries[jumps[0]+1])
+	}
+}
+
+// jumps is the positions of the hops for which there is no cable. Those from and to
+// numbers that no card of the container or node has do not count.
+func (r *parser) jumps(hops []Hop) (positions []int) {
+	for i, h := range hops {
+		if inside := r.Container == 0 || max(h.From, h.To) < r.Container; inside && !h.Cabled {
+			positions = append(positions, i)
+		}
+	}
+	return positions
+}
+
+// ends is how many times one ring ends and another one follows, which [parser.several]
+// reports. In a table of [WriteContainer] or [WriteNode] another number stands between
+// them.
+func (r *parser) ends() int {
+	rings := newCabling(len(r.IDs), r.Links).Rings
+	if r.Container > 0 || len(rings) == 1 {
 		return 0
 	}
-	rings := 0
-	for _, ring := range newCabling(len(r.IDs), r.Links).Rings {
-		rings += min(1, len(ring.Links))
-	}
-	return max(0, rings-1)
+	return len(rings)
 }
 
-// chain reports the one piece that is not a whole ring: it lacks the cable from its last card to its first. A table by
-// address may leave out other cards of the same ring, which have no cables; a table by index lists all cards of the node.
-func (r *reader) chain(p piece) {
+// order reports two entries that follow each other, but are not cabled so: HyperDex's
+// program takes the order of the file for that of the ring.
+func (r *parser) order(from, to Entry) {
+	a, b, side := Name(from.ID), Name(to.ID), "right"
+	if from.Side != sideRight {
+		side = "left"
+	}
+	what := fmt.Sprintf("%s follows %s, but is not on the %s of it", b, a, side)
+	if a == b {
+		what = "two links from " + a + " follow each other"
+	}
+	r.add(finding.RingFileOrder, location{line: to.at.line}, theFirst(slices.Compact([]string{a, b})),
+		"the links are not in the order of the cables: %s", what).Remedy = "write it in the order of the cables: " + r.convert()
+}
+
+// chain reports the one piece that is not a whole ring: it lacks the cable from its last
+// card to its first. A table by address may leave out other cards of the same ring, which
+// have no cables; a table by index lists all cards of the node.
+func (r *parser) chain(p piece) {
 	cable, unless := p.last+"-"+p.first, ""
 	if !r.byIndex() && r.Count == 0 {
 		unless = "if the ring has no more cards, "
@@ -262,8 +316,9 @@ func (r *reader) chain(p piece) {
 	f.Remedy = "check the cable between " + p.last + " and " + p.first
 }
 
-// chains reports several pieces. Which cables they lack is not known: it depends on how they were put together.
-func (r *reader) chains(pieces []piece) {
+// chains reports several pieces. Which cables they lack is not known: it depends on how
+// they were put together.
+func (r *parser) chains(pieces []piece) {
 	var sizes, ends []string
 	for _, p := range pieces {
 		sizes = append(sizes, strconv.Itoa(p.size))
@@ -278,8 +333,9 @@ func (r *reader) chains(pieces []piece) {
 	f.Remedy = "check the cables of " + names + "; then run hyperdex-net again"
 }
 
-// oneRing says with which cables two pieces are one ring. More than two pieces can be put together in too many ways.
-func (r *reader) oneRing(pieces []piece) string {
+// oneRing says with which cables two pieces are one ring. More than two pieces can be put
+// together in too many ways.
+func (r *parser) oneRing(pieces []piece) string {
 	if len(pieces) != 2 {
 		return ""
 	}

@@ -11,11 +11,14 @@ import (
 type offer struct {
 	loop  int
 	cards uint64
-	cost  []int // compared number by number: the offer with the lower cost is better, the first of equals
+	// cost is compared number by number: the offer with the lower cost is better, the
+	// first of equals.
+	cost []int
 }
 
-// gather takes free cards, the best offer first, until there are enough, and adds them to those in must. It is needed
-// where no arc is free that has all cards in must, and where the cabling is not known.
+// gather takes free cards, the best offer first, until there are enough, and adds them to
+// those in must. It is needed where no arc is free that has all cards in must, and where
+// the cabling is not known.
 func (s *search) gather() {
 	for need := s.size - s.musts; need > 0; {
 		var offers []offer
@@ -32,7 +35,8 @@ func (s *search) gather() {
 	}
 }
 
-// gatherInGroup gathers in each group that has enough free cards and all those in must, and returns the best answer.
+// gatherInGroup gathers in each group that has enough free cards and all those in must,
+// and returns the best answer.
 func (s *search) gatherInGroup() (best Choice, err error) {
 	fewest := 0 // free cards of the best group
 	for _, group := range s.groups {
@@ -58,10 +62,11 @@ func (s *search) gatherInGroup() (best Choice, err error) {
 	return best, err
 }
 
-// offerArcs offers both ends of each free arc of a loop, as many cards as are needed. An offer that joins two pieces is
-// best, the one with the fewest cards first; next best is one that makes a piece longer; last is a new piece. This order
-// gives as few pieces as there can be. Of two offers that are equal in this, the one with more cards is better, and of
-// equally many those from the shorter free arc.
+// offerArcs offers both ends of each free arc of a loop, as many cards as are needed. An
+// offer that joins two pieces is best, the one with the fewest cards first; next best is
+// one that makes a piece longer; last is a new piece. This order gives as few pieces as
+// there can be. Of two offers that are equal in this, the one with more cards is better,
+// and of equally many those from the shorter free arc.
 func (s *search) offerArcs(offers []offer, i, need int) []offer {
 	l, taken := &s.loops[i], s.must[i]
 	for start, length := range l.runs(s.free[i] &^ taken) {
@@ -78,7 +83,8 @@ func (s *search) offerArcs(offers []offer, i, need int) []offer {
 	return offers
 }
 
-// offerNear offers cards that share a NUMA node and a PCIe switch, as many as are needed. The node is chosen first.
+// offerNear offers cards that share a NUMA node and a PCIe switch, as many as are needed.
+// The node is chosen first.
 func (s *search) offerNear(offers []offer, i, need int) []offer {
 	l, taken, free := &s.loops[i], s.must[i], s.free[i]&^s.must[i]
 	for _, node := range l.numaNodes {
@@ -93,8 +99,8 @@ func (s *search) offerNear(offers []offer, i, need int) []offer {
 	return offers
 }
 
-// groupCost says in which order groups of cards are used: first those with cards that are taken already; then the
-// smallest that has all that are needed, else the largest.
+// groupCost says in which order groups of cards are used: first those with cards that are
+// taken already; then the smallest that has all that are needed, else the largest.
 func groupCost(free, taken uint64, need int) []int {
 	count := bits.OnesCount64(free)
 	return []int{-min(1, bits.OnesCount64(taken)), -min(need, count), count}

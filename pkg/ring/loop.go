@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// loop is a ring or chain of at most 64 cards. A set of its cards is one word: bit i stands for the card at position i.
-// So unions, intersections and counts of sets are single instructions.
+// loop is a ring or chain of at most 64 cards. A set of its cards is one word: bit i
+// stands for the card at position i. So unions, intersections and counts of sets are
+// single instructions.
 type loop struct {
 	cards     []int
 	all       uint64   // every position
@@ -17,8 +18,9 @@ type loop struct {
 	odd       uint64   // the second position of each aligned pair
 }
 
-// pair finds the aligned pairs. A dead cable cuts the loop into chains, and the pairs of each chain are counted from its own
-// start: across a gap no two cards can be used together. A closed ring is counted from position 0.
+// pair finds the aligned pairs. A dead cable cuts the loop into chains, and the pairs of
+// each chain are counted from its own start: across a gap no two cards can be used
+// together. A closed ring is counted from position 0.
 func (l *loop) pair() {
 	for start, length := range l.runs(l.all) {
 		for i := 1; i < length; i += 2 {
@@ -27,14 +29,15 @@ func (l *loop) pair() {
 	}
 }
 
-// pairs is the aligned pairs that a set has cards of, each as its first position. At the end of a chain of odd length one
-// card is a pair by itself.
+// pairs is the aligned pairs that a set has cards of, each as its first position. At the
+// end of a chain of odd length one card is a pair by itself.
 func (l *loop) pairs(set uint64) uint64 { return set&^l.odd | l.back(set&l.odd, 1) }
 
 // wholePairs is the aligned pairs of two cards that a set has both cards of.
 func (l *loop) wholePairs(set uint64) uint64 { return set &^ l.odd & l.back(set&l.odd, 1) }
 
-// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set. Of a word, 2^64 is 0, so this holds for 64 too.
+// lowest is the set of the first n positions: 2^n - 1 has its n lowest bits set. Of a
+// word, 2^64 is 0, so this holds for 64 too.
 func lowest(n int) uint64 { return 1<<n - 1 }
 
 // firstOf is the first n cards of a set.
@@ -46,8 +49,9 @@ func firstOf(set uint64, n int) (first uint64) {
 	return first
 }
 
-// back rotates a set by i positions, so that position i becomes 0: what is shifted out on the right comes in again on
-// the left, at the length of the loop instead of that of the word.
+// back rotates a set by i positions, so that position i becomes 0: what is shifted out on
+// the right comes in again on the left, at the length of the loop instead of that of the
+// word.
 func (l *loop) back(set uint64, i int) uint64 {
 	n := len(l.cards)
 	return (set>>i | set<<(n-i)) & l.all
@@ -59,11 +63,12 @@ func (l *loop) arc(start, k int) uint64 {
 	return l.back(lowest(k), (n-start)%n)
 }
 
-// links is the positions in a set from which a cable leads to the next position, which is in the set too.
+// links is the positions in a set from which a cable leads to the next position, which is
+// in the set too.
 func (l *loop) links(set uint64) uint64 { return set & l.joined & l.back(set, 1) }
 
-// arcStarts is the positions where an arc of k cards of a set starts: k-1 links follow each other from there, so the
-// links are rotated by 0 to k-2 positions and intersected.
+// arcStarts is the positions where an arc of k cards of a set starts: k-1 links follow
+// each other from there, so the links are rotated by 0 to k-2 positions and intersected.
 func (l *loop) arcStarts(set uint64, k int) uint64 {
 	if k > len(l.cards) {
 		return 0
@@ -84,7 +89,8 @@ func (l *loop) runs(set uint64) iter.Seq2[int, int] {
 		links := l.links(set)
 		for starts := l.runStarts(set); starts != 0; starts &= starts - 1 {
 			start := bits.TrailingZeros64(starts)
-			following := bits.TrailingZeros64(^l.back(links, start)) // counts the links that follow each other from start on
+			// This counts the links that follow each other from start on.
+			following := bits.TrailingZeros64(^l.back(links, start))
 			if !yield(start, min(1+following, len(l.cards))) {
 				return
 			}
@@ -92,8 +98,9 @@ func (l *loop) runs(set uint64) iter.Seq2[int, int] {
 	}
 }
 
-// runStarts is where the longest arcs of a set start: at each card that no link leads to. Links rotated by one position
-// are the cards that one leads to. A whole closed ring starts at position 0.
+// runStarts is where the longest arcs of a set start: at each card that no link leads to.
+// Links rotated by one position are the cards that one leads to. A whole closed ring
+// starts at position 0.
 func (l *loop) runStarts(set uint64) uint64 {
 	links := l.links(set)
 	if links == l.all {
@@ -113,8 +120,9 @@ func (l *loop) append(cards []int, start, k int) []int {
 	return cards
 }
 
-// wraps is 0 if the indices along an arc only rise or only fall, else 1. If it is 0, cards that are neighbours on the
-// ring are neighbours in the order of PCI addresses too, by which XRT numbers them in a container.
+// wraps is 0 if the indices along an arc only rise or only fall, else 1. If it is 0,
+// cards that are neighbours on the ring are neighbours in the order of PCI addresses too,
+// by which XRT numbers them in a container.
 func (l *loop) wraps(start, k int) int {
 	steps := l.arc(start, k-1)
 	rises := steps & l.rising
@@ -124,8 +132,8 @@ func (l *loop) wraps(start, k int) int {
 	return 1
 }
 
-// behind is the positions in long free arcs, which are at least half as long as the loop, but for the first one of each. A
-// whole ring has no first one.
+// behind is the positions in long free arcs, which are at least half as long as the loop,
+// but for the first one of each. A whole ring has no first one.
 func (l *loop) behind(free uint64) (positions uint64) {
 	if l.links(free) == l.all {
 		return 0

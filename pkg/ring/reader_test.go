@@ -106,11 +106,17 @@ func (w *world) holds(t testing.TB, what string, own []int, c *chosen) {
 	if c.ring && len(c.ids) > 1 {
 		steps++
 	}
+	used := map[[2]int]bool{}
 	for i := range steps {
 		a, b := own[c.ids[i]], own[c.ids[(i+1)%len(c.ids)]]
-		if cable := map[string][2]int{"Right": {a, b}, "Left": {b, a}}[c.side[i]]; !w.right[cable] {
+		cable := [2]int{b, a}
+		if c.side[i] == "Right" {
+			cable = [2]int{a, b}
+		}
+		if !w.right[cable] || used[cable] {
 			t.Fatalf("%s: computes from lpu%d %s to lpu%d, where no cable is: %+v", what, a, c.side[i], b, c)
 		}
+		used[cable] = true
 	}
 }
 
@@ -283,12 +289,27 @@ func TestAnySetInAContainer(t *testing.T) {
 	}
 }
 
+// TestATableOfFewerCards: a container that has more cards than its table is made for, because it got
+// several devices, does not have the others either: a program that asks for all ends.
+func TestATableOfFewerCards(t *testing.T) {
+	c := newCabling(8, Links(upTo(8), true, false))
+	for _, cards := range [][]int{{1}, {0, 1}, {6, 7, 0}} {
+		table, _ := Parse("table.json", WriteContainer(c, cards))
+		every := func(id int) bool { return id < 8 } // all that the server has
+		for n := len(cards) + 1; n <= 8; n++ {
+			if r, err := Read(table.Entries, table.Count, n, every); err == nil {
+				t.Errorf("the table of %v: %d cards are taken: %v", cards, n, r.IDs)
+			}
+		}
+	}
+}
+
 func TestContainerTableIsDeterministic(t *testing.T) {
 	c := newCabling(8, Links(upTo(8), true, false))
 	const want = `{"network":[{"direction":"Right","dst_id":3,"src_id":2},{"direction":"Right","dst_id":0,"src_id":3},` +
-		`{"direction":"Right","dst_id":1,"src_id":0},{"direction":"Right","dst_id":4,"src_id":1},` +
-		`{"direction":"Right","dst_id":5,"src_id":4},{"direction":"Right","dst_id":6,"src_id":5},` +
-		`{"direction":"Right","dst_id":7,"src_id":6},{"direction":"Right","dst_id":2,"src_id":7}],` +
+		`{"direction":"Right","dst_id":1,"src_id":0},{"direction":"Right","dst_id":1000,"src_id":1},` +
+		`{"direction":"Right","dst_id":1001,"src_id":1000},{"direction":"Right","dst_id":1002,"src_id":1001},` +
+		`{"direction":"Right","dst_id":1003,"src_id":1002},{"direction":"Right","dst_id":2,"src_id":1003}],` +
 		`"num_container_device":4,"num_device":8}`
 	for _, cards := range [][]int{{6, 7, 0, 1}, {0, 1, 6, 7}, {7, 1, 1, 0, 6}} {
 		if diff := cmp.Diff(want, compactJSON(t, WriteContainer(c, cards))); diff != "" {
@@ -298,7 +319,7 @@ func TestContainerTableIsDeterministic(t *testing.T) {
 	if diff := cmp.Diff(string(WriteHyperdex(c)), string(WriteContainer(c, upTo(8)))); diff != "" {
 		t.Errorf("a whole ring: %s", diff)
 	}
-	const alone = `{"network":[{"direction":"Right","dst_id":1,"src_id":0},{"direction":"Right","dst_id":0,"src_id":1}],` +
+	const alone = `{"network":[{"direction":"Right","dst_id":1000,"src_id":0},{"direction":"Right","dst_id":0,"src_id":1000}],` +
 		`"num_container_device":1,"num_device":2}`
 	if diff := cmp.Diff(alone, compactJSON(t, WriteContainer(&Cabling{}, []int{5}))); diff != "" {
 		t.Errorf("without a ring table: %s", diff)
@@ -417,6 +438,23 @@ func TestHops(t *testing.T) {
 	}
 }
 
+// TestHopsToAddresses: a card that a table names by address has no index, not even 0.
+func TestHopsToAddresses(t *testing.T) {
+	table, _ := Parse("table", []byte(`{"network": [
+{"src_id": 0, "dst_id": "0000:43:00.1", "direction": "Right"},
+{"src_id": 1, "dst_id": "0000:44:00.1", "direction": "Right"}],
+"num_device": 2}`))
+	r, err := table.Read(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range table.Hops(r) {
+		if h.Cabled {
+			t.Errorf("%+v", h)
+		}
+	}
+}
+
 // TestUnreadable: what HyperDex's program cannot read, and why.
 func TestUnreadable(t *testing.T) {
 	for text, want := range map[string]string{
@@ -463,8 +501,120 @@ func TestFileOrder(t *testing.T) {
 		for _, l := range links {
 			shuffled = append(shuffled, written{from: l[0], to: l[1]})
 		}
-		if data := writeHyperdex(shuffled, n, 0); !found(data) {
+		if data := writeHyperdex(shuffled, n, "", 0); !found(data) {
 			t.Errorf("not in order:\n%s", data)
 		}
+	}
+}
+
+// ofCables wants a warning of each cable that is missing, and returns what else was found.
+func (w *world) ofCables(t testing.TB, findings finding.List) (others finding.List) {
+	t.Helper()
+	chains, isolated := 0, 0
+	for i, cards := range w.loops {
+		if len(cards) == 1 && w.n > 1 {
+			isolated++
+		}
+		if len(cards) > 2 && w.open[i] {
+			chains++
+		}
+	}
+	said := map[finding.ID]int{}
+	for _, f := range findings {
+		if said[f.ID]++; f.ID != finding.RingChain && f.ID != finding.RingIsolated {
+			others = append(others, f)
+		}
+	}
+	if said[finding.RingIsolated] != isolated || (said[finding.RingChain] > 0) != (chains > 0) {
+		t.Errorf("%v of %v, open %v", findings, w.loops, w.open)
+	}
+	return others
+}
+
+// listed is the table of a world as some program might write it: cables from one end or from both, in the order of the rings or in
+// another, with words and keys that HyperDex may not know.
+func (w *world) listed(t testing.TB, random *rand.Rand) []byte {
+	t.Helper()
+	network := []any{}
+	add := func(from, to int, word string) {
+		network = append(network, map[string]any{"src_id": from, "dst_id": to, "direction": word})
+	}
+	ends, spelling := random.IntN(3), []string{"Right", "Left"}
+	if random.IntN(4) == 0 {
+		spelling = []string{"right", "left"}
+	}
+	for back := range 2 {
+		for _, cards := range w.loops {
+			for i, a := range cards {
+				b := cards[(i+1)%len(cards)]
+				switch {
+				case !w.right[[2]int{a, b}]:
+				case ends == back, ends == 2: // one end, the other, or both
+					link := [][2]int{{a, b}, {b, a}}[back]
+					add(link[0], link[1], spelling[back])
+				}
+			}
+		}
+	}
+	if random.IntN(3) == 0 {
+		random.Shuffle(len(network), func(i, j int) { network[i], network[j] = network[j], network[i] })
+	}
+	document := map[string]any{"network": network, "num_device": w.n}
+	if random.IntN(6) == 0 {
+		delete(document, "num_device")
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestWhatNothingIsSaidOf: whatever is chosen by a table of which nothing is said, HyperDex computes over cables only, and it ends with
+// no error where all is free. What is written of the same cables is such a table; of a node's, nothing is said of HyperDex.
+func TestWhatNothingIsSaidOf(t *testing.T) {
+	random := long.Rand(t)
+	right, wrong := 0, 0
+	for range long.Rounds(t, 2000) {
+		w, order := &world{}, random.Perm(2+random.IntN(7))
+		for rest := order; len(rest) > 0; {
+			size := max(1+random.IntN(len(rest)), min(2, len(rest)))
+			w.loop(random.IntN(3) == 0, rest[:size]...)
+			rest = rest[size:]
+		}
+		c := w.cabling(random)
+		for i, data := range [][]byte{w.listed(t, random), WriteContainer(c, upTo(w.n)), WriteNode(c, upTo(w.n))} {
+			mine := i > 0
+			_, findings := Parse("table", data)
+			if i == 2 {
+				findings = w.ofCables(t, findings)
+			}
+			switch {
+			case len(findings) > 0 && mine:
+				t.Fatalf("%v: %s", findings, data)
+			case len(findings) > 0:
+				wrong++
+				continue
+			case !mine:
+				right++
+			}
+			for n := 1; n <= w.n; n++ {
+				busy := random.Perm(w.n)[:random.IntN(w.n)]
+				for _, free := range []func(int) bool{
+					func(id int) bool { return id < w.n },
+					func(id int) bool { return id < w.n && !slices.Contains(busy, id) },
+				} {
+					if got := starts(data, n, free); got != nil {
+						w.holds(t, string(data), upTo(w.n), got)
+					}
+				}
+			}
+			if starts(data, 1, func(id int) bool { return id < w.n }) == nil {
+				t.Fatalf("the program ends: %s", data)
+			}
+		}
+	}
+	if t.Logf("%d right, %d wrong", right, wrong); right == 0 || wrong == 0 {
+		t.Errorf("%d tables have nothing, %d have something", right, wrong)
 	}
 }

@@ -28,8 +28,9 @@ type location struct {
 	pointer string // JSON pointer (RFC 6901): "/network/3/src_id"; "": the table as a whole
 }
 
-// add adds a finding. The subject is one card or several, separated by commas and spelled as [ID.String] does; "" is
-// the table. The finding has the remedy of docs/findings.md; the caller may set a better one.
+// add adds a finding. The subject is one card or several, separated by commas and spelled
+// as [ID.String] does; "" is the table. The finding has the remedy of docs/findings.md;
+// the caller may set a better one.
 func (r *report) add(id finding.ID, at location, subject, format string, args ...any) *finding.Finding {
 	if r.times[id]++; r.times[id] > perID {
 		return &finding.Finding{} // it is only counted
@@ -40,7 +41,8 @@ func (r *report) add(id finding.ID, at location, subject, format string, args ..
 	return r.List.Add(id, cmp.Or(subject, r.file), fmt.Sprintf(format, args...), "").At(r.file, at.line)
 }
 
-// done returns all findings. Where there were too many with the same id, one more says how many are left out.
+// done returns all findings. Where there were too many with the same id, one more says
+// how many are left out.
 func (r *report) done() finding.List {
 	for _, id := range slices.Sorted(maps.Keys(r.times)) {
 		if rest := r.times[id] - perID; rest > 0 {

@@ -4,20 +4,19 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/hyperaccel/lpuctl/internal/statefile"
 )
 
-// WriteHyperdex writes a cabling in HyperDex's format: cards are indices, and the layout is that of jsoncpp, byte for
-// byte. The format names cards in links only: if a card has no link, [Parse] reports ring-count for what is written.
+// WriteHyperdex writes a cabling in HyperDex's format: cards are indices, and the layout
+// is that of jsoncpp, byte for byte. The format names cards in links only: if a card has
+// no link, [Parse] reports ring-count for what is written.
 func WriteHyperdex(c *Cabling) []byte {
-	n := 0
-	for _, r := range c.Rings {
-		n += len(r.Cards)
-	}
 	var links []written
 	for _, l := range c.links() {
 		links = append(links, written{from: l[0], to: l[1]})
 	}
-	return writeHyperdex(links, n, 0)
+	return writeHyperdex(links, len(c.Cards()), "", 0)
 }
 
 // written is a link as it is written.
@@ -26,31 +25,33 @@ type written struct {
 	left     bool // to is on the left of from
 }
 
-// writeHyperdex writes links for count cards; own is how many of them a container has, 0: it is not
-// the table of a container.
-func writeHyperdex(links []written, count, own int) []byte {
-	network := "[]"
-	if len(links) > 0 {
-		var items []string
-		for _, l := range links {
-			side := right
-			if l.left {
-				side = "Left"
-			}
-			items = append(items,
-				fmt.Sprintf("\t\t{\n\t\t\t\"direction\" : %q,\n\t\t\t\"dst_id\" : %d,\n\t\t\t\"src_id\" : %d\n\t\t}", side, l.to, l.from))
+// writeHyperdex writes links for count cards. A key, unless it is "", says how many of
+// them the container or node has.
+func writeHyperdex(links []written, count int, key string, own int) []byte {
+	text := []byte("{\n\t\"network\" : ")
+	before, end := "\n\t[\n", "[]"
+	for _, l := range links {
+		text = append(text, before...)
+		before, end = ",\n", "\n\t]"
+		side := sideRight
+		if l.left {
+			side = sideLeft
 		}
-		network = "\n\t[\n" + strings.Join(items, ",\n") + "\n\t]"
+		text = append(append(append(text, "\t\t{\n\t\t\t\"direction\" : \""...), side...), '"')
+		text = strconv.AppendInt(append(text, ",\n\t\t\t\"dst_id\" : "...), int64(l.to), 10)
+		text = strconv.AppendInt(append(text, ",\n\t\t\t\"src_id\" : "...), int64(l.from), 10)
+		text = append(text, "\n\t\t}"...)
 	}
-	container := ""
-	if own > 0 {
-		container = fmt.Sprintf("\t%q : %d,\n", containerKey, own)
+	text = append(append(text, end...), ",\n"...)
+	if key != "" {
+		text = fmt.Appendf(text, "\t%q : %d,\n", key, own)
 	}
-	return fmt.Appendf(nil, "{\n\t\"network\" : %s,\n%s\t\"num_device\" : %d\n}\n", network, container, count)
+	return fmt.Appendf(text, "\t\"num_device\" : %d\n}\n", count)
 }
 
-// WriteLpuctl writes a cabling in our own format, as YAML. ids has the PCI address, name or serial number of each card.
-// With PCI addresses the table is also the list of the cards that the server should have.
+// WriteLpuctl writes a cabling in our own format, as YAML. ids has the PCI address, name
+// or serial number of each card. With PCI addresses the table is also the list of the
+// cards that the server should have.
 func WriteLpuctl(c *Cabling, ids []string) []byte {
 	var rings, links string
 	for _, r := range c.Rings {
@@ -59,13 +60,15 @@ func WriteLpuctl(c *Cabling, ids []string) []byte {
 			continue
 		}
 		for _, l := range r.Links {
-			if r.Closed { // two cables: the same link twice, because a link and its reverse are one cable described from both ends
+			// A closed ring has two cables here: the same link twice, because a link and its
+			// reverse are one cable described from both ends.
+			if r.Closed {
 				l = r.Links[0]
 			}
 			links += fmt.Sprintf("- {a: %q, b: %q}\n", ids[l[0]], ids[l[1]])
 		}
 	}
-	text := "apiVersion: " + apiVersion + "\nkind: " + kind + "\n"
+	text := "apiVersion: " + statefile.APIVersion + "\nkind: " + kind + "\n"
 	if rings != "" {
 		text += "rings:\n" + rings
 	}

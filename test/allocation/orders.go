@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra"
 )
 
 // With DRA the scheduler takes the first arc that is free, in the order in which arcs are published. So that order is the rule.

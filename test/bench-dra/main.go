@@ -3,7 +3,7 @@
 //
 //   - plugin: LPUs are an extended resource, as `lpuctl serve` offers them
 //   - single: each LPU is a device, a claim counts them, and nobody looks whether they are connected
-//   - arcs: what pkg/dra publishes; a claim is for one device
+//   - arcs: what internal/dra publishes; a claim is for one device
 //
 // It counts the CPU time that the scheduler takes (/proc), not the time that passes: the load shares the machine with it. It prints a
 // table, and fails where a bar is missed. Needs KUBERNETES, the directory of etcd, kube-apiserver and kube-scheduler.

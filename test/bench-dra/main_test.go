@@ -7,7 +7,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 func newWorld(t *testing.T) *world {
@@ -45,7 +45,7 @@ func TestPlay(t *testing.T) {
 // TestCovering: what is taken without the scheduler is devices that have just these LPUs.
 func TestCovering(t *testing.T) {
 	w := newWorld(t)
-	address := func(indices ...int) (all []discovery.Address) {
+	address := func(indices ...int) (all []pci.Address) {
 		for _, i := range indices {
 			all = append(all, w.server.LPUs[i].Address)
 		}
@@ -53,7 +53,7 @@ func TestCovering(t *testing.T) {
 	}
 	for _, c := range []struct {
 		mode mode
-		lpus []discovery.Address
+		lpus []pci.Address
 		want int
 	}{
 		{arcs, address(6, 7, 0, 1), 1}, {arcs, address(0, 2, 4, 6), 4}, {single, address(6, 7, 0, 1), 4}, {single, address(3), 1},
@@ -67,7 +67,7 @@ func TestCovering(t *testing.T) {
 
 func TestTwice(t *testing.T) {
 	lpus := newWorld(t).server.LPUs
-	members := map[string][]discovery.Address{
+	members := map[string][]pci.Address{
 		"n/a": {lpus[0].Address, lpus[1].Address}, "n/b": {lpus[1].Address, lpus[2].Address}, "m/b": {lpus[1].Address},
 	}
 	claim := func(name, pool, device string) (c resourceapi.ResourceClaim) {

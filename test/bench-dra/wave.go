@@ -13,8 +13,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hyperaccel/lpuctl/internal/dra"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 const (
@@ -223,7 +224,7 @@ func (w *world) play() (all []taken, next []int) {
 
 // arc is a device, and its LPUs as bits by their index.
 type arc struct {
-	lpus []discovery.Address
+	lpus []pci.Address
 	mask uint
 }
 

@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hyperaccel/lpuctl/internal/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra/plan"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
-	"github.com/hyperaccel/lpuctl/pkg/dra/plan"
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // mode is how pods ask for LPUs.
@@ -172,7 +173,7 @@ func (w *world) pod(name string, size int) *corev1.Pod {
 // taken are LPUs of a node that somebody has.
 type taken struct {
 	node int
-	lpus []discovery.Address // connected, if there is an arc of them
+	lpus []pci.Address // connected, if there is an arc of them
 }
 
 // take gives LPUs away without the scheduler, to pods that are bound and whose claims are allocated.
@@ -205,7 +206,7 @@ func (w *world) take(ctx context.Context, all []taken) error {
 
 // covering are the names of the devices that have just these LPUs: one arc, or else one device for each LPU.
 func (w *world) covering(t taken) (names []string) {
-	want := map[discovery.Address]bool{}
+	want := map[pci.Address]bool{}
 	for _, a := range t.lpus {
 		want[a] = true
 	}
@@ -238,7 +239,7 @@ func (w *world) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	members := map[string][]discovery.Address{}
+	members := map[string][]pci.Address{}
 	for i := range w.nodes {
 		devices := w.devices(i)
 		for k := range devices {
@@ -249,7 +250,7 @@ func (w *world) check(ctx context.Context) error {
 }
 
 // twice says which LPU two claims have, if there is one. Members are those of a device, by pool/device.
-func twice(claims []resourceapi.ResourceClaim, members map[string][]discovery.Address) error {
+func twice(claims []resourceapi.ResourceClaim, members map[string][]pci.Address) error {
 	holder := map[string]string{}
 	for _, c := range claims {
 		if c.Status.Allocation == nil {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 )
 
 // runs is how often each command is timed, in turn with the other one.

@@ -18,9 +18,9 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // gates are those of Kubernetes 1.37 that are on by default.
@@ -55,8 +55,8 @@ func (c classes) List() ([]*resourceapi.DeviceClass, error) {
 type cluster struct {
 	slices    []*resourceapi.ResourceSlice
 	allocated sets.Set[structured.DeviceID]
-	members   map[string][]discovery.Address // of all devices that ever were
-	order     []string                       // the devices without taints, as published
+	members   map[string][]pci.Address // of all devices that ever were
+	order     []string                 // the devices without taints, as published
 	cache     *cel.Cache
 
 	tolerations []resourceapi.DeviceToleration // of each claim
@@ -66,7 +66,7 @@ const nodeName = "n1"
 
 func newCluster() *cluster {
 	return &cluster{
-		allocated: sets.New[structured.DeviceID](), members: map[string][]discovery.Address{}, cache: cel.NewCache(10, cel.Features{}),
+		allocated: sets.New[structured.DeviceID](), members: map[string][]pci.Address{}, cache: cel.NewCache(10, cel.Features{}),
 	}
 }
 
@@ -217,7 +217,7 @@ func (c *cluster) published(s *server, size int, free []int) bool {
 // first is the first device of a size as published whose LPUs are all free.
 func (c *cluster) first(size int, free []int) string {
 	for _, name := range c.order {
-		taken := func(m discovery.Address) bool { return !slices.Contains(free, card(m)) }
+		taken := func(m pci.Address) bool { return !slices.Contains(free, card(m)) }
 		if len(c.members[name]) == size && !slices.ContainsFunc(c.members[name], taken) {
 			return name
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -41,7 +42,7 @@ func (s *server) inventory() *discovery.Inventory {
 		l := discovery.LPU{
 			Name: fmt.Sprint("lpu", i), Index: i, Model: "orion-u55c", DriverVersion: "2.17.391", Shell: "xilinx_u55c_gen3x16_xdma_base_3",
 			Address: address(i), PCIeRoot: fmt.Sprintf("pci0000:%02x", numaNode), NUMANode: &numaNode, MemoryGiB: 16,
-			Switch: &discovery.Address{Bus: uint8(i / 2)}, Usable: true, Health: discovery.Healthy,
+			Switch: &pci.Address{Bus: uint8(i / 2)}, Usable: true, Health: discovery.Healthy,
 		}
 		if i == s.badCard {
 			l.Usable, l.Health = false, discovery.Unhealthy
@@ -61,11 +62,11 @@ func (s *server) inventory() *discovery.Inventory {
 	return inv
 }
 
-func address(card int) discovery.Address {
-	return discovery.Address{Bus: uint8(0x41 + card), Function: 1}
+func address(card int) pci.Address {
+	return pci.Address{Bus: uint8(0x41 + card), Function: 1}
 }
 
-func card(a discovery.Address) int { return int(a.Bus) - 0x41 }
+func card(a pci.Address) int { return int(a.Bus) - 0x41 }
 
 // fabric is the same server as the device plugin knows it, built by another package.
 func (s *server) fabric() *ring.Fabric {

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/dra"
-	"github.com/hyperaccel/lpuctl/pkg/dra/claim"
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
 )
 
@@ -63,8 +64,8 @@ func (w *world) start() {
 	}
 }
 
-func (w *world) prepared() map[string][]discovery.Address {
-	all := map[string][]discovery.Address{}
+func (w *world) prepared() map[string][]pci.Address {
+	all := map[string][]pci.Address{}
 	for _, g := range w.claims {
 		if g.prepared {
 			all[g.device] = w.members[g.device]
@@ -189,7 +190,7 @@ func (w *world) end(g *given) {
 
 // check: no LPU is given twice, and what is given is published.
 func (w *world) check() {
-	owner := map[discovery.Address]string{}
+	owner := map[pci.Address]string{}
 	for _, g := range w.claims {
 		if !slices.ContainsFunc(w.slicesDevices(), func(name string) bool { return name == g.device }) {
 			w.t.Fatalf("%s was given and is not published", g.device)

@@ -46,6 +46,7 @@ var spoilers = map[string]func(path string) error{
 // TestHostileTrees breaks every attribute of one card of a simulated server. Whatever stands there, each command
 // ends soon, and the other seven cards are handed out under the names that they had.
 func TestHostileTrees(t *testing.T) {
+	t.Parallel()
 	need(t)
 	ids := []string{"vendor", "device", "subsystem_vendor", "subsystem_device", "class"}
 	for name, spoil := range spoilers {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,28 +74,30 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestStates runs the 2,000 states of spec directories of pkg/cdi with older releases of the
+// TestStates runs 2,000 states of spec directories of pkg/cdi with older releases of the
 // library too: what each of them injects is what validate judges.
 func TestStates(t *testing.T) {
-	withLibraries(t, "./pkg/cdi", "TestStatesOfSpecs", "all is well", "LPUCTL_LONG=5")
+	t.Parallel()
+	withLibraries(t, "./pkg/cdi", "TestStatesOfSpecs", "all is well", 5)
 }
 
 // TestWorld runs some steps of the world that changes with them: no release injects a node of another
 // LPU while validate ends with 0, or serve offers the LPU.
 func TestWorld(t *testing.T) {
-	withLibraries(t, "./cmd/lpuctl", "TestAWorldThatChanges", "lost by 0.5.4", "LPUCTL_SHORTER=5")
+	t.Parallel()
+	withLibraries(t, "./cmd/lpuctl", "TestAWorldThatChanges", "lost by 0.5.4", 4)
 }
 
 // withLibraries runs a test of the repository that asks these programs, and wants it to pass and to
-// print some text.
-func withLibraries(t *testing.T, pkg, name, prints, length string) {
+// print some text. It is so many times longer than by default.
+func withLibraries(t *testing.T, pkg, name, prints string, times int) {
 	t.Helper()
 	programs, err := filepath.Abs(os.Getenv("LIBRARIES"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	test := exec.CommandContext(t.Context(), "go", "test", "-C", "../..", "-count=1", "-v", "-run", "^"+name+"$", pkg)
-	test.Env = append(os.Environ(), "LIBRARIES="+programs, length)
+	test.Env = append(os.Environ(), "LIBRARIES="+programs, fmt.Sprint("LPUCTL_LONG=", times), "LPUCTL_SEED=1")
 	out, err := test.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), prints) {
 		t.Fatalf("%v\n%s", err, out)

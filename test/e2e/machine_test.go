@@ -12,11 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -40,9 +40,8 @@ func need(t *testing.T, things ...string) {
 	machine.Need(t, obstacle, "", things...)
 }
 
-// How long a command may take, and how much memory, whatever it is given to read.
+// How much memory a command may take, whatever it is given to read.
 const (
-	timeLimit   = 5 * time.Second
 	memoryLimit = 256 << 20 // bytes; it takes less than 20 MiB on a simulated server
 	memoryCap   = 1 << 30   // bytes; nothing gets more, for the sake of the machine that runs the tests
 )
@@ -51,7 +50,7 @@ const (
 // and print nothing but text.
 func bounded(t *testing.T, command ...string) machine.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var out, errOut bytes.Buffer
@@ -66,7 +65,7 @@ func bounded(t *testing.T, command ...string) machine.Result {
 		t.Fatalf("%v: %v", command, err)
 	}
 	if ctx.Err() != nil {
-		t.Errorf("%v: did not end within %v", command, timeLimit)
+		t.Errorf("%v: did not end within %v", command, await.Limit)
 	}
 	if usage := cmd.ProcessState.SysUsage().(*syscall.Rusage); usage.Maxrss > memoryLimit>>10 {
 		t.Errorf("%v: took %d MiB of memory, more than %d", command, usage.Maxrss>>10, memoryLimit>>20)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -83,6 +84,32 @@ func TestPodman(t *testing.T) {
 			t.Errorf("%s%s", r.Stdout, r.Stderr)
 		}
 	})
+}
+
+// TestQuadlet: podman's generator makes a unit of the example, and the device in it brings a
+// container the LPU.
+func TestQuadlet(t *testing.T) {
+	p := newPodman(t)
+	examples, err := filepath.Abs("../../examples/quadlet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	generator := exec.CommandContext(t.Context(), os.Getenv("QUADLET"), "-dryrun")
+	generator.Env = append(os.Environ(), "QUADLET_UNIT_DIRS="+examples)
+	units, err := generator.Output()
+	if err != nil {
+		t.Fatalf("make e2e builds the generator: %v\n%s", err, units)
+	}
+	start := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/podman run .* --device (\S+) `).FindSubmatch(units)
+	if start == nil || !bytes.Contains(units, []byte("\nAfter=lpuctl-cdi-refresh.service\n")) {
+		t.Fatalf("there is no unit that starts podman with a device after the refresh:\n%s", units)
+	}
+	root := simulate(t, "--profile", "lpu", "--lpus", "1", "--numbers", machine.Numbers(t, 1))
+	machine.Lpuctl(t, "--root", root, "cdi", "refresh")
+	machine.Install(t, root)
+	if r := p.Run(t, machine.Inspect, "--device", string(start[1])); r.Code != 0 || !strings.Contains(r.Stdout, lpu(t, 0)) {
+		t.Errorf("exit code %d\n%sin the container:\n%s", r.Code, r.Stderr, r.Stdout)
+	}
 }
 
 // TestPodmanWithTheSeedsSpec: the published example gives a container what our spec of such a node gives it, but for a variable that is

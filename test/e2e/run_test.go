@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -44,7 +44,7 @@ func TestRunPodman(t *testing.T) {
 	four := append(runOn(t, root, "-n", "4", "--"), p.Container("exec 3<>/dev/lpu0; trap exit TERM; echo holds; sleep 60 & wait", "{args}")...)
 	first := machine.Start(t, four...)
 	t.Cleanup(func() { first.Stop(unix.SIGTERM) })
-	machine.Eventually(t, 20*time.Second, "the first container holds lpu0", func() error { return first.Says("holds") })
+	await.Until(t, "the first container holds lpu0", func() error { return first.Says("holds") })
 	second := append(runOn(t, root, "-n", "4", "--"), p.Container(machine.Inspect+"; exit 5", "{args}")...)
 	if r := machine.Run(t, second...); r.Code != 5 || r.Stdout != has("4,5,6,7", 4, 5, 6, 7) {
 		t.Errorf("second: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
@@ -63,11 +63,11 @@ func TestRunPodman(t *testing.T) {
 	}
 	wait := []string{machine.Binary(t), "--root", root, "run", "--no-lease", "-n", "4", "--must-include", "lpu0", "--wait=1m", "--"}
 	third := machine.Start(t, append(wait, p.Container(machine.Inspect, "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "the third waits", func() error {
+	await.Until(t, "the third waits", func() error {
 		return third.Says("waiting: LPUs that must be included are not free: lpu0")
 	})
 	first.Stop(unix.SIGTERM)
-	machine.Eventually(t, 30*time.Second, "the third has run", func() error {
+	await.Until(t, "the third has run", func() error {
 		if third.Running() {
 			return errors.New("it has not ended")
 		}
@@ -123,10 +123,10 @@ func leasedContainers(t *testing.T, root string, as []string, p machine.Podman, 
 	}
 	const shows = "echo has $LPU_VISIBLE_DEVICES; sleep 1" // a busy podman loses what a container says that ends at once
 	third := machine.Start(t, append(run("-n", "8", "--wait", "--"), p.Container(shows, "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "the third waits", func() error { return third.Says("waiting, place 1 of 1") })
+	await.Until(t, "the third waits", func() error { return third.Says("waiting, place 1 of 1") })
 	machine.Output(t, slices.Concat(as, p, []string{"rm", "-f", "-t", "0", "left"})...)
-	machine.Eventually(t, 60*time.Second, "the third has run", func() error { return third.Says("has 0,1,2,3,4,5,6,7") })
-	machine.Eventually(t, 20*time.Second, "nothing is leased any more", func() error {
+	await.Until(t, "the third has run", func() error { return third.Says("has 0,1,2,3,4,5,6,7") })
+	await.Until(t, "nothing is leased any more", func() error {
 		if n := leased(); n > 0 {
 			return fmt.Errorf("%d LPUs are leased", n)
 		}
@@ -143,7 +143,7 @@ func TestKilledAroundAContainer(t *testing.T) {
 	}
 	const holds = "exec 3<>/dev/lpu0; echo holds; exec sleep 1000"
 	holding := machine.Start(t, append(run("--"), p.Container(holds, "--name", "held", "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "the container holds its LPU", func() error { return holding.Says("holds") })
+	await.Until(t, "the container holds its LPU", func() error { return holding.Says("holds") })
 	pid := func(of string) int {
 		n, err := strconv.Atoi(strings.TrimSpace(machine.Output(t, slices.Concat(p, []string{"inspect", "-f", of, "held"})...)))
 		if err != nil {
@@ -154,7 +154,7 @@ func TestKilledAroundAContainer(t *testing.T) {
 	container, conmon := pid("{{.State.Pid}}"), pid("{{.State.ConmonPid}}")
 	want := func(state string) {
 		t.Helper()
-		machine.Eventually(t, 20*time.Second, "lpu0 is "+state, func() error {
+		await.Until(t, "lpu0 is "+state, func() error {
 			line, _, _ := strings.Cut(machine.Lpuctl(t, "--root", root, "list", "--no-headers"), "\n")
 			if !strings.Contains(line, state) {
 				return errors.New(line)
@@ -178,7 +178,7 @@ func TestKilledAroundAContainer(t *testing.T) {
 	if err := unix.Kill(container, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	machine.Eventually(t, 20*time.Second, "all can be had", func() error {
+	await.Until(t, "all can be had", func() error {
 		if r := machine.Run(t, append(run("-n", "8", "--"), p.Container("true", "{args}")...)...); r.Code != 0 {
 			return errors.New(r.Stderr)
 		}
@@ -230,7 +230,7 @@ func TestTwoPlainPrograms(t *testing.T) {
 				become(t, root)
 				run := slices.Concat(user, runOn(t, "/", "-n", "2", "--"))
 				first := machine.Start(t, append(slices.Clone(run), "sh", "-c", openAll)...)
-				machine.Eventually(t, 20*time.Second, "the first has two", func() error {
+				await.Until(t, "the first has two", func() error {
 					if opened := openedBy(first.Said(10000), pattern); len(opened) != 2 {
 						return errors.New(first.Said(10000))
 					}
@@ -240,7 +240,7 @@ func TestTwoPlainPrograms(t *testing.T) {
 				if outside := machine.Output(t, "sh", "-c", each); strings.Count(outside, "\n") != 4 {
 					t.Errorf("outside only these open:\n%s", outside)
 				}
-				second := machine.Run(t, append(run, "timeout", "3", "sh", "-c", openAll+"\n")...)
+				second := machine.Run(t, append(run, "sh", "-c", strings.Replace(openAll, " && exec sleep 60", "", 1))...)
 				one, two := openedBy(first.Said(10000), pattern), openedBy(second.Stdout, pattern)
 				if len(one) != 2 || len(two) != 2 || slices.ContainsFunc(one, func(n string) bool { return slices.Contains(two, n) }) {
 					t.Errorf("the first opens %v, the second %v\n%s", one, two, second.Stderr)

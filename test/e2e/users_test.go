@@ -6,10 +6,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -36,7 +36,7 @@ func TestUsers(t *testing.T) {
 		Command, Container string
 	}
 	var inventory struct{ LPUs []struct{ Users []user } }
-	machine.Eventually(t, 10*time.Second, "lpu0 is used", func() error {
+	await.Until(t, "lpu0 is used", func() error {
 		if err := json.Unmarshal([]byte(machine.Lpuctl(t, "--root", root, "list", "-o", "json")), &inventory); err != nil {
 			t.Fatal(err)
 		}

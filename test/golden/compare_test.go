@@ -107,6 +107,7 @@ func TestParse(t *testing.T) {
 func TestStable(t *testing.T) {
 	for text, want := range map[string]string{
 		"time=2026-01-02T03:04:05.678+09:00 level=INFO\n":      "time=TIME level=INFO\n",
+		"{\"sinceBoot\":70743220726612,\"sum\":\"0a\"}\n":      "{\"sinceBoot\":MOMENT,\"sum\":\"0a\"}\n",
 		"/tmp/place/NODE/etc/cdi: no\n":                        "NODE/etc/cdi: no\n",
 		"lpuctl v1.2 (go1.26.8, linux/amd64)\n":                "lpuctl VERSION (GO, linux/amd64)\n",
 		"go: go1.26.8\nplatform: linux/amd64\nversion: a1b2\n": "go: GO\nplatform: linux/amd64\nversion: VERSION\n",

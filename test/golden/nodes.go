@@ -6,10 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 )
 
-// node is a simulated node with what pkg/simulate cannot make: files that an administrator wrote, cards that are gone.
+// node is a simulated node with what internal/simulate cannot make: files that an administrator wrote, cards that are gone.
 type node struct {
 	name string
 	simulate.Node

@@ -221,6 +221,7 @@ func stable(text, dir string) string {
 	text = strings.ReplaceAll(text, dir+"/", "")
 	for _, r := range []struct{ pattern, with string }{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`, "TIME"},
+		{`("sinceBoot": ?)\d+`, "${1}MOMENT"}, // in the lock of refresh
 		{`("pid": |\bpid[:= ]+)\d+`, "${1}PID"},
 		{`(\.json|\.yaml)\d{5,}`, "${1}RANDOM"}, // a file that is being written
 		{`lpuctl \S+ \(go\S+,`, "lpuctl VERSION (GO,"},

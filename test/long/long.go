@@ -1,4 +1,4 @@
-// Package long lets randomised tests run longer, and with new random numbers, where LPUCTL_LONG is set in the environment.
+// Package long lets tests that try many cases try more of them, with new random numbers, where LPUCTL_LONG is set in the environment.
 // It is a number, by which they are longer. .ci/long sets it.
 package long
 
@@ -15,9 +15,21 @@ func Rounds(t testing.TB, n int) int {
 	return n * int(number(t, "LPUCTL_LONG", 1))
 }
 
-// Steps is [Rounds] of a test that takes minutes; LPUCTL_SHORTER times fewer where that is set, because another run does all of them.
+// Steps is [Rounds] of a test that takes minutes: a quarter of them with the race detector, which makes each ten times slower.
 func Steps(t testing.TB, n int) int {
-	return max(1, Rounds(t, n)/int(max(1, number(t, "LPUCTL_SHORTER", 1))))
+	if Race {
+		n /= 4
+	}
+	return Rounds(t, n)
+}
+
+// Takes reports whether a test tries its case number i: one case of each n, or of each 4n with the race detector, and every case where
+// LPUCTL_LONG is set.
+func Takes(i, n int) bool {
+	if Race {
+		n *= 4
+	}
+	return i%n == 0 || os.Getenv("LPUCTL_LONG") != ""
 }
 
 // Rand gives a test its random numbers: the same in each run, but new ones where LPUCTL_LONG is set. A test that fails

@@ -2,6 +2,7 @@
 package plant
 
 import (
+	"bytes"
 	"maps"
 	"os"
 	"path/filepath"
@@ -43,5 +44,25 @@ func File(t testing.TB, name, content string) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Rewritten has a test fail unless a file is read, and then written again byte for byte: the release before left it so, and will read
+// it again.
+func Rewritten[D any](t testing.TB, file interface {
+	Parse(data []byte) (D, error)
+	Marshal(document D) ([]byte, error)
+}, path string) {
+	t.Helper()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := file.Parse(before)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if after, err := file.Marshal(d); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("%s is written again as %s, %v", path, after, err)
 	}
 }

@@ -1,5 +1,5 @@
-// report reads `go test -json` from stdin and prints what people want to know of it: each package, all that
-// failing tests said, every skipped test with its reason, and how many there were of each.
+// report reads `go test -json` from stdin and prints what people want to know of it: each package as it ends, all that
+// failing tests said, every skipped test with its reason, how many there were of each, and which ten were slowest.
 //
 // With CI set in the environment a skipped test is a failure: what CI does not run nobody runs. With SKIPS set, which is the
 // path of a list, a skipped test is a failure unless the list has it, and so is a test of the list that is not skipped.
@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,6 +104,7 @@ func report(in io.Reader, out io.Writer, may skips) (failed bool, err error) {
 		t.take(e)
 	}
 	t.unended("")
+	t.showSlowest()
 	if may != nil {
 		t.failed = !may.hold(out, t.skipped) || t.failed
 	}
@@ -116,6 +118,7 @@ type tally struct {
 	said    map[string]string // what a test or package that has not ended wrote, by "package test"
 	skipped skips
 	counts  map[string]int // tests by how they ended: pass, skip or fail
+	slow    []event        // the ends of tests that took a second or more
 	failed  bool           // a test, a package or a build
 }
 
@@ -140,6 +143,9 @@ func (t *tally) end(e event) {
 		fmt.Fprintf(t.out, "%-5s %s (%.1f s)\n", e.Action, e.Package, e.Elapsed)
 	} else {
 		t.counts[e.Action]++
+		if e.Elapsed >= 1 && !strings.Contains(e.Test, "/") {
+			t.slow = append(t.slow, e)
+		}
 	}
 	if skipped {
 		t.skipped[e.key()] = true
@@ -153,6 +159,14 @@ func (t *tally) end(e event) {
 	delete(t.said, e.key())
 	if e.Test == "" {
 		t.unended(e.Package + " ")
+	}
+}
+
+// showSlowest prints the ten tests that took longest. Their times are by the clock: tests run beside others.
+func (t *tally) showSlowest() {
+	slices.SortFunc(t.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range t.slow[:min(10, len(t.slow))] {
+		fmt.Fprintf(t.out, "%7.1f s  %s %s\n", e.Elapsed, e.Package, e.Test)
 	}
 }
 

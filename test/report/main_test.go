@@ -39,6 +39,23 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestSlowest: the tests that took longest are named, but no part of a test.
+func TestSlowest(t *testing.T) {
+	const events = `{"Action":"pass","Package":"p","Test":"TestA/part","Elapsed":9}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":2}
+{"Action":"pass","Package":"p","Test":"TestB","Elapsed":0.5}
+{"Action":"pass","Package":"q","Test":"TestC","Elapsed":3}
+`
+	var out strings.Builder
+	if failed, err := report(strings.NewReader(events), &out, nil); failed || err != nil {
+		t.Errorf("failed %v, %v", failed, err)
+	}
+	const want = "    3.0 s  q TestC\n    2.0 s  p TestA\n4 passed, 0 failed, 0 skipped\n"
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", &out, want)
+	}
+}
+
 // TestProcessEnds: what a test said is not lost when the process ends before it, as by a panic of another goroutine, nor when its
 // machine does, so that not even the package ends.
 func TestProcessEnds(t *testing.T) {

@@ -14,11 +14,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -44,8 +45,8 @@ type App struct {
 	apart *discovery.Apart // of the scans of this process
 }
 
-// SetUpRoot gives the root of a program's commands what all programs have: the global flags and the commands about itself. Its other
-// commands are there already.
+// SetUpRoot gives the root of a program's commands what all programs have: the global
+// flags and the commands about itself. Its other commands are there already.
 func (a *App) SetUpRoot(cmd *cobra.Command) {
 	cmd.Version = ReadVersion().String()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -59,7 +60,8 @@ func (a *App) SetUpRoot(cmd *cobra.Command) {
 	f.StringVar(&a.LogFormat, "log-format", "text", "log in this `FORMAT`: text or json")
 	f.BoolVarP(&a.Quiet, "quiet", "q", false, "say only what is wrong")
 	f.VisitAll(FromEnvironment)
-	_ = cmd.MarkPersistentFlagDirname("root") // fails on an unknown flag only, which the completion test would show
+	// It fails on an unknown flag only, which the completion test would show.
+	_ = cmd.MarkPersistentFlagDirname("root")
 	Complete(cmd, "log-level", "debug", "info", "warn", "error")
 	Complete(cmd, "log-format", "text", "json")
 	cmd.SetFlagErrorFunc(flagError)
@@ -72,7 +74,8 @@ func (a *App) SetUpRoot(cmd *cobra.Command) {
 // envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.
 const envAnnotation = "lpuctl_env"
 
-// Complain prints an error the way all of them are printed: what is wrong, then what to do.
+// Complain prints an error the way all of them are printed: what is wrong, then what to
+// do.
 func (a *App) Complain(err error) {
 	if faults, ok := errors.AsType[faultyConfig](err); ok {
 		a.Report(finding.List(faults))
@@ -110,7 +113,8 @@ func CompleteFile(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// Prepare takes flags from the environment where they were not given, sets up logging, and lets SIGHUP end a command that does not take it.
+// Prepare takes flags from the environment where they were not given, sets up logging,
+// and lets SIGHUP end a command that does not take it.
 func (a *App) Prepare(cmd *cobra.Command) error {
 	heedHangUp(cmd)
 	var bad error
@@ -167,7 +171,8 @@ func (a *App) ScanOptions(options discovery.Options) (discovery.Options, error) 
 	options.Models = a.Config.Models
 	options.Policy = a.Config.Health.Policy()
 	options.RingTable = a.RingTable
-	if options.RingTable == "" { // the command has no --ring-table, and the variable means the same file to all commands
+	// A command may have no --ring-table. The variable means the same file to all commands.
+	if options.RingTable == "" {
 		options.RingTable, _ = a.Env(ringTableVariable)
 	}
 	var err error
@@ -177,9 +182,13 @@ func (a *App) ScanOptions(options discovery.Options) (discovery.Options, error) 
 	return options, err
 }
 
-// Remembering adds to the options of a scan what is known of the LPUs from before: by serve, and by the names in the spec in place. It
-// returns the memory of serve too.
+// Remembering is ScanOptions, with what is known of the LPUs from before: by serve, and by
+// the names in the spec in place. It returns the memory of serve too.
 func (a *App) Remembering(options discovery.Options) (discovery.Options, node.Memory, error) {
+	options, err := a.ScanOptions(options)
+	if err != nil {
+		return options, node.Memory{}, err
+	}
 	file, err := a.LocateSpec()
 	if err != nil {
 		return options, node.Memory{}, err
@@ -189,7 +198,7 @@ func (a *App) Remembering(options discovery.Options) (discovery.Options, node.Me
 	if err == nil {
 		options.Seen, err = memory.Seen()
 	}
-	options.Known = func() (addresses []discovery.Address, err error) {
+	options.Known = func() (addresses []pci.Address, err error) {
 		data, err := file.Read()
 		for _, d := range cdi.Devices(data) {
 			if address, err := cdi.ParseAddressName(d.Name); err == nil {
@@ -201,12 +210,9 @@ func (a *App) Remembering(options discovery.Options) (discovery.Options, node.Me
 	return options, memory, err
 }
 
-// ScanOnly reads the config and the machine. It returns the memory too, which knows the cordons.
+// ScanOnly reads the config and the machine. It returns the memory too, which knows the
+// cordons.
 func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discovery.Inventory, node.Memory, error) {
-	options, err := a.ScanOptions(options)
-	if err != nil {
-		return nil, node.Memory{}, err
-	}
 	options, memory, err := a.Remembering(options)
 	if err != nil {
 		return nil, memory, err
@@ -234,16 +240,16 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 	return inv, memory, nil
 }
 
-// OwnerFile is the file that says who hands out the LPUs of this node, with the other signs of it.
-// The config was read.
+// OwnerFile is the file that says who hands out the LPUs of this node, with the other
+// signs of it. The config was read.
 func (a *App) OwnerFile(memory node.Memory) (owner.File, error) {
 	sockets, err := a.Root.Resolve(a.Config.Serve.PluginDir)
 	return owner.File{Dir: memory.Dir, Sockets: sockets}, err
 }
 
-// PodResources returns the socket where the kubelet says which pods have LPUs: the first that is there
-// of those that are named, by a flag or in the config file, and then of the usual ones; "" if there is
-// none.
+// PodResources returns the socket where the kubelet says which pods have LPUs: the first
+// that is there of those that are named, by a flag or in the config file, and then of the
+// usual ones; "" if there is none.
 func (a *App) PodResources(named ...string) (string, error) {
 	for _, socket := range append(named, plugin.PodResources()...) {
 		if socket == "" {

@@ -8,12 +8,13 @@ import (
 	"os"
 	"path"
 
+	"github.com/hyperaccel/lpuctl/internal/features"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/features"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -25,8 +26,9 @@ const (
 	ringTableVariable = "LPUCTL_RING_TABLE"
 )
 
-// Config is the effective configuration: built-in values, under the config file's, under the environment's
-// and the flags'. Models is the whole table, the config file's rows first.
+// Config is the effective configuration: built-in values, under the config file's, under
+// the environment's and the flags'. Models is the whole table, the config file's rows
+// first.
 type Config struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -39,7 +41,7 @@ type Config struct {
 	Topology   features.Topology `json:"topology"`
 
 	File string `json:"-"` // that was read; "" if there was none
-	doc  *strictyaml.Document
+	doc  *strictyaml.Value
 	// overrides names what set a value in place of the file, by the value's path.
 	overrides map[string]string
 }
@@ -69,7 +71,7 @@ func (a *App) LoadConfig() error {
 		err = fmt.Errorf("%s: not a directory", a.Root)
 	}
 	if err != nil {
-		return &ExitError{Code: ExitFailed, Err: err, Remedy: "give --root the directory under which the machine's sys, dev and etc lie"}
+		return WithRemedy(err, "give --root the directory under which the machine's sys, dev and etc lie")
 	}
 	name, given := a.ConfigFile, a.ConfigFile != ""
 	if !given {
@@ -114,7 +116,8 @@ func (a *App) override(c *Config) {
 // ReadSmallFile reads a regular file of bounded size: a config file or a ring table.
 func ReadSmallFile(name string) ([]byte, error) { return wholefile.Read(name, smallFileMax) }
 
-// ParseConfig reads a config file over the built-in values. It returns every fault as an error finding.
+// ParseConfig reads a config file over the built-in values. It returns every fault as an
+// error finding.
 func ParseConfig(file string, data []byte) (*Config, finding.List) {
 	c := &Config{
 		CDI: CDIConfig{Kind: cdi.DefaultKind, SpecDir: cdi.DefaultSpecDir}, Health: defaultHealth(), Serve: DefaultServe(),
@@ -127,9 +130,9 @@ func ParseConfig(file string, data []byte) (*Config, finding.List) {
 	}
 	var findings finding.List
 	for _, f := range faults {
-		findings.Add(finding.BadConfig, cmp.Or(f.Path, file), f.Message, f.Remedy).At(file, cmp.Or(f.Line, doc.Line(f.Path)))
+		findings.Add(finding.BadConfig, cmp.Or(f.Path, file), f.Message, f.Remedy).At(file, cmp.Or(f.Line, doc.LineOf(f.Path)))
 	}
-	c.APIVersion, c.Kind = discovery.APIVersion, "Config"
+	c.APIVersion, c.Kind = statefile.APIVersion, "Config"
 	c.Models = discovery.MergeModels(discovery.BuiltinModels(), c.Models)
 	for i := range c.Models {
 		enabled := c.Models[i].IsEnabled()
@@ -140,47 +143,43 @@ func ParseConfig(file string, data []byte) (*Config, finding.List) {
 }
 
 // check is what the types do not say: meaning.
-func (c *Config) check() []strictyaml.Fault {
-	var faults []strictyaml.Fault
-	fault := func(path, message, remedy string) {
-		faults = append(faults, strictyaml.Fault{Path: path, Message: message, Remedy: remedy})
-	}
-	if c.APIVersion != "" && c.APIVersion != discovery.APIVersion {
-		fault("apiVersion", fmt.Sprintf("apiVersion %q is not known", c.APIVersion), "write "+discovery.APIVersion)
+func (c *Config) check() (faults strictyaml.Faults) {
+	if c.APIVersion != "" && c.APIVersion != statefile.APIVersion {
+		faults.Add("apiVersion", fmt.Sprintf("apiVersion %q is not known", c.APIVersion), "write "+statefile.APIVersion)
 	}
 	if c.Kind != "" && c.Kind != "Config" {
-		fault("kind", fmt.Sprintf("kind %q is not a config", c.Kind), "write Config")
+		faults.Add("kind", fmt.Sprintf("kind %q is not a config", c.Kind), "write Config")
 	}
 	if err := cdi.ValidateKind(c.CDI.Kind); err != nil {
-		fault("cdi.kind", err.Error(), "write VENDOR/CLASS")
+		faults.Add("cdi.kind", err.Error(), "write VENDOR/CLASS")
 	}
 	if !path.IsAbs(c.CDI.SpecDir) {
-		fault("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir),
+		faults.Add("cdi.specDir", fmt.Sprintf("%q is not an absolute path", c.CDI.SpecDir),
 			"write "+cdi.DefaultSpecDir+" or /etc/cdi, where runtimes look")
 	}
 	if c.Ring.Table != "" && !path.IsAbs(c.Ring.Table) {
-		fault("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
+		faults.Add("ring.table", fmt.Sprintf("%q is not an absolute path", c.Ring.Table), "write "+discovery.InstalledRingTable)
 	}
-	line := func(entry int) string { return fmt.Sprint("line ", c.doc.Line(fmt.Sprint("topology.", entry))) }
+	line := func(entry int) string { return fmt.Sprint("line ", c.doc.LineOf(fmt.Sprint("topology.", entry))) }
 	for _, section := range []struct {
 		name   string
-		faults []strictyaml.Fault
+		faults strictyaml.Faults
 	}{
 		{"health", c.Health.check()}, {"serve", c.Serve.Check()}, {"leases", c.Leases.check()}, {"topology", c.Topology.Validate(line)},
 	} {
 		for _, f := range section.faults {
-			fault(section.name+"."+f.Path, f.Message, f.Remedy)
+			faults.Add(section.name+"."+f.Path, f.Message, f.Remedy)
 		}
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Models {
 		path := fmt.Sprintf("models.%d", i)
 		if seen[m.Name] {
-			fault(path+".name", fmt.Sprintf("model %q is in the file twice", m.Name), "keep one of them")
+			faults.Add(path+".name", fmt.Sprintf("model %q is in the file twice", m.Name), "keep one of them")
 		}
 		seen[m.Name] = true
 		for _, f := range m.Validate() {
-			fault(path+"."+f.Path, path+"."+f.Path+": "+f.Message, f.Remedy)
+			faults.Add(path+"."+f.Path, path+"."+f.Path+": "+f.Message, f.Remedy)
 		}
 	}
 	return faults
@@ -202,8 +201,8 @@ func (c *Config) Origin(path string) string {
 	if by, ok := c.overrides[path]; ok {
 		return by
 	}
-	if c.doc.Has(path) {
-		return fmt.Sprintf("%s:%d", c.File, c.doc.Line(path))
+	if at, found := c.doc.Find(path); found {
+		return fmt.Sprintf("%s:%d", c.File, at.Line)
 	}
 	return "built in"
 }

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Annotated is the configuration as YAML in which every value is followed by its origin; visit is called
-// with each value's path and origin.
+// Annotated is the configuration as YAML in which every value is followed by its origin;
+// visit is called with each value's path and origin.
 func (c *Config) Annotated(visit func(path, origin string)) ([]byte, error) {
 	data, err := yaml.Marshal(c)
 	if err != nil {
@@ -27,8 +27,8 @@ func (c *Config) Annotated(visit func(path, origin string)) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// annotate walks down to the values that come from one place as a whole: the sections and the items of lists at the top do not,
-// a model's list of drivers does.
+// annotate walks down to the values that come from one place as a whole: the sections and
+// the items of lists at the top do not, a model's list of drivers does.
 func (c *Config) annotate(n *yamlv3.Node, path string, visit func(path, origin string)) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]

@@ -39,6 +39,14 @@ func timeText(d time.Duration) string {
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
+// checkTime returns an error if a text is not a time within these limits.
+func checkTime(text string, least, most time.Duration) error {
+	if d, err := time.ParseDuration(text); err != nil || d < least || d > most {
+		return fmt.Errorf("%q is not a time between %s and %s", text, timeText(least), timeText(most))
+	}
+	return nil
+}
+
 // Policy is what a scan needs of it. check has seen that the times are times.
 func (c *HealthConfig) Policy() *health.Policy {
 	duration := func(text string) time.Duration { d, _ := time.ParseDuration(text); return d }
@@ -50,21 +58,20 @@ func (c *HealthConfig) Policy() *health.Policy {
 	}
 }
 
-// check finds values that the types allow and nobody can mean.
-func (c *HealthConfig) check() []strictyaml.Fault {
-	var faults []strictyaml.Fault
+// check finds values that the types allow and that no user can mean.
+func (c *HealthConfig) check() (faults strictyaml.Faults) {
 	fault := func(bad bool, key, message, remedy string) {
 		if bad {
-			faults = append(faults, strictyaml.Fault{Path: key, Message: message, Remedy: remedy})
+			faults.Add(key, message, remedy)
 		}
 	}
 	number := func(key string, value, least, most, usual int) {
 		fault(value < least || value > most, key, fmt.Sprintf("%d is not between %d and %d", value, least, most), fmt.Sprint("write ", usual))
 	}
 	duration := func(key, value string, least, most time.Duration, usual string) {
-		d, err := time.ParseDuration(value)
-		fault(err != nil || d < least || d > most, key,
-			fmt.Sprintf("%q is not a time between %s and %s", value, timeText(least), timeText(most)), "write "+usual)
+		if err := checkTime(value, least, most); err != nil {
+			faults.Add(key, err.Error(), "write "+usual)
+		}
 	}
 	usual := defaultHealth()
 	number("badReadings", c.BadReadings, 1, 100, usual.BadReadings)

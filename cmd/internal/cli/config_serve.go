@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
-	"github.com/hyperaccel/lpuctl/pkg/node"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
@@ -25,10 +25,12 @@ type ServeConfig struct {
 	PreStartCheck      bool   `json:"preStartCheck"`
 	Overlap            bool   `json:"overlap"`
 	Interval           string `json:"interval"`
-	Listen             string `json:"listen"`       // TCP address of /healthz, /readyz and /metrics; "": none
-	PodResources       string `json:"podResources"` // socket under the root where the kubelet tells which pods have LPUs; "": it is not asked
-	NFD                string `json:"nfd"`          // path under the root of the feature file; "": none
-	NFDExpiry          string `json:"nfdExpiry"`    // for how long what stands in it counts
+	Listen             string `json:"listen"` // TCP address of /healthz, /readyz, /metrics; "": none
+	// PodResources is the socket under the root where the kubelet reports which pods have
+	// LPUs; "": it is not asked.
+	PodResources string `json:"podResources"`
+	NFD          string `json:"nfd"`       // path under the root of the feature file; "": none
+	NFDExpiry    string `json:"nfdExpiry"` // for how long what stands in it counts
 }
 
 // DefaultServe is how serve hands out LPUs where nothing else is said.
@@ -63,20 +65,17 @@ func (c *ServeConfig) Flags() *pflag.FlagSet {
 }
 
 // Check finds values that the types allow and serve cannot use.
-func (c *ServeConfig) Check() []strictyaml.Fault {
-	var faults []strictyaml.Fault
+func (c *ServeConfig) Check() (faults strictyaml.Faults) {
 	fault := func(key string, err error, remedy string) {
 		if err != nil {
-			faults = append(faults, strictyaml.Fault{Path: key, Message: err.Error(), Remedy: remedy})
+			faults.Add(key, err.Error(), remedy)
 		}
 	}
 	fault("deviceListStrategy", plugin.Strategy(c.DeviceListStrategy).Validate(), "write one of these")
 	fault("onCdiOff", node.OnCDIOff(c.OnCDIOff).Validate(), "write one of these")
 	fault("numa", plugin.NUMA(c.NUMA).Validate(), "write one of these")
 	fault("resource", plugin.ValidateResource(c.Resource), "write "+plugin.DefaultResource)
-	if d, err := time.ParseDuration(c.Interval); err != nil || d < 100*time.Millisecond || d > 10*time.Second {
-		fault("interval", fmt.Errorf("%q is not a time between 100ms and 10s", c.Interval), "write 1s")
-	}
+	fault("interval", checkTime(c.Interval, 100*time.Millisecond, 10*time.Second), "write 1s")
 	if !path.IsAbs(c.PluginDir) {
 		fault("pluginDir", fmt.Errorf("%q is not an absolute path", c.PluginDir), "write "+DefaultServe().PluginDir)
 	}
@@ -87,13 +86,12 @@ func (c *ServeConfig) Check() []strictyaml.Fault {
 		fault("listen", CheckAddress(c.Listen), "write "+DefaultServe().Listen+" or HOST:PORT")
 	}
 	fault("nfd", checkFeatureFile(c.NFD), "write "+defaultFeatureFile)
-	if d, err := time.ParseDuration(c.NFDExpiry); err != nil || d < time.Minute || d > 7*24*time.Hour {
-		fault("nfdExpiry", fmt.Errorf("%q is not a time between 1m and 168h", c.NFDExpiry), "write "+DefaultServe().NFDExpiry)
-	}
+	fault("nfdExpiry", checkTime(c.NFDExpiry, time.Minute, 7*24*time.Hour), "write "+DefaultServe().NFDExpiry)
 	return faults
 }
 
-// CheckAddress returns an error if nobody can listen at an address because of its form.
+// CheckAddress returns an error if no program can listen at an address because of its
+// form.
 func CheckAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {

@@ -7,13 +7,14 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
 )
 
-// SetUpDaemonLog is SetUpLog of a command that runs until it is stopped: it tells what it does, if nobody wants it otherwise.
+// SetUpDaemonLog is SetUpLog of a command that runs until it is stopped. Such a command
+// logs what it does, unless the user asks for another level.
 func (a *App) SetUpDaemonLog(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("log-level") {
 		a.LogLevel = "info"
@@ -21,12 +22,10 @@ func (a *App) SetUpDaemonLog(cmd *cobra.Command) error {
 	return a.SetUpLog()
 }
 
-// Following is what a daemon follows the LPUs of this node with: the options of its scans, what outlives it, and the CDI spec.
+// Following is what a daemon follows the LPUs of this node with: the options of its
+// scans, what outlives it, and the CDI spec.
 func (a *App) Following() (scan discovery.Options, memory node.Memory, spec node.Spec, err error) {
-	if scan, err = a.ScanOptions(discovery.Options{Patience: discovery.Patience}); err != nil {
-		return scan, memory, spec, err
-	}
-	if scan, memory, err = a.Remembering(scan); err != nil {
+	if scan, memory, err = a.Remembering(discovery.Options{Patience: discovery.Patience}); err != nil {
 		return scan, memory, spec, err
 	}
 	spec.Options = cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}
@@ -35,17 +34,15 @@ func (a *App) Following() (scan discovery.Options, memory node.Memory, spec node
 	return scan, memory, spec, err
 }
 
-// SpecOrders are the orders in which the container runtimes of this node read spec directories.
-func (a *App) SpecOrders(ctx context.Context) (orders []cdi.Order) {
-	for _, o := range runtimes.Orders(ctx, string(a.Root)) {
-		orders = append(orders, cdi.Order(o))
-	}
-	return orders
+// SpecOrders are the orders in which the container runtimes of this node read spec
+// directories.
+func (a *App) SpecOrders(ctx context.Context) []cdi.Order {
+	return Each(runtimes.Orders(ctx, string(a.Root)), func(o runtimes.Order) cdi.Order { return cdi.Order(o) })
 }
 
-// WatchAndTell looks at the node until ctx ends. It tells systemd with each look that the daemon
-// lives, and with the first one that succeeds that it has started. A machine that cannot be read is
-// no reason to start it again, which would forget what holds meanwhile.
+// WatchAndTell looks at the node until ctx ends. It tells systemd with each look that the
+// daemon lives, and with the first one that succeeds that it has started. A machine that
+// cannot be read is no reason to start it again, which would forget what holds meanwhile.
 func WatchAndTell(ctx context.Context, watcher *discovery.Watcher, interval time.Duration, look func() bool) {
 	ready := false
 	watcher.Run(ctx, interval, func() {
@@ -57,7 +54,8 @@ func WatchAndTell(ctx context.Context, watcher *discovery.Watcher, interval time
 	})
 }
 
-// Stopped tells systemd that a daemon ends because its ctx did. It returns nil if a signal has ended it, or else the cause.
+// Stopped tells systemd that a daemon ends because its ctx did. It returns nil if a
+// signal has ended it, or else the cause.
 func Stopped(ctx context.Context, cmd *cobra.Command) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	if cmd.Context().Err() != nil {
@@ -66,11 +64,13 @@ func Stopped(ctx context.Context, cmd *cobra.Command) error {
 	return context.Cause(ctx)
 }
 
-// LatestFault is the text of an error that was there at the latest look; "" if none was. With it a daemon that looks again and again logs
-// an error once, until it is another one, or was over.
+// LatestFault is the text of an error that was there at the latest look; "" if none was.
+// With it a daemon that looks again and again logs an error once, until it is another
+// one, or was over.
 type LatestFault string
 
-// IsNew takes the error of the next look. It returns false for nil, and for one that says the same as before.
+// IsNew takes the error of the next look. It returns false for nil, and for one that says
+// the same as before.
 func (f *LatestFault) IsNew(err error) bool {
 	before := *f
 	*f = ""

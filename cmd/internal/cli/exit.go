@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
-	"github.com/hyperaccel/lpuctl/pkg/allocate"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
 )
 
 // Exit codes, as scripts and boot units rely on them.
@@ -26,7 +26,8 @@ const (
 	ExitNoLPU  = 4 // no LPU on this node
 )
 
-// ExitError carries an exit code and, where there is something to say, the error and its remedy.
+// ExitError carries an exit code and, where there is something to say, the error and its
+// remedy.
 type ExitError struct {
 	Code   int
 	Err    error
@@ -46,6 +47,9 @@ func (e *ExitError) Unwrap() error { return e.Err }
 func Fail(code int, remedy, format string, args ...any) *ExitError {
 	return &ExitError{Code: code, Err: fmt.Errorf(format, args...), Remedy: remedy}
 }
+
+// WithRemedy is an error with what to do about it.
+func WithRemedy(err error, remedy string) error { return Fail(ExitFailed, remedy, "%w", err) }
 
 // Found ends a command that worked and found something, which it has shown already.
 func Found() error { return &ExitError{Code: ExitFound} }

@@ -14,12 +14,13 @@ type FindingList struct {
 	Findings finding.List `json:"findings"`
 }
 
-// WriteFindings shows findings to people on stderr, or to programs as a document, and ends with found on an error; if strict,
-// on a warning too. If nothing is wrong, people read the sentence good, unless it is empty.
+// WriteFindings shows findings to people on stderr, or to programs as a document, and
+// ends with found on an error; if strict, on a warning too. If nothing is wrong, people
+// read the sentence good, unless it is empty.
 func (a *App) WriteFindings(l FindingList, f Format, strict bool, good string) error {
 	l.Header, l.Findings = NewHeader("FindingList"), EmptyNotNull(l.Findings)
 	if f.IsDocument() {
-		if err := WriteDocument(a.Out, f, l); err != nil {
+		if err := a.WriteDocument(f, l); err != nil {
 			return err
 		}
 	} else {
@@ -34,8 +35,8 @@ func (a *App) WriteFindings(l FindingList, f Format, strict bool, good string) e
 	return nil
 }
 
-// Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes are left
-// out where quiet is asked for.
+// Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes
+// are left out where quiet is asked for.
 func (a *App) Report(findings finding.List) {
 	for _, f := range findings.ForPeople() {
 		if !a.Quiet || f.Severity != finding.Note {

@@ -15,9 +15,9 @@ type hangUpKey struct{}
 // reloads is the annotation of commands that read their configuration again at SIGHUP.
 const reloads = "lpuctl_reloads"
 
-// HeedHangUp is called before anything else, so that no SIGHUP ends a program whose command takes it
-// as a reload, however early it comes. It returns the context for the commands. [App.Prepare] lets
-// SIGHUP end any other command.
+// HeedHangUp is called before anything else, so that no SIGHUP ends a program whose
+// command takes it as a reload, however early it comes. It returns the context for the
+// commands. [App.Prepare] lets SIGHUP end any other command.
 func HeedHangUp(ctx context.Context) context.Context {
 	received := make(chan os.Signal, 1)
 	if !signal.Ignored(unix.SIGHUP) { // as by nohup(1): then it does no harm, and stays ignored
@@ -34,7 +34,8 @@ func Reloads(cmd *cobra.Command) {
 	cmd.Annotations[reloads] = ""
 }
 
-// HangUps returns the channel that receives SIGHUP. One that came since the start of the program is in it.
+// HangUps returns the channel that receives SIGHUP. One that came since the start of the
+// program is in it.
 func HangUps(cmd *cobra.Command) chan os.Signal {
 	received, heeded := cmd.Context().Value(hangUpKey{}).(chan os.Signal)
 	if !heeded {
@@ -44,7 +45,8 @@ func HangUps(cmd *cobra.Command) chan os.Signal {
 	return received
 }
 
-// heedHangUp lets SIGHUP end a command that does not take it, also one that has come already.
+// heedHangUp lets SIGHUP end a command that does not take it, also one that has come
+// already.
 func heedHangUp(cmd *cobra.Command) {
 	received, heeded := cmd.Context().Value(hangUpKey{}).(chan os.Signal)
 	if _, takes := cmd.Annotations[reloads]; takes || !heeded {

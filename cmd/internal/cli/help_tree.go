@@ -33,7 +33,7 @@ func newHelpTreeCommand(a *App) *cobra.Command {
 		Hidden:  true,
 		Example: `  lpuctl help-tree`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return WriteDocument(a.Out, FormatJSON, helpOf(cmd.Root()))
+			return a.WriteDocument(FormatJSON, helpOf(cmd.Root()))
 		},
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/pkg/node"
+	"github.com/hyperaccel/lpuctl/internal/node"
 )
 
 // observed is what /healthz, /readyz and /metrics tell of.
 type observed interface {
-	Alive() error                           // nil: its loops turn
-	Ready() (phase string, err error)       // nil: it does what it is there for, and phase says what that is
+	Alive() error // nil: its loops turn
+	// Ready returns nil if it does what it is there for. phase says what that is.
+	Ready() (phase string, err error)
 	Metrics(build ...string) []*node.Metric // build are labels that identify the build
 }
 
@@ -26,8 +27,9 @@ func (a *App) HTTPServer(of observed) *http.Server {
 	}
 }
 
-// Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken, for example by an instance that is
-// about to end, pods are served nevertheless and listen tries again.
+// Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken,
+// for example by an instance that is about to end, pods are served nevertheless and
+// listen tries again.
 func (a *App) Listen(ctx context.Context, address string, of observed) {
 	if address == "" {
 		return
@@ -62,7 +64,8 @@ func handler(of observed) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok", of.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", node.MetricsType)
-		_ = node.WriteMetrics(w, of.Metrics("version", v.Version, "goversion", v.Go)...) // who asked may be gone
+		// The client that asked may be gone.
+		_ = node.WriteMetrics(w, of.Metrics("version", v.Version, "goversion", v.Go)...)
 	})
 	return mux
 }

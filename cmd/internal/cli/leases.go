@@ -4,20 +4,26 @@ import (
 	"path"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/lease"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/owner"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// LeasesRemedy is what to do about a record of the arbiter that cannot be read.
-const LeasesRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
+// leasesRemedy is what to do about a record of the arbiter that cannot be read.
+const leasesRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
 
 // leasesError is that of a record that cannot be read.
 type leasesError struct{ error }
 
-// Remedy returns [LeasesRemedy].
-func (leasesError) Remedy() string { return LeasesRemedy }
+// Remedy returns [leasesRemedy].
+func (leasesError) Remedy() string { return leasesRemedy }
+
+// WarnLeases logs that a record of the arbiter cannot be read.
+func (a *App) WarnLeases(err error) {
+	a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", leasesRemedy)
+}
 
 // LeaseFiles are where the arbiter of this node writes down leases and reservations.
 func (a *App) LeaseFiles(memory node.Memory) (leases, reservations lease.File, err error) {
@@ -25,7 +31,8 @@ func (a *App) LeaseFiles(memory node.Memory) (leases, reservations lease.File, e
 	return lease.LeasesIn(run), lease.ReservationsIn(memory.Dir), err
 }
 
-// peekLeases reads what the arbiter has written down. It is not asked, because that would start it.
+// peekLeases reads what the arbiter has written down. It is not asked, because that would
+// start it.
 func (a *App) peekLeases(memory node.Memory) (leases, reservations *lease.Record, err error) {
 	leased, reserved, err := a.LeaseFiles(memory)
 	if err == nil {
@@ -41,13 +48,13 @@ func (a *App) peekLeases(memory node.Memory) (leases, reservations *lease.Record
 func (a *App) MarkLeases(inv *discovery.Inventory, memory node.Memory) *discovery.Inventory {
 	marked, err := a.MarkedLeases(inv, memory)
 	if err != nil {
-		a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", LeasesRemedy)
+		a.WarnLeases(err)
 	}
 	return marked
 }
 
-// MarkedLeases is an inventory that says who has which LPU. With an error, a record that cannot be
-// read, it is the one that was given.
+// MarkedLeases is an inventory that says who has which LPU. With an error, a record that
+// cannot be read, it is the one that was given.
 func (a *App) MarkedLeases(inv *discovery.Inventory, memory node.Memory) (*discovery.Inventory, error) {
 	leases, reservations, err := a.peekLeases(memory)
 	if err != nil || leases == nil && reservations == nil {
@@ -56,8 +63,8 @@ func (a *App) MarkedLeases(inv *discovery.Inventory, memory node.Memory) (*disco
 	return lease.Mark(a.Root, inv, leases, reservations, host.Now()), nil
 }
 
-// RespectLeases lets a program that hands out LPUs to pods leave those alone that a user has leased
-// or reserved.
+// RespectLeases lets a program that hands out LPUs to pods leave those alone that a user
+// has leased or reserved.
 func (a *App) RespectLeases(gate *owner.Gate, memory node.Memory) error {
 	leases, reservations, err := a.LeaseFiles(memory)
 	if err != nil {
@@ -65,23 +72,15 @@ func (a *App) RespectLeases(gate *owner.Gate, memory node.Memory) error {
 	}
 	gate.LeaseFiles = []string{leases.Path, reservations.Path}
 	var fault LatestFault
-	gate.Leased = func() (map[discovery.Address]string, error) {
-		l, r, err := a.peekLeases(memory)
+	gate.Leased = func() (map[pci.Address]string, error) {
+		held, err := lease.Held(a.Root, leases, reservations)
 		if fault.IsNew(err) {
-			a.Log.Warn("who has leased LPUs is not known", "error", err, "remedy", LeasesRemedy)
+			a.WarnLeases(err)
 		}
 		if err != nil {
 			return nil, leasesError{err}
 		}
-		leased, reserved := lease.Holders(a.Root, l, r, host.Now())
-		by := map[discovery.Address]string{}
-		for address, h := range reserved {
-			by[address] = "reservation " + h.ID + " of " + h.String()
-		}
-		for address, h := range leased {
-			by[address] = "lease " + h.ID + " of " + h.String()
-		}
-		return by, nil
+		return held, nil
 	}
 	return nil
 }

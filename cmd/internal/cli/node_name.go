@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/hyperaccel/lpuctl/pkg/features"
+	"github.com/hyperaccel/lpuctl/internal/features"
 )
 
 // NodeNameFlag tells a daemon the name of its node.
@@ -15,10 +15,7 @@ func (a *App) NodeNameFlag(cmd *cobra.Command) {
 
 // CheckNodeName returns a usage error if --node-name cannot be the name of a node.
 func (a *App) CheckNodeName() error {
-	if a.NodeName == "" {
-		return nil
-	}
-	if err := features.CheckNodeName(a.NodeName); err != nil {
+	if err := features.CheckNodeName(a.NodeName); a.NodeName != "" && err != nil {
 		return Usage("--node-name: %v", err)
 	}
 	return nil

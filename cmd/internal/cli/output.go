@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/internal/statefile"
 )
 
-// Format is how a command shows its result. Every result has one set of json tags: YAML derives from it,
-// and a table is a view of it.
+// Format is how a command shows its result. Every result has one set of json tags: YAML
+// derives from it, and a table is a view of it.
 type Format string
 
 // The formats.
@@ -39,10 +39,10 @@ func (f Format) IsDocument() bool { return f == FormatJSON || f == FormatYAML }
 
 // FormatFlag adds -o/--format with the formats the command has; the first is the default.
 func (a *App) FormatFlag(cmd *cobra.Command, f *Format, have ...Format) {
-	names := make([]string, len(have))
-	for i, h := range have {
-		names[i] = string(h)
+	if have == nil {
+		have = []Format{FormatTable, FormatJSON, FormatYAML}
 	}
+	names := Each(have, func(h Format) string { return string(h) })
 	*f = have[0]
 	cmd.Flags().VarP(&formatValue{f, have}, "format", "o", "print as "+strings.Join(names, ", "))
 	Complete(cmd, "format", names...)
@@ -73,31 +73,45 @@ func (v *formatValue) Set(s string) error {
 }
 
 // Header is how every document begins.
-type Header struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-}
+type Header = statefile.Header
 
 // NewHeader is the header of a document of a kind.
-func NewHeader(kind string) Header { return Header{discovery.APIVersion, kind} }
+func NewHeader(kind string) Header { return statefile.NewHeader(kind) }
 
-// WriteDocument writes a result as JSON or YAML.
-func WriteDocument(w io.Writer, f Format, document any) error {
+// MarshalDocument is a result as JSON or YAML.
+func MarshalDocument(f Format, document any) ([]byte, error) {
 	data, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	data = append(data, '\n')
 	if f == FormatYAML {
-		if data, err = yaml.JSONToYAML(data); err != nil {
-			return err
-		}
+		return yaml.JSONToYAML(data)
 	}
-	_, err = w.Write(data)
+	return data, nil
+}
+
+// WriteDocument writes a result as JSON or YAML.
+func (a *App) WriteDocument(f Format, document any) error {
+	data, err := MarshalDocument(f, document)
+	if err == nil {
+		_, err = a.Out.Write(data)
+	}
 	return err
 }
 
-// Printable replaces the control characters of what files and names say, which would steer the terminal.
+// WriteLines writes lines for scripts.
+func (a *App) WriteLines(lines ...string) error {
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(line + "\n")
+	}
+	_, err := io.WriteString(a.Out, text.String())
+	return err
+}
+
+// Printable replaces the control characters of what files and names say, which would
+// steer the terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -107,8 +121,8 @@ func Printable(text string) string {
 	}, text)
 }
 
-// WriteTable writes rows in columns, below their names if they have any. An empty cell is a dash, so that columns can be
-// cut by scripts.
+// WriteTable writes rows in columns, below their names if they have any. An empty cell is
+// a dash, so that columns can be cut by scripts.
 func (a *App) WriteTable(columns []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	if len(columns) > 0 && !a.NoHeaders {
@@ -131,7 +145,8 @@ type Progress struct {
 	shown bool
 }
 
-// Progress begins a job. It is shown on a terminal only, unless people asked for quiet, and from the third second on.
+// Progress begins a job. It is shown on a terminal only, unless people asked for quiet,
+// and from the third second on.
 func (a *App) Progress(what string) *Progress {
 	p := &Progress{Out: io.Discard, What: what, Next: time.Now().Add(2 * time.Second)}
 	if !a.Quiet && IsTerminal(a.Err) {
@@ -155,7 +170,7 @@ func (p *Progress) Clear() {
 	}
 }
 
-// IsTerminal tells whether people read what is written there.
+// IsTerminal reports whether people read what is written there.
 func IsTerminal(w io.Writer) bool {
 	f, isFile := w.(*os.File)
 	if !isFile {
@@ -163,6 +178,15 @@ func IsTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// Each is what a function makes of each element of a list. It is never nil.
+func Each[T, U any](list []T, of func(T) U) []U {
+	made := make([]U, len(list))
+	for i, element := range list {
+		made[i] = of(element)
+	}
+	return made
 }
 
 // EmptyNotNull makes a missing list an empty one in JSON.
@@ -195,17 +219,4 @@ func YesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// Quoted are words as they are typed in a shell.
-func Quoted(words ...string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
-	shown := make([]string, len(words))
-	for i, word := range words {
-		shown[i] = word
-		if word == "" || strings.Trim(word, plain) != "" {
-			shown[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(shown, " ")
 }

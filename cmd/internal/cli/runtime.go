@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
-	"github.com/hyperaccel/lpuctl/pkg/node"
-	"github.com/hyperaccel/lpuctl/pkg/runtimes"
+	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
 )
 
-// ResultInterval is how often it is looked whether the self-check of the runtime has left another
-// result.
+// ResultInterval is how often it is looked whether the self-check of the runtime has left
+// another result.
 const ResultInterval = 10 * time.Second
 
-// AskResult returns what the result of the self-check says, and looks at the file with each beat at
-// most.
+// AskResult returns what the result of the self-check says, and looks at the file with
+// each beat at most.
 func AskResult(m node.Memory) func() node.Runtime {
 	path := filepath.Join(m.Dir, filepath.Base(runtimes.ResultPath))
 	var answer node.Runtime

@@ -13,7 +13,8 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 )
 
-// flagHabits are flags that people know from kubectl, podman and nvidia-smi, and what lpuctl has for them.
+// flagHabits are flags that people know from kubectl, podman and nvidia-smi, and what
+// lpuctl has for them.
 func flagHabits() map[string]string {
 	return map[string]string{
 		"json": "-o json", "yaml": "-o yaml", "wide": "-o wide", "output": "-o FORMAT", "m": "-o matrix", "L": "lpuctl list",
@@ -23,7 +24,7 @@ func flagHabits() map[string]string {
 
 // flagError says in plain words what is wrong with a flag.
 func flagError(cmd *cobra.Command, err error) error {
-	e := &ExitError{Code: ExitUsage, Err: err, Remedy: "see " + cmd.CommandPath() + " --help"}
+	e := Fail(ExitUsage, "see "+cmd.CommandPath()+" --help", "%w", err)
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := unknown.GetSpecifiedName()
 		var names []string
@@ -44,8 +45,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// checkArguments makes wrong arguments, and unknown commands below a group, usage errors. A command that says nothing about its
-// arguments has none.
+// checkArguments makes wrong arguments, and unknown commands below a group, usage errors.
+// A command that says nothing about its arguments has none.
 func checkArguments(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
@@ -78,7 +79,8 @@ func checkArguments(cmd *cobra.Command) {
 	}
 }
 
-// unknownCommand names the command that was meant: one of that name in another group, or the nearest.
+// unknownCommand names the command that was meant: one of that name in another group, or
+// the nearest.
 func unknownCommand(group *cobra.Command, name string) error {
 	e := Fail(ExitUsage, "see "+group.CommandPath()+" --help", "unknown command %q for %q", name, group.CommandPath())
 	var names, same []string

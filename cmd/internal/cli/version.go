@@ -30,13 +30,12 @@ func newVersionCommand(a *App) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := ReadVersion()
 			if f.IsDocument() {
-				return WriteDocument(a.Out, f, v)
+				return a.WriteDocument(f, v)
 			}
-			_, err := fmt.Fprintln(a.Out, v)
-			return err
+			return a.WriteLines(v.String())
 		},
 	}
-	a.FormatFlag(cmd, &f, FormatTable, FormatJSON, FormatYAML)
+	a.FormatFlag(cmd, &f)
 	return cmd
 }
 

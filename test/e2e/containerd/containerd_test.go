@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -151,7 +152,7 @@ func (e *engine) start(flags ...string) error {
 	e.daemon = d
 	e.t.Cleanup(e.stop)
 	client := cri.NewRuntimeServiceClient(machine.Dial(e.t, e.socket))
-	machine.Eventually(e.t, 20*time.Second, "containerd "+e.release+" serves", func() error {
+	await.Until(e.t, "containerd "+e.release+" serves", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := client.Status(ctx, &cri.StatusRequest{})

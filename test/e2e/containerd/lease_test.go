@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -45,8 +45,8 @@ func TestLeasedNerdctl(t *testing.T) {
 	}
 	const shows = "echo has $LPU_VISIBLE_DEVICES; sleep 1" // so long that the lease is bound
 	all := machine.Start(t, append(run("-n", "4", "--wait", "--"), byNerdctl(shows, "--rm", "{args}")...)...)
-	machine.Eventually(t, 20*time.Second, "a wish for all waits", func() error { return all.Says("waiting, place 1 of 1") })
+	await.Until(t, "a wish for all waits", func() error { return all.Says("waiting, place 1 of 1") })
 	machine.Output(t, inNerdctl("rm", "-f", "left")...)
-	machine.Eventually(t, time.Minute, "it is fulfilled", func() error { return all.Says("has 0,1,2,3") })
-	machine.Eventually(t, 20*time.Second, "nothing is leased any more", leased(0))
+	await.Until(t, "it is fulfilled", func() error { return all.Says("has 0,1,2,3") })
+	await.Until(t, "nothing is leased any more", leased(0))
 }

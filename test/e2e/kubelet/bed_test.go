@@ -17,7 +17,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -37,6 +38,7 @@ type bed struct {
 	flags      []string // of the kubelet, beyond those in start
 	api        podresources.PodResourcesListerClient
 	node       *simulate.Machine
+	cabled     machine.Server      // the server as it was at first
 	logs       map[string]*os.File // of the DaemonSet's pods, by path
 }
 
@@ -107,13 +109,15 @@ func prepare(t *testing.T, binaries, config string) *bed {
 	}
 	// The kubelet's directory is the same inside and outside of the simulated root; the rest is seen where runtimes look.
 	for from, to := range map[string]string{
-		nodeRoot + "/opt":         "/opt",
-		nodeRoot + "/dev/dri":     "/dev/dri",
-		nodeRoot + "/var/run/cdi": "/run/cdi",
-		"/var/lib/kubelet":        nodeRoot + "/var/lib/kubelet",
+		nodeRoot + "/opt":             "/opt",
+		nodeRoot + "/dev/dri":         "/dev/dri",
+		nodeRoot + "/var/run/cdi":     "/run/cdi",
+		nodeRoot + "/run/lpuctl/ring": "/run/lpuctl/ring",
+		"/var/lib/kubelet":            nodeRoot + "/var/lib/kubelet",
 	} {
 		machine.BindMount(t, from, to)
 	}
+	b.cabled = machine.ServerOf(t, nodeRoot)
 	b.startContainerd(binaries, config)
 	return b
 }
@@ -127,7 +131,7 @@ func (b *bed) startContainerd(binaries, config string) {
 	machine.WriteImage(b.t, "/run/image.tar", machine.Image)
 	b.t.Setenv("PATH", binaries+":"+os.Getenv("PATH")) // a shim must be of its daemon's release
 	b.containerd = machine.Start(b.t, "containerd", "-c", "/run/containerd.toml", "-l", "warn")
-	machine.Eventually(b.t, 20*time.Second, "containerd takes the image", func() error {
+	await.Until(b.t, "containerd takes the image", func() error {
 		out, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", "/run/image.tar").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -205,7 +209,7 @@ func (b *bed) startKubelet() {
 		"--node-ip", machine.Address, "--cert-dir", "/run/pki",
 	}
 	b.kubelet = machine.Start(b.t, append(command, b.flags...)...)
-	machine.Eventually(b.t, 30*time.Second, "the kubelet is healthy", func() error {
+	await.Until(b.t, "the kubelet is healthy", func() error {
 		if !b.kubelet.Running() {
 			b.t.Fatal("the kubelet ended")
 		}
@@ -233,7 +237,7 @@ func get(url string) ([]byte, error) {
 
 // healthy are the ids of the healthy LPUs that the kubelet knows of, sorted.
 func (b *bed) healthy() (ids []string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Limit)
 	defer cancel()
 	r, err := b.api.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{}, grpc.WaitForReady(true))
 	for _, d := range r.GetDevices() {
@@ -279,7 +283,7 @@ func (b *bed) waitScansOf(url string) {
 	b.t.Helper()
 	scans := func() int { return b.metric(url, "lpuctl_scan_duration_seconds_count") }
 	before := scans()
-	machine.Eventually(b.t, 20*time.Second, "the machine is read", func() error {
+	await.Until(b.t, "the machine is read", func() error {
 		if n := scans() - before; n < 2 { // the first of these may have begun before
 			return fmt.Errorf("%d times", n)
 		}
@@ -291,7 +295,7 @@ func (b *bed) waitScansOf(url string) {
 func (b *bed) waitAllocatable(want int) time.Duration {
 	b.t.Helper()
 	start := time.Now()
-	machine.Eventually(b.t, 20*time.Second, fmt.Sprintf("%d LPUs are allocatable", want), func() error {
+	await.Until(b.t, fmt.Sprintf("%d LPUs are allocatable", want), func() error {
 		got, err := b.allocatable()
 		if err == nil && got != want {
 			err = fmt.Errorf("%d are", got)

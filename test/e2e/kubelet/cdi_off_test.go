@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -67,7 +68,7 @@ func TestCDIOff(t *testing.T) {
 		t.Error("the metrics do not say that CDI is on")
 	}
 	b.check(t, b.run("names", 2), 2, true)
-	machine.Eventually(t, time.Minute, "the result is too old", func() error {
+	await.Until(t, "the result is too old", func() error {
 		if b.metric("http://127.0.0.1:9477/metrics", `lpuctl_runtime_cdi{answer="unknown"}`) != 1 {
 			return errors.New("it still counts")
 		}

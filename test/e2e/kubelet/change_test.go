@@ -14,7 +14,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -30,6 +31,14 @@ func (b *bed) killContainer(pod string) {
 	client := cri.NewRuntimeServiceClient(machine.Dial(b.t, containerd))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+	if _, err := client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: b.running(ctx, client, pod)}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// running is the id of the only container of a pod that runs.
+func (b *bed) running(ctx context.Context, client cri.RuntimeServiceClient, pod string) string {
+	b.t.Helper()
 	list, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
 		LabelSelector: map[string]string{"io.kubernetes.pod.name": pod},
@@ -37,9 +46,7 @@ func (b *bed) killContainer(pod string) {
 	if err != nil || len(list.Containers) != 1 {
 		b.t.Fatalf("the containers of %s: %v %v", pod, list.GetContainers(), err)
 	}
-	if _, err := client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: list.Containers[0].Id}); err != nil {
-		b.t.Fatal(err)
-	}
+	return list.Containers[0].Id
 }
 
 // do fails the test if a change of the machine fails.
@@ -66,7 +73,7 @@ func TestLostLPU(t *testing.T) {
 	lost, free := got[0], 7
 	waitHealth := func(want string) {
 		t.Helper()
-		machine.Eventually(t, 30*time.Second, "the card is "+want, func() error {
+		await.Until(t, "the card is "+want, func() error {
 			p, err := b.pod("pod")
 			if health := p.health(); err == nil && (health[b.id(lost)] != want || health[b.id(got[1])] != "Healthy") {
 				err = fmt.Errorf("%v", health)
@@ -79,7 +86,7 @@ func TestLostLPU(t *testing.T) {
 	b.waitAllocatable(7)
 	waitHealth("Unhealthy")
 	b.kill("pod")
-	machine.Eventually(t, 30*time.Second, "the container is refused", func() error {
+	await.Until(t, "the container is refused", func() error {
 		p, err := b.pod("pod")
 		if err != nil {
 			return err
@@ -150,7 +157,7 @@ func (b *bed) list() (ids []string, err error) {
 	if len(sockets) != 1 {
 		return nil, fmt.Errorf("there are the sockets %v", sockets)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Limit)
 	defer cancel()
 	stream, err := deviceplugin.NewDevicePluginClient(machine.Dial(b.t, sockets[0])).ListAndWatch(ctx, &deviceplugin.Empty{})
 	if err != nil {
@@ -205,7 +212,7 @@ func TestTwoInstances(t *testing.T) {
 				all = slices.Delete(all, gone, gone+1)
 			}
 			ends.Stop(unix.SIGTERM)
-			machine.Eventually(t, 20*time.Second, "the kubelet has the list of the other", func() error {
+			await.Until(t, "the kubelet has the list of the other", func() error {
 				kubelet, err := b.healthy()
 				plugin, listErr := b.list()
 				if !slices.Equal(kubelet, all) || !slices.Equal(plugin, all) {

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // chartSamples is for each value of the chart one that is not the default, as YAML, with what it needs besides.
@@ -128,7 +127,7 @@ func TestChartValues(t *testing.T) {
 			}
 		}
 	}
-	machine.Eventually(t, 20*time.Second, "the API server knows the resources", func() error {
+	await.Until(t, "the API server knows the resources", func() error {
 		_, err := kubectl("", "get", "podmonitors,prometheusrules", "--namespace", namespace)
 		return err
 	})
@@ -167,8 +166,11 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %v, want %q\n%s", name, err, c[1], out)
 		}
 	}
-	for _, name := range []string{"lpuctl.yaml", "lpuctl-dra.yaml", "dra-pods.yaml"} {
-		sample, err := os.ReadFile("../../../packaging/kubernetes/" + name)
+	for _, name := range []string{
+		"packaging/kubernetes/lpuctl.yaml", "packaging/kubernetes/lpuctl-dra.yaml", "examples/kubernetes/dra-pods.yaml",
+		"examples/kubernetes/pod.yaml",
+	} {
+		sample, err := os.ReadFile("../../../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -97,7 +97,7 @@ func startControlPlane(t *testing.T, p plane) *machine.Daemon {
 		"--token-auth-file", "/run/tokens.csv",
 		"--authorization-mode", authorization,
 		"--disable-admission-plugins", without}, p.server...)...)
-	machine.Eventually(t, time.Minute, "the API server is ready", func() error {
+	await.Until(t, "the API server is ready", func() error {
 		_, err := kubectl("", "get", "--raw", "/readyz")
 		return err
 	})
@@ -147,7 +147,7 @@ func kubectl(input string, args ...string) (string, error) {
 // waitJSON waits until a field of an object has a value.
 func waitJSON(t *testing.T, object, path, want string) {
 	t.Helper()
-	machine.Eventually(t, 30*time.Second, object+" has "+path, func() error {
+	await.Until(t, object+" has "+path, func() error {
 		got, err := kubectl("", "get", object, "-o", "jsonpath={"+path+"}")
 		if err == nil && !strings.Contains(got, want) {
 			err = fmt.Errorf("it is %q, want %q", got, want)

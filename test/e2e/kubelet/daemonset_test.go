@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -105,7 +106,7 @@ func (b *bed) said() map[string]string {
 // daemon is the DaemonSet's pod, as soon as there is only one.
 func (b *bed) daemon() (found pod) {
 	b.t.Helper()
-	machine.Eventually(b.t, 40*time.Second, "there is one pod of the DaemonSet", func() error {
+	await.Until(b.t, "there is one pod of the DaemonSet", func() error {
 		pods, err := b.pods()
 		pods = slices.DeleteFunc(pods, func(p pod) bool { return p.Metadata.Namespace != namespace })
 		if err != nil || len(pods) != 1 {
@@ -121,10 +122,10 @@ func (b *bed) daemon() (found pod) {
 func (b *bed) url() string { return "http://" + b.daemon().Status.PodIP + ":9477/metrics" }
 
 // waitSample waits until the metrics have a line.
-func (b *bed) waitSample(limit time.Duration, url, line string) {
+func (b *bed) waitSample(url, line string) {
 	b.t.Helper()
 	began := time.Now()
-	machine.Eventually(b.t, limit, line, func() error {
+	await.Until(b.t, line, func() error {
 		data, err := get(url)
 		if err == nil && !strings.Contains(string(data), "\n"+line+"\n") {
 			err = fmt.Errorf("the metrics are %s", data)
@@ -191,6 +192,8 @@ func (b *bed) allValues(t *testing.T) {
 		"config":          values{"topology": []any{values{"nodes": []any{"no*"}, "labels": values{"switch": "leaf-1"}}}},
 		"ringTable":       ringTable(t, b.rings(4)),
 	}
+	defer func(whole machine.Server) { b.cabled = whole }(b.cabled)
+	b.cabled = b.server().InRings(4)
 	b.install(render(t, all))
 	b.waitAllocatable(8)
 	b.checkConfined()
@@ -199,14 +202,14 @@ func (b *bed) allValues(t *testing.T) {
 	got := b.start("four", 4)
 	url, lost := b.url(), got[0]
 	healthy := fmt.Sprintf("lpuctl_lpu_healthy{lpu=%q,device=%q} ", fmt.Sprintf("lpu%d", lost), b.id(lost))
-	b.waitSample(time.Second, url, healthy+"1")
+	b.waitSample(url, healthy+"1")
 	b.do(b.node.Unplug(lost))
-	b.waitSample(3*time.Second, url, healthy+"0")
+	b.waitSample(url, healthy+"0")
 	b.waitAllocatable(7)
 	b.do(b.node.Replug(lost))
-	b.waitSample(20*time.Second, url, healthy+"1")
+	b.waitSample(url, healthy+"1")
 	b.waitAllocatable(8)
-	b.waitSample(12*time.Second, url, fmt.Sprintf(
+	b.waitSample(url, fmt.Sprintf(
 		`lpuctl_container_lpu{lpu="lpu%d",device=%q,namespace="default",pod="four",container="main"} 1`, lost, b.id(lost)))
 	b.checkConfigMap()
 
@@ -214,7 +217,7 @@ func (b *bed) allValues(t *testing.T) {
 	watched := b.watchAllocatable()
 	all["overlap"] = true
 	b.install(render(t, all))
-	b.waitSample(12*time.Second, b.url(), "lpuctl_free_lpus 4")
+	b.waitSample(b.url(), "lpuctl_free_lpus 4")
 	for _, lpu := range b.start("two", 2) {
 		if slices.Contains(got, lpu) {
 			t.Errorf("LPU %d is given twice", lpu)
@@ -231,12 +234,12 @@ func (b *bed) allValues(t *testing.T) {
 func (b *bed) checkConfigMap() {
 	b.t.Helper()
 	name, url := b.daemon().Metadata.Name, b.url()
-	b.waitSample(time.Second, url, "lpuctl_config_valid 1")
+	b.waitSample(url, "lpuctl_config_valid 1")
 	patch := toJSON(b.t, values{"data": values{"config.yaml": "topologie: []\n", "ring.yaml": ringTable(b.t, b.rings(8))}})
 	if out, err := kubectl("", "patch", "configmap", "lpuctl", "--namespace", namespace, "-p", patch); err != nil {
 		b.t.Fatal(out, err)
 	}
-	b.waitSample(20*time.Second, url, "lpuctl_config_valid 0")
+	b.waitSample(url, "lpuctl_config_valid 0")
 	b.checkFeatures("hyperaccel.ai/lpu.ring.sizes=8", "topology.hyperaccel.ai/switch=leaf-1")
 	if got := b.daemon(); got.Metadata.Name != name || got.Status.ContainerStatuses[0].RestartCount != 0 {
 		b.t.Errorf("%s was started again, or replaced by %+v", name, got)
@@ -301,7 +304,7 @@ func (b *bed) checkConfined() {
 // checkFeatures checks lines of the one file that node-feature-discovery would read.
 func (b *bed) checkFeatures(lines ...string) {
 	b.t.Helper()
-	machine.Eventually(b.t, 20*time.Second, "the feature file is there", func() error {
+	await.Until(b.t, "the feature file is there", func() error {
 		files, _ := filepath.Glob(nodeRoot + featureDir + "/[^.]*")
 		if len(files) != 1 {
 			return fmt.Errorf("there are %v", files)
@@ -362,7 +365,7 @@ func (b *bed) thereAndBack(t *testing.T, overlap bool) {
 	}, used, b.rings(8))
 	least, longest := watched(want)
 	t.Logf("allocatable: at least %d of %d, fewer for at most %v at a time", least, want, longest.Round(10*time.Millisecond))
-	if overlap && least != want || longest > 20*time.Second {
+	if overlap && least != want {
 		t.Error("that is a gap")
 	}
 	b.checkUntouched(keeper, kept)
@@ -397,7 +400,7 @@ func (b *bed) replace(pod string, install func(), used []int, rings [][]string) 
 	b.t.Helper()
 	const reset, table = 6, nodeRoot + "/etc/lpuctl/ring.yaml"
 	machine.Write(b.t, table, ringTable(b.t, rings))
-	machine.Eventually(b.t, 20*time.Second, "the cabling is kept", func() error {
+	await.Until(b.t, "the cabling is kept", func() error {
 		var kept struct{ Rings [][]string }
 		data, err := os.ReadFile("/var/lib/lpuctl/last-ring.yaml")
 		if err = errors.Join(err, yaml.Unmarshal(data, &kept)); err == nil && len(kept.Rings) != len(rings) {
@@ -411,8 +414,8 @@ func (b *bed) replace(pod string, install func(), used []int, rings [][]string) 
 	install()
 	b.waitAllocatable(7)
 	url := b.url()
-	b.waitSample(5*time.Second, url, fmt.Sprintf("lpuctl_lpu_cordoned{lpu=\"lpu7\",device=%q} 1", b.id(7)))
-	b.waitSample(5*time.Second, url, `lpuctl_problem{problem="ring-kept",severity="warning"} 1`)
+	b.waitSample(url, fmt.Sprintf("lpuctl_lpu_cordoned{lpu=\"lpu7\",device=%q} 1", b.id(7)))
+	b.waitSample(url, `lpuctl_problem{problem="ring-kept",severity="warning"} 1`)
 	b.setOffline(reset, "0")
 	for _, lpu := range b.start(pod, 2) {
 		if lpu == 7 || slices.Contains(used, lpu) {
@@ -427,13 +430,15 @@ func (b *bed) replace(pod string, install func(), used []int, rings [][]string) 
 	return more
 }
 
-// complaints are the warnings and errors in logs, but for those of what the test does.
+// complaints are the warnings and errors in logs, but for those of what the test does, which changes cables under pods that run. The
+// version before knows no ring tables, so while two versions run each finds the spec of the other.
 func complaints(logs map[string]string) (found []string) {
+	const other = `"msg":"the CDI spec in place is not the one that would be made now;`
 	for _, text := range logs {
 		for line := range strings.Lines(text) {
-			expected := slices.ContainsFunc([]string{`"msg":"cordoned"`, `"id":"ring-syntax"`, `"id":"ring-kept"`}, func(s string) bool {
-				return strings.Contains(line, s)
-			})
+			expected := slices.ContainsFunc([]string{
+				`"msg":"cordoned"`, `"id":"ring-syntax"`, `"id":"ring-kept"`, `"id":"ring-table-stale"`, other,
+			}, func(s string) bool { return strings.Contains(line, s) })
 			if !expected && !strings.Contains(line, `"level":"INFO"`) {
 				found = append(found, line)
 			}

@@ -13,10 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
-// wipe removes all CDI files, as a reboot does: they are in memory.
+// wipe removes all CDI files and ring tables, as a reboot does: they are in memory.
 func (b *draBed) wipe() {
 	b.t.Helper()
 	files, err := filepath.Glob("/run/cdi/*")
@@ -24,6 +25,7 @@ func (b *draBed) wipe() {
 	for _, f := range files {
 		b.do(os.Remove(f))
 	}
+	b.emptyTables()
 }
 
 // again kills the container of a pod, and checks that the next one has the same LPUs.
@@ -45,11 +47,11 @@ func (b *draBed) draKilled() {
 	b.wipe()
 	b.start()
 	b.waitReady(listen)
-	b.waitClaimFiles(0, 2)
+	b.waitClaimFiles(2)
 	b.again("claim", 1, four)
 	b.again("extended", 1, one)
 	b.wipe()
-	b.waitClaimFiles(15*time.Second, 2)
+	b.waitClaimFiles(2)
 	b.again("claim", 2, four)
 }
 
@@ -65,7 +67,7 @@ func (b *draBed) draForced() {
 	claim := path("ResourceClaim") + "/forced"
 	b.do(ask(http.MethodPatch, claim, values{"metadata": values{"finalizers": nil}}, nil))
 	b.do(ask(http.MethodDelete, claim, nil, nil))
-	machine.Eventually(b.t, 10*time.Second, "the claim is gone", func() error {
+	await.Until(b.t, "the claim is gone", func() error {
 		if err := ask(http.MethodGet, claim, nil, nil); err == nil {
 			return errors.New("it is there")
 		}
@@ -74,7 +76,7 @@ func (b *draBed) draForced() {
 	b.startKubeletAgain()
 	b.start()
 	b.claimed("next", 8)
-	b.waitClaimFiles(5*time.Second, 1)
+	b.waitClaimFiles(1)
 }
 
 // startKubeletAgain starts a kubelet that outlives the part.
@@ -91,7 +93,7 @@ func (b *draBed) draKubelet() {
 	two := b.claimed("before", 2)
 	b.kubelet.Stop(unix.SIGTERM)
 	b.startKubeletAgain()
-	b.waitPublished(20 * time.Second) // a kubelet that starts deletes the slices of its node
+	b.waitPublished() // a kubelet that starts deletes the slices of its node
 	b.claimed("after", 4)
 	if p, err := b.podOfName("before"); err != nil || p.Status.ContainerStatuses[0].RestartCount != 0 {
 		b.t.Errorf("the pod that was there before is not as it was: %+v %v", p.Status, err)
@@ -130,7 +132,7 @@ func (b *draBed) draInstances() {
 		b.t.Errorf("the slices were made anew: %v, before %v", after, before)
 	}
 	b.clean()
-	b.waitClaimFiles(10*time.Second, 0)
+	b.waitClaimFiles(0)
 	last := b.driver
 	b.start()
 	b.waitReady(listen)
@@ -146,10 +148,10 @@ func (b *draBed) draAPIServer() {
 	b.driver.Stop(unix.SIGKILL)
 	b.wipe()
 	b.start()
-	b.waitClaimFiles(10*time.Second, 1)
+	b.waitClaimFiles(1)
 	b.again("away", 1, two)
 	b.do(unix.Kill(b.apiServer.PID(), unix.SIGCONT))
-	b.waitPublished(20 * time.Second)
+	b.waitPublished()
 	b.claimed("back", 4)
 }
 
@@ -160,11 +162,11 @@ func (b *draBed) draNodeAnew() {
 	b.kubelet.Stop(unix.SIGTERM)
 	b.startKubeletAgain()
 	var node struct{ Metadata struct{ UID string } }
-	machine.Eventually(b.t, 20*time.Second, "there is a node", func() error {
+	await.Until(b.t, "there is a node", func() error {
 		return ask(http.MethodGet, "/api/v1/nodes/"+nodeName, nil, &node)
 	})
 	began := time.Now()
-	machine.Eventually(b.t, 40*time.Second, "the slices are those of the new node", func() error {
+	await.Until(b.t, "the slices are those of the new node", func() error {
 		all, err := b.slices()
 		for _, s := range all {
 			if owners := s.Metadata.OwnerReferences; len(owners) != 1 || owners[0].UID != node.Metadata.UID {
@@ -177,7 +179,7 @@ func (b *draBed) draNodeAnew() {
 		return err
 	})
 	b.t.Logf("they are there %v after the node", time.Since(began).Round(100*time.Millisecond))
-	b.waitPublished(10 * time.Second)
+	b.waitPublished()
 	b.claimed("anew", 2)
 }
 
@@ -210,7 +212,7 @@ func (b *draBed) draOwner() {
 	b.own("plugin")
 	plugin := b.serve("--listen", "127.0.0.1:9480")
 	b.waitAllocatable(6)
-	b.waitPublished(5*time.Second, 0, 1, 2, 3, 4, 5, 6, 7)
+	b.waitPublished(0, 1, 2, 3, 4, 5, 6, 7)
 	b.submit(podManifest("rest", 6))
 	rest := b.check(b.t, b.inspect("rest"), 6, true)
 	if slices.ContainsFunc(rest, func(lpu int) bool { return slices.Contains(kept, lpu) }) {
@@ -249,7 +251,7 @@ func (b *draBed) draOwner() {
 		b.t.Errorf("the waiting pod got LPU %d when %v were free, and %v not", lpu, two, six)
 	}
 	b.release("six", "waiting")
-	b.waitPublished(20 * time.Second)
+	b.waitPublished()
 	b.draAllocated(plugin)
 	b.withPolicies("lpu-extended-resources.hyperaccel.ai", true)
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
@@ -23,9 +22,9 @@ func TestDRADaemonSet(t *testing.T) {
 	b.do(err)
 
 	b.install(render(t, modeDRA()))
-	b.waitPublished(10 * time.Second)
+	b.waitPublished()
 	b.checkConfined()
-	b.waitSample(20*time.Second, b.url(), "lpuctl_dra_registered 1")
+	b.waitSample(b.url(), "lpuctl_dra_registered 1")
 	two := b.claimed("claim", 2)
 
 	b.upgrade(modeDRA(), plugin)
@@ -38,7 +37,7 @@ func TestDRADaemonSet(t *testing.T) {
 
 	b.upgrade(plugin, modeDRA())
 	b.waitAllocatable(0)
-	b.waitPublished(30*time.Second, one)
+	b.waitPublished(one)
 	for _, lpu := range b.claimed("four", 4) {
 		if lpu == one || slices.Contains(two, lpu) {
 			t.Errorf("LPU %d is given twice", lpu)

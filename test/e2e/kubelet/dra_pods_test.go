@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/internal/statefile"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -21,10 +22,11 @@ import (
 func TestDRA(t *testing.T) {
 	b := newDRA(t)
 	b.start()
-	b.waitDevices(2*time.Second, "the arcs of the ring are published", checkSizes)
+	b.waitDevices("the arcs of the ring are published", checkSizes)
 	b.waitReady(listen)
 	b.part("pods", b.draPods)
 	b.part("requests and containers", b.draRequests)
+	b.part("ring tables", b.draRing)
 	b.part("documented claims", b.draDocumented)
 	b.part("at rest", b.draAtRest)
 	b.part("bad claims", b.draBadClaims)
@@ -77,7 +79,7 @@ func (b *draBed) draPods() {
 
 // draAtRest: a driver that has nothing to do takes little, soon after its start.
 func (b *draBed) draAtRest() {
-	machine.Eventually(b.t, 30*time.Second, "the driver takes less than 50 MiB", func() error {
+	await.Until(b.t, "the driver takes less than 50 MiB", func() error {
 		rss := machine.Status(b.t, b.driver.PID(), "VmRSS")
 		if rss > 50<<10 {
 			return fmt.Errorf("%d KiB are resident", rss)
@@ -152,7 +154,7 @@ func (b *draBed) draRequests() {
 
 // draDocumented: each template of the file of samples brings a container as many LPUs as it says.
 func (b *draBed) draDocumented() {
-	data, err := os.ReadFile("../../../packaging/kubernetes/dra-pods.yaml")
+	data, err := os.ReadFile("../../../examples/kubernetes/dra-pods.yaml")
 	b.do(err)
 	want := map[string]int{
 		"four-lpus": 4, "four-or-two-lpus": 4, "four-lpus-one-socket": 4, "two-lpus-one-pcie-switch": 2, "lpus-of-64-gib": 4,
@@ -188,7 +190,7 @@ func configured(parameters values) values {
 
 // draBadClaims: a claim with parameters that the driver does not know is refused, and says so; one with those that it knows is not.
 func (b *draBed) draBadClaims() {
-	const version = discovery.APIVersion
+	const version = statefile.APIVersion
 	parameters := map[string]values{
 		"none":  {"apiVersion": version, "kind": "LpuConfig", "variables": "none"},
 		"kind":  {"apiVersion": version, "kind": "GpuConfig", "variables": "none"},
@@ -205,7 +207,7 @@ func (b *draBed) draBadClaims() {
 	b.waitEvent("kind", "GpuConfig")
 	b.waitEvent("field", `"variable"`)
 	b.waitEvent("value", "some")
-	b.waitClaimFiles(time.Second, 1)
+	b.waitClaimFiles(1)
 }
 
 // draStrangers: where no policy forbids it somebody publishes devices under our driver's name. A claim that is given one of them is
@@ -224,7 +226,7 @@ func (b *draBed) draStrangers() {
 	}
 	b.withPolicies("lpu-slices.hyperaccel.ai", false)
 	defer b.withPolicies("lpu-slices.hyperaccel.ai", true)
-	machine.Eventually(b.t, 20*time.Second, "the slice is created", func() error { // the API server takes a moment to forget a policy
+	await.Until(b.t, "the slice is created", func() error { // the API server takes a moment to forget a policy
 		return ask(http.MethodPost, path("ResourceSlice"), stranger, nil)
 	})
 	spec := claimSpec(class(devices[0].size()))
@@ -240,7 +242,7 @@ func (b *draBed) draStrangers() {
 func (b *bed) waitPodHealth(name, health, why string) time.Duration {
 	b.t.Helper()
 	began := time.Now()
-	machine.Eventually(b.t, 20*time.Second, name+" is "+health, func() error {
+	await.Until(b.t, name+" is "+health, func() error {
 		p, err := b.podOfName(name)
 		if err != nil {
 			return err
@@ -267,16 +269,13 @@ func (b *draBed) draLost() {
 	b.do(b.node.Unplug(lpus[0]))
 	took := b.waitPodHealth("lost", "Unhealthy", b.node.Card(lpus[0]).Address.String())
 	b.t.Logf("from the loss to the state of the pod: %v", took.Round(10*time.Millisecond))
-	if took > 3*time.Second {
-		b.t.Errorf("the state of the pod took %v", took)
-	}
-	b.waitPublished(3*time.Second, lpus[0])
+	b.waitPublished(lpus[0])
 	if p, err := b.podOfName("lost"); err != nil || p.Status.Phase != "Running" || p.Metadata.DeletionTimestamp != "" {
 		b.t.Errorf("the pod does not run on: %+v %v", p, err)
 	}
 	b.driver.Stop(unix.SIGTERM)
 	b.startAs("first", listen, "--no-execute")
-	machine.Eventually(b.t, 20*time.Second, "the pod is evicted", func() error {
+	await.Until(b.t, "the pod is evicted", func() error {
 		if p, err := b.podOfName("lost"); err == nil {
 			return fmt.Errorf("it is %+v", p)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // TestDRAGateOff: an API server that drops counters would make each arc a device by itself, so that one LPU could be given twice. The
@@ -18,7 +18,7 @@ func TestDRAGateOff(t *testing.T) {
 	b := newDRA(t, "--feature-gates=DRAPartitionableDevices=false")
 	watched := b.watchSizes()
 	b.start()
-	b.waitDevices(20*time.Second, "the LPUs are published", func(devices []device) error {
+	b.waitDevices("the LPUs are published", func(devices []device) error {
 		if got := sizes(devices); !maps.Equal(got, map[int]int{1: 8}) {
 			return fmt.Errorf("there are devices of sizes %v", got)
 		}
@@ -92,7 +92,7 @@ func slicePolicy(t *testing.T) {
 	}
 	const dryRun, stdin = "--dry-run=server", "-f-"
 	denied := func(err error) bool { return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") }
-	machine.Eventually(t, 30*time.Second, "the policy is in force", func() error {
+	await.Until(t, "the policy is in force", func() error {
 		if err := try("a", of("of-b", driverName, "b"), "create", stdin, dryRun); !denied(err) {
 			return fmt.Errorf("the driver of node a writes a slice of node b: %w", err)
 		}
@@ -154,7 +154,7 @@ func sizePolicy(t *testing.T) {
 		}
 		return nil
 	}
-	machine.Eventually(t, 30*time.Second, "the policies are in force", func() error {
+	await.Until(t, "the policies are in force", func() error {
 		got, err := limits(sized("containers", 4))
 		if err == nil && got["hyperaccel.ai/lpu-4"] != "1" {
 			err = fmt.Errorf("%v", got)
@@ -185,7 +185,7 @@ func sizePolicy(t *testing.T) {
 	if _, err := kubectl("", "delete", "mutatingadmissionpolicybindings", "--all"); err != nil {
 		t.Fatal(err)
 	}
-	machine.Eventually(t, 30*time.Second, "several LPUs are refused", func() error {
+	await.Until(t, "several LPUs are refused", func() error {
 		return refused(sized("containers", 4), "lpu: 4 was not turned")
 	})
 	if got, err := limits(sized("containers", 1)); err != nil || got[resource] != "1" {

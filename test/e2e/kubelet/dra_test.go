@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -84,7 +85,7 @@ func listOf(t *testing.T, items []values) string {
 func (b *bed) apply(items ...values) {
 	b.t.Helper()
 	list := listOf(b.t, items)
-	machine.Eventually(b.t, 20*time.Second, "the objects are applied", func() error {
+	await.Until(b.t, "the objects are applied", func() error {
 		_, err := kubectl(list, "apply", "--validate=strict", "-f", "-")
 		return err
 	})
@@ -95,7 +96,7 @@ func (b *draBed) part(name string, test func()) {
 	b.whole.Run(name, func(t *testing.T) {
 		b.t = t
 		defer func() { b.t = b.whole }()
-		b.waitPublished(40 * time.Second)
+		b.waitPublished()
 		defer b.clean()
 		began := time.Now()
 		test()
@@ -139,7 +140,7 @@ func (b *draBed) startAs(uid, listen string, args ...string) {
 // waitReady waits until a driver says that it is.
 func (b *draBed) waitReady(listen string) {
 	b.t.Helper()
-	machine.Eventually(b.t, 20*time.Second, "the driver is ready", func() error {
+	await.Until(b.t, "the driver is ready", func() error {
 		if !b.driver.Running() {
 			b.t.Fatalf("it ended: %s", b.driver.Said(1000))
 		}
@@ -222,10 +223,10 @@ func (b *bed) devices() (found []device, err error) {
 }
 
 // waitDevices waits until what is published is as wanted.
-func (b *bed) waitDevices(limit time.Duration, what string, wrong func([]device) error) {
+func (b *bed) waitDevices(what string, wrong func([]device) error) {
 	b.t.Helper()
 	began := time.Now()
-	machine.Eventually(b.t, limit, what, func() error {
+	await.Until(b.t, what, func() error {
 		found, err := b.devices()
 		if err == nil {
 			err = wrong(found)
@@ -248,9 +249,9 @@ func sizes(devices []device) map[int]int {
 var ringSizes = map[int]int{1: 8, 2: 8, 4: 8, 8: 1}
 
 // waitPublished waits until the whole ring is published, and no LPU is tainted but some.
-func (b *bed) waitPublished(limit time.Duration, withheld ...int) {
+func (b *bed) waitPublished(withheld ...int) {
 	b.t.Helper()
-	b.waitDevices(limit, fmt.Sprintf("the ring is published but for %v", withheld), func(devices []device) error {
+	b.waitDevices(fmt.Sprintf("the ring is published but for %v", withheld), func(devices []device) error {
 		return errors.Join(checkSizes(devices), b.checkTaints(devices, withheld))
 	})
 }
@@ -398,7 +399,7 @@ func (b *bed) waitEvent(pod string, words ...string) {
 			InvolvedObject struct{ Name string }
 		}
 	}
-	machine.Eventually(b.t, 30*time.Second, fmt.Sprintf("an event of %s says %q", pod, words), func() error {
+	await.Until(b.t, fmt.Sprintf("an event of %s says %q", pod, words), func() error {
 		if err := ask(http.MethodGet, "/api/v1/namespaces/default/events", nil, &list); err != nil {
 			return err
 		}
@@ -437,9 +438,9 @@ func (b *bed) release(names ...string) {
 }
 
 // waitClaimFiles waits until there are CDI files of so many claims.
-func (b *bed) waitClaimFiles(limit time.Duration, n int) {
+func (b *bed) waitClaimFiles(n int) {
 	b.t.Helper()
-	machine.Eventually(b.t, limit, fmt.Sprintf("there are files of %d claims", n), func() error {
+	await.Until(b.t, fmt.Sprintf("there are files of %d claims", n), func() error {
 		if files, _ := filepath.Glob(claimFiles); len(files) != n { // fails on a bad pattern only
 			return fmt.Errorf("there are %v", files)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -37,7 +38,7 @@ func newDraining(t *testing.T) (b *draBed, four []int) {
 	b = newDRA(t)
 	b.start()
 	b.waitReady(listen)
-	b.waitPublished(40 * time.Second)
+	b.waitPublished()
 	b.withPolicies("lpu-extended-resources.hyperaccel.ai", false) // pods get LPUs of the plugin as ever
 	four = b.claimed("kept", 4)
 	return b, four
@@ -54,7 +55,7 @@ func TestDRALostClaims(t *testing.T) {
 	b.waitUnscheduled("eight")
 	b.lose()
 	lost := time.Now()
-	machine.Eventually(t, 20*time.Second, "record and CDI file are there again", func() error {
+	await.Until(t, "record and CDI file are there again", func() error {
 		for _, pattern := range []string{claimRecords, claimFiles} {
 			if files, _ := filepath.Glob(pattern); len(files) != 1 { // fails on a bad pattern only
 				return fmt.Errorf("%s: %v", pattern, files)
@@ -83,10 +84,10 @@ func TestDRALostClaims(t *testing.T) {
 		t.Errorf("claims: %s", out)
 	}
 	b.start()
-	b.waitClaimFiles(20*time.Second, 1)
+	b.waitClaimFiles(1)
 	b.again("kept", 2, four)
 	b.release("rest", "kept")
-	b.waitClaimFiles(20*time.Second, 0)
+	b.waitClaimFiles(0)
 	b.waitAllocatable(8)
 }
 
@@ -102,7 +103,7 @@ func TestDRABesidePrevious(t *testing.T) {
 	waitTwice := func(want int) {
 		t.Helper()
 		began := time.Now()
-		machine.Eventually(t, 20*time.Second, fmt.Sprintf("%d LPUs are said to be given twice", want), func() error {
+		await.Until(t, fmt.Sprintf("%d LPUs are said to be given twice", want), func() error {
 			if n := twice(); n != want {
 				return fmt.Errorf("%d are", n)
 			}
@@ -115,7 +116,7 @@ func TestDRABesidePrevious(t *testing.T) {
 	b.submit(all)
 	b.check(t, b.inspect("all"), 8, true)
 	waitTwice(4)
-	b.waitPublished(20*time.Second, 0, 1, 2, 3, 4, 5, 6, 7)
+	b.waitPublished(0, 1, 2, 3, 4, 5, 6, 7)
 	if said := b.driver.Said(5000); !strings.Contains(said, "an LPU is given twice") || !strings.Contains(said, "id=given-twice") {
 		t.Errorf("the driver says %s", said)
 	}
@@ -129,7 +130,7 @@ func TestDRABesidePrevious(t *testing.T) {
 
 	old.Stop(unix.SIGTERM)
 	b.release("kept")
-	b.waitPublished(40 * time.Second)
+	b.waitPublished()
 	if got := b.claimed("after", 4); len(got) != len(four) {
 		t.Errorf("%v", got)
 	}

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // TestGroupUnderOneSwitch: with the gates of docs/node-features.md, a group of four pods with eight LPUs each lands under the only switch
@@ -79,7 +78,7 @@ func TestGroupUnderOneSwitch(t *testing.T) {
 	pod("second", 1, object{"nodeName": "leaf-3-0"})
 	group("four", 4)
 	want := []string{"leaf-2-0", "leaf-2-1", "leaf-2-2", "leaf-2-3"}
-	machine.Eventually(t, time.Minute, "the group of four is placed", func() error {
+	await.Until(t, "the group of four is placed", func() error {
 		if got := nodes("four"); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
 		}

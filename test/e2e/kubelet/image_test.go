@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -27,7 +27,7 @@ func TestImage(t *testing.T) {
 	machine.Write(t, filepath.Join(manifests, "lpuctl.json"), toJSON(t, daemonPod(t)))
 	b.waitAllocatable(8)
 	b.check(t, b.run("four", 4), 4, true)
-	machine.Eventually(t, 20*time.Second, "it says that it is ready", func() error {
+	await.Until(t, "it says that it is ready", func() error {
 		_, err := get("http://" + machine.Address + ":9477/readyz")
 		return err
 	})

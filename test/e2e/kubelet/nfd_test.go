@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -34,7 +35,7 @@ func TestNodeFeatureDiscovery(t *testing.T) {
 	t.Setenv("KUBERNETES_NAMESPACE", "default")
 	machine.Write(t, "/run/nfd-worker.conf", "core: {sleepInterval: 1s, featureSources: [local], labelSources: [local]}\n")
 	machine.Write(t, "/run/nfd-master.conf", "{}\n")
-	machine.Eventually(t, 20*time.Second, "the API server knows the resource", func() error {
+	await.Until(t, "the API server knows the resource", func() error {
 		_, err := kubectl("", "get", "nodefeatures")
 		return err
 	})
@@ -50,10 +51,10 @@ func TestNodeFeatureDiscovery(t *testing.T) {
 		}
 		return out
 	}
-	wait := func(limit time.Duration, key, want string) {
+	wait := func(key, want string) {
 		t.Helper()
 		began := time.Now()
-		machine.Eventually(t, limit, key+"="+want, func() error {
+		await.Until(t, key+"="+want, func() error {
 			if got := label(key); got != want {
 				return fmt.Errorf("it is %q", got)
 			}
@@ -70,7 +71,7 @@ func TestNodeFeatureDiscovery(t *testing.T) {
 		return b.serve("--node-name", nodeName, "--nfd", featureDir+"/lpuctl", "--nfd-expiry", "1m")
 	}
 	plugin := serve()
-	wait(40*time.Second, count, "8")
+	wait(count, "8")
 	for key, want := range map[string]string{
 		networkSwitch: "leaf-1", rack: "r1", "hyperaccel.ai/lpu.model": "orion-u55c", "hyperaccel.ai/lpu.ring.sizes": "8",
 		"hyperaccel.ai/lpu.driver.version": "2.15.225",
@@ -80,15 +81,15 @@ func TestNodeFeatureDiscovery(t *testing.T) {
 		}
 	}
 	b.do(b.node.Unplug(3))
-	wait(20*time.Second, count, "7")
+	wait(count, "7")
 	b.do(b.node.Replug(3))
-	wait(20*time.Second, count, "8")
+	wait(count, "8")
 	configure("switch: leaf-2")
 	if err := unix.Kill(plugin.PID(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	wait(20*time.Second, networkSwitch, "leaf-2")
-	wait(20*time.Second, rack, "")
+	wait(networkSwitch, "leaf-2")
+	wait(rack, "")
 
 	plugin.Stop(unix.SIGTERM)
 	for range 10 { // the worker looks each second
@@ -103,6 +104,6 @@ func TestNodeFeatureDiscovery(t *testing.T) {
 		t.Errorf("after an upgrade %s=%s", count, got)
 	}
 	plugin.Stop(unix.SIGKILL)
-	wait(80*time.Second, count, "")
-	wait(time.Second, networkSwitch, "")
+	wait(count, "")
+	wait(networkSwitch, "")
 }

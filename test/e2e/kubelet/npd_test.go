@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -41,7 +42,7 @@ func TestNodeProblemDetector(t *testing.T) {
 		t.Helper()
 		const path = `jsonpath={range .status.conditions[?(@.type=="LPUUnhealthy")]}{.status} {.reason}: {.message}{end}`
 		began := time.Now()
-		machine.Eventually(t, 40*time.Second, "the condition is "+want, func() error {
+		await.Until(t, "the condition is "+want, func() error {
 			got, err := kubectl("", "get", "node", nodeName, "-o", path)
 			if err == nil && !strings.HasPrefix(got, want) {
 				err = fmt.Errorf("it is %q", got)

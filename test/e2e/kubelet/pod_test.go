@@ -10,14 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
 // inspect prints what a container has got of LPUs, and then waits.
 const inspect = `env | sort | while read v; do case $v in LPU_*|NUM_LPU*) echo "env $v";; esac; done
 for n in /dev/dri/*; do [ -e $n ] || continue; echo "node $n $(stat -c %t:%T $n)"; (exec 3<>$n) 2>/dev/null && echo "opens $n"; done
+` + machine.PrintTable + `
 echo end; trap exit TERM; sleep 1000000 & wait`
 
 // podManifest is a pod of one container that asks for n LPUs.
@@ -57,7 +58,7 @@ func (b *bed) remove(names ...string) {
 		}
 	}
 	for _, name := range names {
-		machine.Eventually(b.t, 30*time.Second, name+" is gone", func() error {
+		await.Until(b.t, name+" is gone", func() error {
 			if _, err := b.pod(name); err == nil {
 				return errors.New("it is not")
 			}
@@ -112,7 +113,7 @@ func (b *bed) pod(name string) (pod, error) {
 func (b *bed) waitPhase(name, phase string) pod {
 	b.t.Helper()
 	var p pod
-	machine.Eventually(b.t, 30*time.Second, name+" is "+phase, func() (err error) {
+	await.Until(b.t, name+" is "+phase, func() (err error) {
 		if p, err = b.pod(name); err == nil && p.Status.Phase != phase {
 			err = fmt.Errorf("it is %+v", p.Status)
 		}
@@ -139,6 +140,7 @@ type container struct {
 	env   map[string]string
 	nodes []string // with their numbers: "/dev/dri/renderD128 a:e5"
 	opens []string
+	table string // its ring table, as PrintTable prints it
 	// reaches are the numbers of devices that it opened by a node of its own making.
 	reaches []string
 }
@@ -163,7 +165,7 @@ func (b *bed) inspectAgain(pod string, restarts int) container {
 func (b *bed) inspectContainer(pod, name string, restarts int) container {
 	b.t.Helper()
 	c := container{env: map[string]string{}}
-	machine.Eventually(b.t, 30*time.Second, pod+" has run", func() error {
+	await.Until(b.t, pod+" has run", func() error {
 		logs, _ := filepath.Glob(fmt.Sprintf("/var/log/pods/default_%s_*/%s/%d.log", pod, name, restarts))
 		if len(logs) == 0 {
 			return fmt.Errorf("it has no log: %+v", b.state(pod))
@@ -187,6 +189,8 @@ func (b *bed) inspectContainer(pod, name string, restarts int) container {
 				c.opens = append(c.opens, fields[4])
 			case "reaches":
 				c.reaches = append(c.reaches, fields[4])
+			case "table":
+				c.table += strings.Join(fields[3:], " ") + "\n"
 			}
 		}
 		return nil
@@ -238,6 +242,39 @@ func (b *bed) check(t *testing.T, c container, n int, connected bool) []int {
 	}
 	if len(indices) != n || !slices.Equal(c.nodes, nodes) || !slices.Equal(c.opens, opens) {
 		t.Errorf("LPUs %v of %d, nodes %v that open %v, want %v", indices, n, c.nodes, c.opens, nodes)
+	} else if err := b.ring(c, connected, indices); err != nil {
+		t.Errorf("by the ring table of LPUs %v HyperDex is wrong: %v", indices, err)
 	}
 	return indices
+}
+
+// ring returns an error unless HyperDex' program is right by the ring table that a container has.
+func (b *bed) ring(c container, connected bool, lpus []int) error {
+	server := b.server()
+	if connected {
+		return server.Right(c.ringPrint(), lpus...)
+	}
+	var ones [][]int
+	for _, lpu := range lpus {
+		ones = append(ones, []int{lpu})
+	}
+	return server.Apart(c.ringPrint(), ones...)
+}
+
+// server is what the simulated server is now, whose nodes may have been exchanged.
+func (b *bed) server() machine.Server {
+	b.cabled.Nodes = map[string]int{}
+	for i := range b.node.LPUs() {
+		b.cabled.Nodes[b.node.Card(i).Node] = i
+	}
+	return b.cabled
+}
+
+// ringPrint is what [machine.PrintRing] would have printed in a container.
+func (c container) ringPrint() string {
+	text := c.table
+	for _, node := range c.opens {
+		text += "node " + node + "\n"
+	}
+	return text
 }

@@ -7,9 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 const (
@@ -25,7 +24,7 @@ func TestAdmissionPolicy(t *testing.T) {
 	}
 	// The API server takes a policy in force a moment after it has it.
 	const denied = "hyperaccel.ai/lpu must be 1, 2, 4 or 8, not 3"
-	machine.Eventually(t, 30*time.Second, "the policy is in force", func() error {
+	await.Until(t, "the policy is in force", func() error {
 		if _, err := create(sized("containers", 3)); err == nil || !strings.Contains(err.Error(), denied) {
 			return fmt.Errorf("a pod of 3: %w", err)
 		}
@@ -81,7 +80,7 @@ func create(object map[string]any) (string, error) {
 // TestTaintRecipe runs the recipe of the documentation: the taint follows the condition of the node.
 func TestTaintRecipe(t *testing.T) {
 	newCluster(t)
-	machine.Eventually(t, time.Minute, "the node is there", func() error {
+	await.Until(t, "the node is there", func() error {
 		_, err := kubectl("", "get", "node", nodeName)
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/e2e/machine"
 )
 
@@ -30,7 +31,7 @@ func waitRegistered(t *testing.T, plugin *machine.Daemon) {
 // waitSaid waits until the last that a plugin logged has a text.
 func waitSaid(t *testing.T, plugin *machine.Daemon, text string) {
 	t.Helper()
-	machine.Eventually(t, 20*time.Second, "the plugin says "+text, func() error {
+	await.Until(t, "the plugin says "+text, func() error {
 		if said := plugin.Said(3000); !strings.Contains(said, text) {
 			return errors.New(said)
 		}

@@ -3,9 +3,8 @@ package kubelet
 import (
 	"fmt"
 	"testing"
-	"time"
 
-	"github.com/hyperaccel/lpuctl/test/e2e/machine"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // TestMetricsOfPods: a pod whose LPUs are not connected shows by name, and goes when it goes; so does what is left for others.
@@ -16,9 +15,7 @@ func TestMetricsOfPods(t *testing.T) {
 	b.remove(holder[0], holder[2], holder[4], holder[6])
 	want := func(what string, metrics map[string]int) {
 		t.Helper()
-		const limit = 12 * time.Second
-		began := time.Now()
-		machine.Eventually(t, limit, what, func() error {
+		await.Until(t, what, func() error {
 			for name, value := range metrics {
 				if got := b.metric("http://127.0.0.1:9477/metrics", name); got != value {
 					return fmt.Errorf("%s is %d, not %d", name, got, value)
@@ -26,7 +23,6 @@ func TestMetricsOfPods(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("%s: after %v", what, time.Since(began).Round(100*time.Millisecond))
 	}
 	const unconnected = `lpuctl_container_unconnected_lpus{namespace="default",pod="four-node",container="main"}`
 	left := func(free, longest, pairs, ofPod int) map[string]int {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -150,24 +151,43 @@ func (p Podman) Run(t *testing.T, script string, options ...string) Result {
 // installed, and the spec directory.
 func Install(t *testing.T, root string) {
 	t.Helper()
-	nodes, err := filepath.Glob(filepath.Join(root, "dev/lpu*"))
-	if err != nil || len(nodes) == 0 {
-		t.Fatalf("the node has no device nodes: %v", err)
+	nodes := glob(t, root, "/dev/lpu*", "/dev/dri/renderD*")
+	if len(nodes) == 0 {
+		t.Fatal("the node has no device nodes")
 	}
-	for _, n := range nodes {
+	for _, here := range nodes {
 		var st unix.Stat_t
-		if err := unix.Lstat(n, &st); err != nil {
+		if err := unix.Lstat(root+here, &st); err != nil {
 			t.Fatal(err)
 		}
-		here := filepath.Join("/dev", filepath.Base(n))
+		if dir := filepath.Dir(here); os.Mkdir(dir, 0o755) == nil {
+			t.Cleanup(func() { _ = os.Remove(dir) })
+		}
 		if err := MakeNode(here, unix.Major(st.Rdev), unix.Minor(st.Rdev)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.Remove(here) })
 	}
-	for from, to := range map[string]string{"opt/hyperaccel": "/opt/hyperaccel", "var/run/cdi": "/run/cdi"} {
-		BindMount(t, filepath.Join(root, from), to)
+	for _, dir := range glob(t, root, "/opt/*") {
+		BindMount(t, root+dir, dir)
 	}
+	BindMount(t, root+"/var/run/cdi", "/run/cdi")
+	BindMount(t, root+"/run/lpuctl/ring", "/run/lpuctl/ring")
+}
+
+// glob is the paths below a root that match patterns, without the root.
+func glob(t *testing.T, root string, patterns ...string) (paths []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(root + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			paths = append(paths, strings.TrimPrefix(path, root))
+		}
+	}
+	return paths
 }
 
 // BindMount shows a directory in another place, too, until the test ends; it makes those that are not there.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hyperaccel/lpuctl/pkg/simulate"
+	"github.com/hyperaccel/lpuctl/internal/simulate"
 )
 
 // DeviceNumbers are device numbers for the nodes of n LPUs. Each is that of a real device that opens for reading and writing on

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // Result is what a command left behind.
@@ -62,22 +64,6 @@ func Lpuctl(t *testing.T, args ...string) string {
 	return Output(t, append([]string{Binary(t)}, args...)...)
 }
 
-// Eventually tries until there is no error.
-func Eventually(t *testing.T, limit time.Duration, what string, try func() error) {
-	t.Helper()
-	start := time.Now()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Since(start) > limit {
-			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // Daemon is a program that runs until it is stopped, at the latest when the test ends.
 type Daemon struct {
 	t     *testing.T
@@ -121,11 +107,10 @@ func (d *Daemon) Stop(signal syscall.Signal) {
 		return
 	}
 	_ = unix.Kill(-d.PID(), signal) // it may have ended by now
-	const limit = 30 * time.Second
 	select {
 	case <-d.ended:
-	case <-time.After(limit):
-		d.t.Errorf("%v: %v does not end it within %v", d.cmd.Args, signal, limit)
+	case <-time.After(await.Limit):
+		d.t.Errorf("%v: %v does not end it within %v", d.cmd.Args, signal, await.Limit)
 		_ = unix.Kill(-d.PID(), unix.SIGKILL)
 		<-d.ended
 	}
@@ -140,6 +125,9 @@ func (d *Daemon) Running() bool {
 		return true
 	}
 }
+
+// ExitCode is that of a daemon that has ended.
+func (d *Daemon) ExitCode() int { return d.cmd.ProcessState.ExitCode() }
 
 // PID is the number of the daemon's process.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
@@ -167,7 +155,7 @@ func ServeLeases(t *testing.T, root string) *Daemon {
 	socket := root + "/run/lpuctl/lease.sock"
 	d := Start(t, Binary(t), "--root", root, "lease", "serve", "--socket", socket)
 	t.Cleanup(func() { d.Stop(unix.SIGTERM) })
-	Eventually(t, 20*time.Second, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
+	await.Until(t, "the arbiter listens", func() error { return os.Chmod(socket, 0o666) })
 	return d
 }
 

@@ -2,7 +2,7 @@
 // busybox, lpuctl and a test binary, in a few seconds. Tests order faults of the cards from [machine.Machine].
 //
 // It is run from the project's root, with LPUCTL naming a static binary, and prints what `go test -json` would print. Arguments are
-// the names of boots; without any it is all of them. RUN is a regular expression for tests; those named TestLong... run only if
+// the names of boots; without any it is all of them. TESTS is a regular expression for tests; those named TestLong... run only if
 // LPUCTL_LONG is set. What the tests say, also those that pass, is in dist/lab.
 // Kernel and modules are taken out of the disk of `make vm`; see there what making it needs.
 package main
@@ -40,8 +40,8 @@ type boot struct {
 const (
 	lab       = "test/vm/lab"
 	logs      = "dist/lab"
-	bootLimit = 15 * time.Minute
-	testLimit = 12 * time.Minute // within it; tests then say what hangs
+	bootLimit = 40 * time.Minute
+	testLimit = 36 * time.Minute // within it; tests then say what hangs
 )
 
 func main() {
@@ -135,7 +135,7 @@ func arguments() string {
 	if long := os.Getenv("LPUCTL_LONG"); long != "" {
 		skip = "^$ LPUCTL_LONG=" + long
 	}
-	return fmt.Sprintf("TIMEOUT=%s RUN=%s SKIP=%s", testLimit, os.Getenv("RUN"), skip)
+	return fmt.Sprintf("TIMEOUT=%s RUN=%s SKIP=%s", testLimit, os.Getenv("TESTS"), skip)
 }
 
 // verdict is what the end of QEMU says about the tests: isa-debug-exit makes 2*code+1 of their exit code.

@@ -205,6 +205,7 @@ spec:
             {{- end }}
             - {name: state, mountPath: /host/var/lib/lpuctl}
             - {name: leases, mountPath: /host/run/lpuctl, readOnly: true}
+            - {name: ring, mountPath: /host/run/lpuctl/ring}
             {{- if $hasConfigMap }}
             {{- /* The whole directory: the kubelet never renews a file that is mounted alone (subPath). */}}
             - {name: config-map, mountPath: /config, readOnly: true}
@@ -245,6 +246,8 @@ spec:
         - {name: state, hostPath: {path: /var/lib/lpuctl, type: DirectoryOrCreate}}
         # Who has leased which LPUs (lpuctl run): no pod gets these.
         - {name: leases, hostPath: {path: /run/lpuctl, type: DirectoryOrCreate}}
+        # The ring tables that it makes for containers. Containers mount them.
+        - {name: ring, hostPath: {path: /run/lpuctl/ring, type: DirectoryOrCreate}}
         {{- if $hasConfigMap }}
         - {name: config-map, configMap: {name: lpuctl}}
         {{- end }}

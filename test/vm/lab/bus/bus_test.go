@@ -6,7 +6,6 @@ package bus
 import (
 	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,39 +18,28 @@ import (
 const driver = "uio_pci_generic"
 
 func TestUnboundAndBound(t *testing.T) {
-	n := guest.Start(t, driver)
-	unboundAndBound(n, 0)
+	unboundAndBound(guest.Start(t, driver))
 }
 
-// TestLongInAPod runs serve in a network namespace without any capability. The kernel tells it of its machine all the same.
-func TestLongInAPod(t *testing.T) {
-	n := guest.StartIn(t, driver, unix.CLONE_NEWNET)
-	if status := n.ServeStatus(); !strings.Contains(status, "CapEff:\t0000000000000000") {
-		t.Fatalf("it has capabilities: %s", status)
-	}
-	unboundAndBound(n, 0)
-}
-
-// TestLongInAUserNamespace runs serve where the kernel tells of nothing (hostUsers: false in a pod).
+// TestLongInAUserNamespace runs serve where no event of the kernel arrives (hostUsers: false in a
+// pod).
 func TestLongInAUserNamespace(t *testing.T) {
-	n := guest.StartIn(t, driver, unix.CLONE_NEWNET|unix.CLONE_NEWUSER)
-	unboundAndBound(n, time.Second)
+	unboundAndBound(guest.StartIn(t, driver, unix.CLONE_NEWNET|unix.CLONE_NEWUSER))
 }
 
-// unboundAndBound allows for a delay where there are no events.
-func unboundAndBound(n *guest.Node, delay time.Duration) {
+func unboundAndBound(n *guest.Node) {
 	c := n.Card(0)
 	node := c.Node()
 
 	n.Fault("the driver is unbound", func() error { return n.Unbind(c) })
-	n.Told(c, guest.Unhealthy, n.Event+delay)
-	n.Spec(c, "", n.Written+delay)
-	n.Finds(c, n.Polled, finding.NoDriver)
+	n.Told(c, guest.Unhealthy)
+	n.Spec(c, "")
+	n.Finds(c, finding.NoDriver)
 
 	n.Fault("the driver is bound", func() error { return n.Bind(c) })
-	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Written+delay)
-	n.Well(c, n.Polled)
+	n.Told(c, guest.Healthy)
+	n.Spec(c, node)
+	n.Well(c)
 }
 
 func TestLongRemovedAndFound(t *testing.T) {
@@ -60,14 +48,14 @@ func TestLongRemovedAndFound(t *testing.T) {
 	node := c.Node()
 
 	n.Fault("the LPU is removed", func() error { return n.Remove(c.Address()) })
-	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Written)
-	n.Finds(c, n.Polled, finding.Gone, finding.Absent)
+	n.Told(c, guest.Unhealthy)
+	n.Spec(c, "")
+	n.Finds(c, finding.Gone, finding.Absent)
 
 	n.Fault("the bus is scanned", n.Rescan)
-	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Written)
-	n.Well(c, n.Polled)
+	n.Told(c, guest.Healthy)
+	n.Spec(c, node)
+	n.Well(c)
 }
 
 func TestSlotOffAndACardPutIn(t *testing.T) {
@@ -76,15 +64,15 @@ func TestSlotOffAndACardPutIn(t *testing.T) {
 	node := c.Node()
 
 	n.Fault("the power of the slot is turned off", func() error { return n.SlotOff(c) })
-	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Written)
-	n.Finds(c, n.Polled, finding.Gone, finding.Absent)
+	n.Told(c, guest.Unhealthy)
+	n.Spec(c, "")
+	n.Finds(c, finding.Gone, finding.Absent)
 
 	n.Fault("a card is put in", func() error { return n.Ask("plug", c) })
 	n.SinceEvent(c)
-	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Written)
-	n.Well(c, n.Polled)
+	n.Told(c, guest.Healthy)
+	n.Spec(c, node)
+	n.Well(c)
 }
 
 func TestLongUnpluggedAndPlugged(t *testing.T) {
@@ -94,15 +82,15 @@ func TestLongUnpluggedAndPlugged(t *testing.T) {
 
 	n.Fault("the card is unplugged", func() error { return n.Ask("unplug", c) })
 	n.SinceEvent(c) // the kernel lets five seconds pass, in which the button of the slot could be pressed again
-	n.Told(c, guest.Unhealthy, n.Event)
-	n.Spec(c, "", n.Written)
-	n.Finds(c, n.Polled, finding.Gone, finding.Absent)
+	n.Told(c, guest.Unhealthy)
+	n.Spec(c, "")
+	n.Finds(c, finding.Gone, finding.Absent)
 
 	n.Fault("the card is plugged", func() error { return n.Ask("plug", c) })
 	n.SinceEvent(c)
-	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, node, n.Written)
-	n.Well(c, n.Polled)
+	n.Told(c, guest.Healthy)
+	n.Spec(c, node)
+	n.Well(c)
 }
 
 func TestLink(t *testing.T) {
@@ -111,12 +99,12 @@ func TestLink(t *testing.T) {
 	node := c.Node()
 
 	n.Fault("the link has four lanes", func() error { return n.Ask("link", c, 3, 4) })
-	n.Finds(c, n.Polled, finding.LinkDegraded)
+	n.Finds(c, finding.LinkDegraded)
 	n.Fault("the link has no lanes", func() error { return n.Ask("link", c, 0, 0) }) // which is no measure
 	n.Fault("the link is whole", func() error { return n.Ask("link", c, 3, 16) })
-	n.Lacks(c, 12*time.Second, finding.LinkDegraded)
-	n.Quiet(0)
-	n.Spec(c, node, 0)
+	n.Lacks(c, finding.LinkDegraded)
+	n.Quiet()
+	n.SpecKeeps(c, node)
 }
 
 func TestAllOnesForASecond(t *testing.T) {
@@ -124,9 +112,9 @@ func TestAllOnesForASecond(t *testing.T) {
 	c := n.Card(4)
 
 	n.Fault("the card answers all ones for a second", func() error { return n.Ask("away", c, 1000) })
-	n.Quiet(7 * time.Second)
-	n.Spec(c, c.Node(), 0)
-	n.Well(c, n.Polled)
+	n.QuietFor(7 * time.Second)
+	n.SpecKeeps(c, c.Node())
+	n.Well(c)
 }
 
 func TestAllOnesForGood(t *testing.T) {
@@ -134,17 +122,17 @@ func TestAllOnesForGood(t *testing.T) {
 	c := n.Card(4)
 
 	n.Fault("the card answers all ones", func() error { return n.Ask("gone", c, 1) })
-	n.Finds(c, n.Polled, finding.NoAnswer)
-	n.Quiet(3 * time.Second) // it may be a reset
+	n.Finds(c, finding.NoAnswer)
+	n.QuietFor(3 * time.Second) // it may be a reset
 	n.Preferred(c)
-	n.Told(c, guest.Unhealthy, n.Dead)
-	n.Spec(c, c.Node(), 0)
+	n.Told(c, guest.Unhealthy)
+	n.SpecKeeps(c, c.Node())
 	n.Preferred(c)
 
 	n.Fault("the card answers", func() error { return n.Ask("gone", c, 0) })
-	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, c.Node(), 0)
-	n.Well(c, n.Polled)
+	n.Told(c, guest.Healthy)
+	n.SpecKeeps(c, c.Node())
+	n.Well(c)
 }
 
 func TestDeadAndRebound(t *testing.T) {
@@ -153,16 +141,16 @@ func TestDeadAndRebound(t *testing.T) {
 	for range 2 { // the kernel keeps D3cold, so a second time may look otherwise
 		n.Fault("the card answers all ones", func() error { return n.Ask("gone", c, 1) })
 		n.Fault("its driver is unbound and bound", func() error { return n.Rebind(c) })
-		n.Never(c, guest.Healthy, n.Back+time.Second)
-		n.Told(c, guest.Unhealthy, n.Dead)
-		n.Finds(c, n.Polled, finding.PowerLost, finding.NoAnswer)
+		n.Never(c, guest.Healthy, 7*time.Second) // it would be healthy again after three good seconds
+		n.Told(c, guest.Unhealthy)
+		n.Finds(c, finding.PowerLost, finding.NoAnswer)
 
 		n.Fault("the card answers", func() error { return n.Ask("gone", c, 0) })
-		n.Finds(c, n.Polled, finding.PowerLost)
+		n.Finds(c, finding.PowerLost)
 		n.Fault("its driver is unbound and bound", func() error { return n.Rebind(c) })
-		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Written)
-		n.Well(c, n.Polled)
+		n.Told(c, guest.Healthy)
+		n.Spec(c, c.Node())
+		n.Well(c)
 	}
 }
 
@@ -172,9 +160,9 @@ func TestLongResetOfATenthOfASecond(t *testing.T) {
 	n.Must(n.Ask("resets", c, 100))
 
 	n.Fault("the kernel resets the LPU", func() error { return n.Reset(c) })
-	n.Quiet(4 * time.Second)
-	n.Spec(c, c.Node(), 0)
-	n.Well(c, n.Polled)
+	n.QuietFor(4 * time.Second)
+	n.SpecKeeps(c, c.Node())
+	n.Well(c)
 }
 
 func TestResetOf6Seconds(t *testing.T) { reset(t, 6*time.Second) }
@@ -195,17 +183,17 @@ func reset(t *testing.T, takes time.Duration) {
 		return nil
 	})
 	time.Sleep(300 * time.Millisecond)
-	n.Run(n.Command, "cdi", "refresh")
-	n.Run(n.Command, "list")
-	n.Spec(c, node, 0)
-	n.EndServe(time.Second + n.Event)
+	n.Run("cdi", "refresh")
+	n.Run("list")
+	n.SpecKeeps(c, node)
+	n.EndServe()
 	n.Serve()
-	n.Quiet(4*time.Second, c)
-	n.Spec(c, node, 0)
+	n.QuietFor(4*time.Second, c)
+	n.SpecKeeps(c, node)
 	if takes > 10*time.Second {
-		n.Told(c, guest.Unhealthy, n.Dead)
-		n.Run(n.Command, "cdi", "refresh")
-		n.EndServe(time.Second + n.Event)
+		n.Told(c, guest.Unhealthy)
+		n.Run("cdi", "refresh")
+		n.EndServe()
 		n.Serve()
 	}
 	n.Fault("the reset is over", func() error {
@@ -214,13 +202,13 @@ func reset(t *testing.T, takes time.Duration) {
 			return nil
 		}
 		t.Logf("the kernel gives up: %v", err) // after 65 seconds
-		n.Until("the LPU answers", takes, func() bool { return guest.Read(c.Attribute("current_link_width")) == "16" })
+		n.Until("the LPU answers", func() bool { return guest.Read(c.Attribute("current_link_width")) == "16" })
 		return n.Rebind(c)
 	})
 	n.SinceNow()
-	n.Told(c, guest.Healthy, n.Back)
-	n.Spec(c, c.Node(), n.Written)
-	n.Well(c, n.Polled)
+	n.Told(c, guest.Healthy)
+	n.Spec(c, c.Node())
+	n.Well(c)
 }
 
 func TestNodesSwapped(t *testing.T) {
@@ -237,10 +225,10 @@ func TestNodesSwapped(t *testing.T) {
 	if a.Node() != nodes[1] || b.Node() != nodes[0] {
 		t.Fatalf("%s and %s are %s and %s", nodes[0], nodes[1], a.Node(), b.Node())
 	}
-	n.Spec(a, nodes[1], n.Written)
-	n.Spec(b, nodes[0], n.Written)
-	n.Finds(a, n.Polled, finding.Rebound)
-	n.Quiet(0, a, b)
+	n.Spec(a, nodes[1])
+	n.Spec(b, nodes[0])
+	n.Finds(a, finding.Rebound)
+	n.Quiet(a, b)
 }
 
 func TestLongReboundWhileUsed(t *testing.T) {
@@ -250,13 +238,13 @@ func TestLongReboundWhileUsed(t *testing.T) {
 	n.Must(err)
 
 	n.Fault("the driver is unbound and bound", func() error { return n.Rebind(c) })
-	n.Told(c, guest.Healthy, n.Back)
-	n.Finds(c, n.Polled, finding.Rebound)
+	n.Told(c, guest.Healthy)
+	n.Finds(c, finding.Rebound)
 	time.Sleep(20 * time.Second) // serve looks for processes each ten
-	n.Finds(c, n.Polled, finding.Rebound)
+	n.Finds(c, finding.Rebound)
 	n.Must(held.Close())
-	n.Lacks(c, 25*time.Second, finding.Rebound)
-	n.Well(c, n.Polled)
+	n.Lacks(c, finding.Rebound)
+	n.Well(c)
 }
 
 func TestLongSwitchRemoved(t *testing.T) {
@@ -265,19 +253,19 @@ func TestLongSwitchRemoved(t *testing.T) {
 
 	n.Fault("four cards are removed with their switch", func() error { return n.Remove(cards[0].Switch()) })
 	for _, c := range cards {
-		n.Told(c, guest.Unhealthy, n.Event)
-		n.Spec(c, "", n.Written)
+		n.Told(c, guest.Unhealthy)
+		n.Spec(c, "")
 	}
-	n.Quiet(0, cards...)
-	n.Finds(cards[0], n.Polled, finding.Gone, finding.Absent)
+	n.Quiet(cards...)
+	n.Finds(cards[0], finding.Gone, finding.Absent)
 
 	n.Fault("the bus is scanned", n.Rescan)
 	n.SinceEvent(cards[3])
 	for _, c := range cards {
-		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Written)
+		n.Told(c, guest.Healthy)
+		n.Spec(c, c.Node())
 	}
-	n.Well(cards[0], n.Polled)
+	n.Well(cards[0])
 }
 
 func TestThreeFaultsAtOnce(t *testing.T) {
@@ -287,19 +275,19 @@ func TestThreeFaultsAtOnce(t *testing.T) {
 	n.Fault("one card answers all ones, one is removed, one loses its driver", func() error {
 		return errors.Join(n.Ask("gone", dead, 1), n.Remove(removed.Address()), n.Unbind(unbound))
 	})
-	n.Told(removed, guest.Unhealthy, n.Event)
-	n.Told(unbound, guest.Unhealthy, n.Event)
-	n.Finds(removed, n.Polled, finding.Gone, finding.Absent)
-	n.Finds(unbound, n.Polled, finding.NoDriver)
-	n.Finds(dead, n.Polled, finding.NoAnswer)
-	n.Told(dead, guest.Unhealthy, n.Dead)
-	n.Quiet(0, dead, removed, unbound)
+	n.Told(removed, guest.Unhealthy)
+	n.Told(unbound, guest.Unhealthy)
+	n.Finds(removed, finding.Gone, finding.Absent)
+	n.Finds(unbound, finding.NoDriver)
+	n.Finds(dead, finding.NoAnswer)
+	n.Told(dead, guest.Unhealthy)
+	n.Quiet(dead, removed, unbound)
 
 	n.Fault("all come back", func() error { return errors.Join(n.Ask("gone", dead, 0), n.Rescan(), n.Bind(unbound)) })
 	for _, c := range []guest.Card{dead, removed, unbound} {
-		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), 2*n.Written) // one that comes back while the spec is written for another goes in by the next write
-		n.Well(c, n.Polled)
+		n.Told(c, guest.Healthy)
+		n.Spec(c, c.Node())
+		n.Well(c)
 	}
 }
 
@@ -334,9 +322,9 @@ func TestLongRemovalsDuringScans(t *testing.T) {
 	<-stopped
 	n.Fault("they stay", func() error { return nil })
 	for _, c := range []guest.Card{removed, unbound} {
-		n.Told(c, guest.Healthy, n.Back)
-		n.Spec(c, c.Node(), n.Written)
-		n.Well(c, n.Polled)
+		n.Told(c, guest.Healthy)
+		n.Spec(c, c.Node())
+		n.Well(c)
 	}
-	n.Quiet(0, removed, unbound)
+	n.Quiet(removed, unbound)
 }

@@ -16,7 +16,7 @@
 
 struct lpu {
 	int number; /* of the node; -1: none */
-	int ready, hang_ms;
+	int ready, hang;
 };
 
 static struct class *lpu_class;
@@ -36,17 +36,24 @@ static DEFINE_IDA(numbers);
 	}                                                                                                        \
 	static DEVICE_ATTR_RW(name)
 ATTRIBUTE(ready);
-ATTRIBUTE(hang_ms);
+ATTRIBUTE(hang);
 
-/* VBNV, the name of the shell, takes hang_ms; who waits for it can be killed. */
+static bool let_go;
+module_param(let_go, bool, 0644);
+MODULE_PARM_DESC(let_go, "no read hangs any longer, also of a function that loses its driver");
+
+/* A read of VBNV, the name of the shell, hangs until let_go; a process that waits for it can be killed. */
 static ssize_t VBNV_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	schedule_timeout_killable(msecs_to_jiffies(((struct lpu *)dev_get_drvdata(dev))->hang_ms));
+	struct lpu *lpu = dev_get_drvdata(dev);
+
+	while (READ_ONCE(lpu->hang) && !READ_ONCE(let_go) && !fatal_signal_pending(current))
+		schedule_timeout_killable(HZ / 20);
 	return sysfs_emit(buf, "lpu_sim\n");
 }
 static DEVICE_ATTR_RO(VBNV);
 
-static struct attribute *own[] = { &dev_attr_ready.attr, &dev_attr_hang_ms.attr, NULL };
+static struct attribute *own[] = { &dev_attr_ready.attr, &dev_attr_hang.attr, NULL };
 static struct attribute *of_rom[] = { &dev_attr_VBNV.attr, NULL };
 static const struct attribute_group own_group = { .attrs = own }, rom_group = { .name = "rom.u.0", .attrs = of_rom };
 static const struct attribute_group *groups[] = { &own_group, &rom_group, NULL };

@@ -9,32 +9,28 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
-// since wants something to hold, in time since the fault. holds, which is called with the lock, also says since when it does.
-func (n *Node) since(what string, limit time.Duration, holds func() (time.Time, bool)) {
+// since waits until something holds, and returns how long after the fault it began to, 0 if before.
+// holds, which is called with the lock, also returns since when it does.
+func (n *Node) since(what string, holds func() (time.Time, bool)) (took time.Duration) {
 	n.t.Helper()
-	var took time.Duration
-	if !n.within(limit+5*time.Second, func() bool {
+	n.Until(what, func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		at, ok := holds()
 		took = max(0, at.Sub(n.fault))
 		return ok
-	}) {
-		n.t.Errorf("not so: %s", what)
-		return
-	}
-	n.say("MEASURED %d ms (limit %d): %s", took.Milliseconds(), limit.Milliseconds(), what)
-	if took > limit {
-		n.t.Errorf("so after %d ms, not within %d ms: %s", took.Milliseconds(), limit.Milliseconds(), what)
-	}
+	})
+	n.say("MEASURED %d ms: %s", took.Milliseconds(), what)
+	return took
 }
 
-// Told wants the kubelet to have been told of an LPU's health, in time since the fault.
-func (n *Node) Told(c Card, health string, limit time.Duration) {
+// Told waits until what the kubelet heard last of an LPU is a health.
+func (n *Node) Told(c Card, health string) {
 	n.t.Helper()
-	n.since("the kubelet is told that "+c.ID()+" is "+health, limit, func() (time.Time, bool) {
+	n.since("the kubelet is told that "+c.ID()+" is "+health, func() (time.Time, bool) {
 		for _, said := range slices.Backward(n.kubelet.told) {
 			if said.id == c.ID() {
 				return said.at, said.health == health
@@ -44,39 +40,51 @@ func (n *Node) Told(c Card, health string, limit time.Duration) {
 	})
 }
 
-// Quiet wants the kubelet to hear of no change of health until a time after the fault, but of cards that are named.
-func (n *Node) Quiet(until time.Duration, but ...Card) {
+// Quiet wants the kubelet to hear of no change of health since the fault, but of cards that are named.
+func (n *Node) Quiet(but ...Card) {
 	n.t.Helper()
-	n.sleep(until)
+	n.unheard(time.Now(), ofOthers(but))
+}
+
+// QuietFor waits until a time after the fault, and wants the kubelet to have heard of no change
+// by then, but of cards that are named.
+func (n *Node) QuietFor(span time.Duration, but ...Card) {
+	n.t.Helper()
+	n.unheard(n.sleep(span), ofOthers(but))
+}
+
+// ofOthers returns what reports whether something was said of another card than these.
+func ofOthers(cards []Card) func(told) bool {
+	return func(said told) bool {
+		return !slices.ContainsFunc(cards, func(c Card) bool { return c.ID() == said.id })
+	}
+}
+
+// Never waits until a time after the fault, and wants the kubelet not to have heard of a health.
+func (n *Node) Never(c Card, health string, span time.Duration) {
+	n.t.Helper()
+	n.unheard(n.sleep(span), func(said told) bool { return said.id == c.ID() && said.health == health })
+}
+
+// unheard wants the kubelet not to have heard something between the fault and a time.
+func (n *Node) unheard(end time.Time, is func(told) bool) {
+	n.t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, said := range n.kubelet.told {
-		isNamed := slices.ContainsFunc(but, func(c Card) bool { return c.ID() == said.id })
-		if said.at.After(n.fault) && !isNamed {
+		if said.at.After(n.fault) && said.at.Before(end) && is(said) {
 			n.t.Errorf("after %d ms the kubelet is told that %s is %s, and should not be", said.at.Sub(n.fault).Milliseconds(), said.id, said.health)
 		}
 	}
 }
 
-// Never wants the kubelet not to be told of a health until a time after the fault.
-func (n *Node) Never(c Card, health string, until time.Duration) {
-	n.t.Helper()
-	n.sleep(until)
+// sleep waits until a time after the fault, and returns it.
+func (n *Node) sleep(span time.Duration) (end time.Time) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, said := range n.kubelet.told {
-		if said.at.After(n.fault) && said.id == c.ID() && said.health == health {
-			n.t.Errorf("after %d ms the kubelet is told that %s is %s, and should not be", said.at.Sub(n.fault).Milliseconds(), said.id, said.health)
-		}
-	}
-}
-
-// sleep waits until a time after the fault.
-func (n *Node) sleep(until time.Duration) {
-	n.mu.Lock()
-	fault := n.fault
+	end = n.fault.Add(span)
 	n.mu.Unlock()
-	time.Sleep(time.Until(fault.Add(until)))
+	time.Sleep(time.Until(end))
+	return end
 }
 
 // Preferred wants the LPUs that serve prefers to be such that it then gives them, and certain ones not to be among them.
@@ -110,7 +118,7 @@ type Verdict struct {
 	Reasons []Finding
 }
 
-// has tells whether a finding is among the reasons.
+// has reports whether a finding is among the reasons.
 func (l *LPU) has(ids ...finding.ID) bool {
 	return slices.ContainsFunc(slices.Concat(l.Reasons, l.Judged.Reasons), func(r Finding) bool { return slices.Contains(ids, r.ID) })
 }
@@ -132,69 +140,60 @@ func (n *Node) List() (list Inventory) {
 	return list
 }
 
-// lists wants list to say something of an LPU in time, from now on: a process of its own takes as long as it takes.
-func (n *Node) lists(what string, c Card, limit time.Duration, holds func(LPU) bool) {
+// lists waits until list says something of an LPU.
+func (n *Node) lists(what string, c Card, holds func(LPU) bool) {
 	n.t.Helper()
-	var lpu LPU
-	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+	await.Until(n.t, "list says that "+c.Address()+" "+what, func() error {
+		var lpu LPU
 		for _, l := range n.List().LPUs {
 			if l.Address == c.Address() {
 				lpu = l
 			}
 		}
-		if holds(lpu) {
-			n.say("list: %+v", lpu)
-			return
+		if !holds(lpu) {
+			return fmt.Errorf("it says %+v", lpu)
 		}
-		if time.Since(start) > limit {
-			n.t.Errorf("list does not say: %s, but: %+v", what, lpu)
-			return
-		}
-	}
+		n.say("list: %+v", lpu)
+		return nil
+	})
 }
 
-// Finds wants list to name one of some findings about an LPU.
-func (n *Node) Finds(c Card, limit time.Duration, ids ...finding.ID) {
+// Finds waits until list names one of some findings about an LPU.
+func (n *Node) Finds(c Card, ids ...finding.ID) {
 	n.t.Helper()
-	n.lists(fmt.Sprint(c.Address(), " has ", ids), c, limit, func(l LPU) bool { return l.has(ids...) })
+	n.lists(fmt.Sprint("has ", ids), c, func(l LPU) bool { return l.has(ids...) })
 }
 
-// Well wants list to call an LPU usable and healthy.
-func (n *Node) Well(c Card, limit time.Duration) {
+// Well waits until list calls an LPU usable and healthy.
+func (n *Node) Well(c Card) {
 	n.t.Helper()
-	n.lists(c.Address()+" is well", c, limit, func(l LPU) bool { return l.Usable && l.Health == "healthy" && l.Judged.Health != "unhealthy" })
+	n.lists("is well", c, func(l LPU) bool { return l.Usable && l.Health == "healthy" && l.Judged.Health != "unhealthy" })
 }
 
-// Lacks wants list not to name a finding about an LPU.
-func (n *Node) Lacks(c Card, limit time.Duration, id finding.ID) {
+// Lacks waits until list does not name a finding about an LPU.
+func (n *Node) Lacks(c Card, id finding.ID) {
 	n.t.Helper()
-	n.lists(fmt.Sprint(c.Address(), " has no ", id), c, limit, func(l LPU) bool { return !l.has(id) })
+	n.lists(fmt.Sprint("has no ", id), c, func(l LPU) bool { return !l.has(id) })
 }
 
-// Warns wants serve to log a problem of the machine in time. A command cannot know it, because it is told by counters that grow.
-func (n *Node) Warns(subject string, limit time.Duration, id finding.ID) {
+// Warns waits until serve logs a problem of the machine. A command cannot know it: the kernel's
+// counters show it by growing.
+func (n *Node) Warns(subject string, id finding.ID) {
 	n.t.Helper()
 	says := func(line string) bool {
 		return strings.Contains(line, "id="+string(id)) && strings.Contains(line, subject)
 	}
-	logged := func() bool {
+	n.Until(fmt.Sprintf("serve logs %s of %s", id, subject), func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return slices.ContainsFunc(n.logged, says)
-	}
-	if !n.within(limit, logged) {
-		n.t.Errorf("serve does not log %s of %s", id, subject)
-	}
+	})
 }
 
-// Run runs lpuctl, which has to end in time with one of some exit codes.
-func (n *Node) Run(limit time.Duration, args ...string) {
+// Run runs lpuctl to its end.
+func (n *Node) Run(args ...string) {
 	n.t.Helper()
 	start := time.Now()
 	out, err := exec.Command("lpuctl", args...).CombinedOutput()
-	took := time.Since(start)
-	n.say("MEASURED %d ms (limit %d): lpuctl %s: %v: %s", took.Milliseconds(), limit.Milliseconds(), strings.Join(args, " "), err, out)
-	if took > limit {
-		n.t.Errorf("lpuctl %s takes %d ms, not %d", strings.Join(args, " "), took.Milliseconds(), limit.Milliseconds())
-	}
+	n.say("MEASURED %d ms: lpuctl %s: %v: %s", time.Since(start).Milliseconds(), strings.Join(args, " "), err, out)
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // Card is the card in a slot, 0 to 7.
@@ -18,9 +20,8 @@ func (n *Node) Card(slot int) Card { return card(slot) }
 // Fault does something to the hardware, or to the kernel. From now on times are counted from its beginning.
 func (n *Node) Fault(what string, do func() error) {
 	n.t.Helper()
-	n.setLimits()
 	n.mark(time.Now())
-	n.say("FAULT: %s (from now on an event may take %d ms)", what, n.Event.Milliseconds())
+	n.say("FAULT: %s", what)
 	n.Must(do())
 	n.say("done")
 }
@@ -70,8 +71,8 @@ func (n *Node) BusReset(c Card) error {
 // Sleep has the kernel put an LPU to sleep, which needs a driver that lets it.
 func (n *Node) Sleep(c Card) error {
 	err := Write(c.Attribute("power/control"), "auto")
-	if !n.within(time.Second, func() bool { return Read(c.Attribute("power/runtime_status")) == "suspended" }) {
-		err = errors.Join(err, errors.New(c.Address()+" does not sleep"))
+	if err == nil {
+		n.Until(c.Address()+" sleeps", func() bool { return Read(c.Attribute("power/runtime_status")) == "suspended" })
 	}
 	return err
 }
@@ -85,7 +86,7 @@ const (
 
 // Inject lets the kernel find errors in the registers of a function (drivers/pci/pcie/aer_inject.c, struct aer_error_inj).
 func (n *Node) Inject(address string, uncorrectable, correctable uint32) error {
-	a, err := discovery.ParseAddress(address)
+	a, err := pci.Parse(address)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (n *Node) driverFile(name string) string { return "/sys/bus/pci/drivers/" +
 func (n *Node) SinceEvent(c Card, variable ...string) {
 	n.t.Helper()
 	var first time.Time
-	n.Until("the kernel tells of "+c.Address()+strings.Join(variable, " "), 20*time.Second, func() bool {
+	n.Until("the kernel tells of "+c.Address()+strings.Join(variable, " "), func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		i := slices.IndexFunc(n.uevents, func(e uevent) bool {
@@ -125,13 +126,36 @@ func (n *Node) SinceEvent(c Card, variable ...string) {
 // SinceNow counts times from now, because what was asked for took long.
 func (n *Node) SinceNow() { n.mark(time.Now()) }
 
-// Until waits until something holds, which is needed for the rest of the test.
-func (n *Node) Until(what string, limit time.Duration, holds func() bool) {
+// Until waits until something holds.
+func (n *Node) Until(what string, holds func() bool) {
 	n.t.Helper()
-	if !n.within(limit, holds) {
-		n.t.Fatalf("not within %s: %s", limit, what)
-	}
+	await.For(n.t, what, holds)
 }
+
+// Hang has reads of the stand-in driver's attribute for a card hang, until LetGo.
+func (n *Node) Hang(c Card) error {
+	return errors.Join(Write(letGo, "N"), Write(c.Attribute("hang"), "1"))
+}
+
+// Read has a process of its own read what hangs, and returns when it sleeps in the kernel.
+func (n *Node) Read(c Card) error {
+	n.t.Helper()
+	reader := exec.Command("cat", c.Attribute("rom.u.0/VBNV"))
+	if err := reader.Start(); err != nil {
+		return err
+	}
+	n.running.Go(func() { _ = reader.Wait() }) // it ends when the reads do
+	n.Until("a process sleeps in a read", func() bool {
+		_, state, _ := strings.Cut(Read(fmt.Sprintf("/proc/%d/stat", reader.Process.Pid)), ") ")
+		return strings.HasPrefix(state, "D")
+	})
+	return nil
+}
+
+// LetGo ends all reads that hang.
+func (n *Node) LetGo() error { return Write(letGo, "Y") }
+
+const letGo = "/sys/module/lpu_sim/parameters/let_go"
 
 // repair undoes what an earlier test may have left, and gives all LPUs the driver.
 func (n *Node) repair() {
@@ -143,7 +167,7 @@ func (n *Node) repair() {
 		c := card(slot)
 		if !exists(pciDevices + c.Management()) {
 			n.Must(n.Ask("plug", c))
-			n.within(10*time.Second, func() bool { return exists(c.Attribute("driver")) })
+			n.Until(c.Address()+" has a driver", func() bool { return exists(c.Attribute("driver")) })
 		}
 		n.try(Write(c.Attribute("power/control"), "on"))
 		if c.function == 1 {

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,20 +18,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // Node is the virtual machine with a running `lpuctl serve` and a kubelet. What happens on it is logged, with the time since the last
 // fault in milliseconds.
 type Node struct {
-	// Limits, anew for each fault. Event is how long it may take from an event of the kernel until the kubelet is told; Polled the same
-	// for what makes no event; Back for an LPU that is well again, which must be so for 3 s; Dead for a card that answers nothing.
-	Event, Polled, Back, Dead time.Duration
-	// Written is how long it may take from an event until the spec is right: it is made of one more scan, and synced to the disk.
-	Written time.Duration
-	// Command is how long a command may take whatever a card does: its deadline for a card, 100 ms, and what it needs anyhow.
-	Command time.Duration
-
 	t       *testing.T
 	driver  string
 	host    host
@@ -57,14 +48,7 @@ type uevent struct {
 	variables []string
 }
 
-// The defaults of lpuctl on which the bounds depend.
-const (
-	period     = 1200 * time.Millisecond // a second, but for a look that began up to a fifth of it before: then it is the next second
-	resetGrace = 5 * time.Second
-	recovery   = 3 * time.Second // so long a card must be well
-	slots      = 8
-	writing    = 150 * time.Millisecond // making, writing and syncing a spec takes the guest about 100 ms
-)
+const slots = 8
 
 // Open is the machine without serve. Its LPUs are all under a driver and well.
 func Open(t *testing.T, driver string) *Node {
@@ -99,38 +83,10 @@ func StartIn(t *testing.T, driver string, namespaces uintptr) *Node {
 	end := make(chan struct{})
 	n.running.Go(func() { n.watchSpec(end) })
 	t.Cleanup(func() { close(end) })
-	t.Cleanup(func() { n.EndServe(time.Minute) })
-	n.serveWell()
-	n.warmUp()
-	n.setLimits()
-	return n
-}
-
-// serveWell starts serve and waits until it tells of LPUs, all of them healthy.
-func (n *Node) serveWell() {
-	n.mu.Lock()
-	n.kubelet.health = nil
-	n.mu.Unlock()
+	t.Cleanup(n.EndServe)
 	n.Serve()
-	n.Until("the kubelet is told of healthy LPUs", 30*time.Second, func() bool { return n.countHealthy() == slots })
-}
-
-// warmUp lets a serve see one change after the boot, and starts another: QEMU takes long for what it runs for the first time.
-func (n *Node) warmUp() {
-	const warm = "/tmp/warm"
-	if exists(warm) {
-		return
-	}
-	c := n.Card(slots / 2)
-	n.Fault("a driver is unbound and bound, to warm up", func() error {
-		err := n.Unbind(c)
-		n.Until("the kubelet is told", 10*time.Second, func() bool { return n.countHealthy() < slots })
-		return errors.Join(err, n.Bind(c))
-	})
-	n.Until("the kubelet is told", 10*time.Second, func() bool { return n.countHealthy() == slots })
-	n.Must(os.WriteFile(warm, nil, 0o600))
-	n.EndServe(time.Minute)
-	n.serveWell()
+	n.Until("the kubelet is told of healthy LPUs", func() bool { return n.countHealthy() == slots })
+	return n
 }
 
 // try logs an error, which the test need not mind.
@@ -148,30 +104,6 @@ func (n *Node) forget() {
 			n.try(os.RemoveAll(filepath.Join(dir, name.Name())))
 		}
 	}
-}
-
-// setLimits measures a scan, because a guest of which the host takes the processor away needs longer, and so does one whose processors
-// take turns.
-func (n *Node) setLimits() {
-	uses := []string{"class:lpu", "class:uio"}
-	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{ // those of config.yaml
-		{Name: "vm-u55c", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Nodes: uses, Drivers: []string{n.driver},
-			Management: &discovery.ManagementMatch{Device: "505c"}, Health: "xocl"},
-		{Name: "vm-e1000e", Match: []discovery.Match{{Vendor: "8086", Device: "10d3"}}, Nodes: uses, Drivers: []string{n.driver}},
-	})
-	start := time.Now()
-	_, err := discovery.Scan(context.Background(), "/", discovery.Options{Models: models})
-	n.Must(err)
-	scan := time.Since(start)
-	if scan >= time.Second && n.Event > 0 { // a card hangs, which must not cost the others anything
-		return
-	}
-	n.Event = max(400*time.Millisecond, 4*scan)
-	n.Written = n.Event + 2*scan + writing
-	n.Polled = n.Event + period
-	n.Back = n.Polled + recovery + period // good readings are seen each period
-	n.Dead = n.Event + resetGrace + period
-	n.Command = 2*scan + time.Second + 100*time.Millisecond
 }
 
 // Serve starts serve.
@@ -225,16 +157,16 @@ func (n *Node) startServe() error {
 // ServeStatus is what the kernel says of the process.
 func (n *Node) ServeStatus() string { return Read(fmt.Sprintf("/proc/%d/status", n.serve.Process.Pid)) }
 
-// EndServe sends SIGTERM to serve, which has to end in time.
-func (n *Node) EndServe(limit time.Duration) {
+// EndServe sends SIGTERM to serve, and waits for its end.
+func (n *Node) EndServe() {
 	n.t.Helper()
 	start := time.Now()
 	_ = n.serve.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-n.ended:
 		n.say("serve ended %d ms after SIGTERM", time.Since(start).Milliseconds())
-	case <-time.After(limit):
-		n.t.Errorf("serve has not ended %s after SIGTERM", limit)
+	case <-time.After(await.Limit):
+		n.t.Errorf("serve has not ended %s after SIGTERM", await.Limit)
 		_ = n.serve.Process.Kill()
 		<-n.ended
 	}
@@ -250,18 +182,6 @@ func (n *Node) countHealthy() int {
 		}
 	}
 	return count
-}
-
-// within waits until something holds.
-func (n *Node) within(limit time.Duration, holds func() bool) bool {
-	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		if holds() {
-			return true
-		}
-		if time.Now().After(end) {
-			return false
-		}
-	}
 }
 
 func (n *Node) mark(fault time.Time) {

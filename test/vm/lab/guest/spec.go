@@ -54,14 +54,23 @@ func readSpec() (map[string]string, error) {
 	return nodes, err
 }
 
-// Spec wants the spec to give an LPU a node, or to have no device for it (""), in time since the fault.
-func (n *Node) Spec(c Card, node string, limit time.Duration) {
+// SpecKeeps wants the spec to give an LPU a node, and to have done so since before the fault.
+func (n *Node) SpecKeeps(c Card, node string) {
+	n.t.Helper()
+	if took := n.Spec(c, node); took > 0 {
+		n.t.Errorf("the spec gives %s the node %s only since %d ms after the fault", c.ID(), node, took.Milliseconds())
+	}
+}
+
+// Spec waits until the spec gives an LPU a node, or has no device for it (""), and returns how
+// long after the fault that began.
+func (n *Node) Spec(c Card, node string) time.Duration {
 	n.t.Helper()
 	what := "the spec gives " + c.ID() + " the node " + node
 	if node == "" {
 		what = "the spec has no " + c.ID()
 	}
-	n.since(what, limit, func() (time.Time, bool) {
+	return n.since(what, func() (time.Time, bool) {
 		var since time.Time
 		holds := false
 		for _, s := range n.specs {

@@ -1,0 +1,11 @@
+package dra
+
+import (
+	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/plant"
+)
+
+func TestFileOfTheReleaseBefore(t *testing.T) {
+	plant.Rewritten(t, (&Publisher{}).file(), "testdata/slices.json")
+}

@@ -1,0 +1,129 @@
+package lease
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hyperaccel/lpuctl/internal/filelock"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
+)
+
+// Peek reads a record as anybody may; nil if there is none. The arbiter alone puts a file
+// aside that cannot be used: here the error says why, or that a record has been lost
+// which the arbiter is about to write again.
+func (f File) Peek() (*Record, error) {
+	runs, _ := filelock.Present(f.presence().Path) // before: the record is there when it is shown
+	r, err := f.File.Read()
+	if err == nil && r == nil && runs {
+		err = fmt.Errorf("%s is gone, and the arbiter runs", f.Path)
+	}
+	return r, err
+}
+
+// Held returns which LPUs of the machine under root users have leased or reserved, and
+// who: "lease l3 of alice(1000)". The arbiter is not asked, because that would start it.
+// The error is that it cannot be known.
+func Held(root host.Root, leases, reservations File) (map[pci.Address]string, error) {
+	l, err := leases.Peek()
+	if err != nil {
+		return nil, err
+	}
+	r, err := reservations.Peek()
+	if err != nil {
+		return nil, err
+	}
+	leased, reserved := Holders(root, l, r, host.Now())
+	by := map[pci.Address]string{}
+	for address, h := range reserved {
+		by[address] = "reservation " + h.ID + " of " + h.String()
+	}
+	for address, h := range leased {
+		by[address] = "lease " + h.ID + " of " + h.String()
+	}
+	return by, nil
+}
+
+// Mark returns a copy of an inventory that says which LPUs of the machine under root are
+// leased and reserved at a moment.
+func Mark(root host.Root, inv *discovery.Inventory, leases, reservations *Record, now host.Moment) *discovery.Inventory {
+	leased, reserved := Holders(root, leases, reservations, now)
+	marked := *inv
+	marked.LPUs = slices.Clone(inv.LPUs)
+	for i := range marked.LPUs {
+		l := &marked.LPUs[i]
+		l.Leased, l.Reserved = leased[l.Address], reserved[l.Address]
+	}
+	return &marked
+}
+
+// Holders returns who has leased and who has reserved which LPUs of the machine under
+// root at a moment. A record of another boot says nothing. That a container has ended
+// which a lease lasted as long as is found here: the arbiter may have ended before.
+func Holders(
+	root host.Root, leases, reservations *Record, now host.Moment,
+) (leased, reserved map[pci.Address]*discovery.Holder) {
+	if leases == nil || leases.Boot != now.Boot {
+		leases = &Record{}
+	}
+	if reservations == nil || reservations.Boot != now.Boot {
+		reservations = &Record{}
+	}
+	leased, reserved = map[pci.Address]*discovery.Holder{}, map[pci.Address]*discovery.Holder{}
+	ended := leases.endedContainers(root)
+	for _, e := range leases.Leases {
+		over := e.Gone && ended[e.Container]
+		if e.Grant == nil || over { // without a grant it waits
+			continue
+		}
+		for _, l := range e.LPUs {
+			leased[l.Address] = &discovery.Holder{
+				ID: e.ID, UID: e.UID, User: e.User, Until: e.Until, Command: cmp.Or(e.Wish.Command, e.Command),
+			}
+		}
+	}
+	for _, r := range reservations.Reservations {
+		if r.Until <= now.SinceBoot {
+			continue
+		}
+		for _, l := range r.LPUs {
+			reserved[l.Address] = &discovery.Holder{ID: r.ID, UID: r.UID, User: r.User, Until: r.Until, Reason: r.Reason}
+		}
+	}
+	return leased, reserved
+}
+
+// endedContainers are those that have ended of the containers that leases last as long
+// as. None has, as far as is known, if this user does not see all processes (proc(5),
+// hidepid).
+func (r *Record) endedContainers(root host.Root) map[string]bool {
+	ended := map[string]bool{}
+	for _, e := range r.Leases {
+		if e.Gone {
+			ended[e.Container] = true
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	t, err := root.Open()
+	if err != nil {
+		return nil
+	}
+	defer t.Close()
+	first, err := t.Dir("proc/1")
+	if err != nil {
+		return nil
+	}
+	defer first.Close()
+	if _, err := first.Text("cgroup"); err != nil {
+		return nil
+	}
+	for id := range running(t, slices.Collect(maps.Keys(ended))) {
+		delete(ended, id)
+	}
+	return ended
+}

@@ -1,0 +1,66 @@
+package main
+
+func cmdLpuctl() []mutation {
+	return []mutation{
+		{
+			name:    "a change of the config file while serve starts is not seen",
+			fix:     "a.followConfig()\n\tc, options, err := a.serveConfig(cmd)\n",
+			without: "configFile{}\n\tc, options, err := a.serveConfig(cmd)\n\tconfig = a.followConfig()\n",
+			test:    "TestServeSeesAChangeWhileItStarts",
+		},
+		{
+			name:    "a config file is read while it is written",
+			fix:     "f.seen == before\n",
+			without: "f.seen != before\n",
+			test:    "TestConfigFileAtRest",
+		},
+		{
+			name:    "a container's table has an LPU that is not there",
+			fix:     "a.withNodes(inv, lpus)",
+			without: "a.lpus(inv, lpus)",
+			test:    "TestConvertOfWhatIsThere",
+		},
+		{
+			name:    "a table for HyperDex numbers an LPU that is not there",
+			fix:     " || !l.Absent) {",
+			without: " || !l.Absent || true) {",
+			test:    "TestConvertOfWhatIsThere",
+		},
+		{
+			name:    "HyperDex takes several rings for one",
+			fix:     "return write(b.cabling, cards), nil",
+			without: "_ = write\n\t\treturn ring.WriteHyperdex(b.cabling.Renumber(cards)), nil",
+			test:    "TestConvertOfSeveralRings",
+		},
+		{
+			name:    "SIGHUP ends a serve that has just begun",
+			fix:     "cli.HeedHangUp(context.Background())",
+			without: "context.Background()\n\t_ = cli.HeedHangUp",
+			test:    "TestHangUpAtTheStart",
+		},
+		{
+			name:    "serve gives away what a claim has that lost its files",
+			fix:     "\t\tif err == nil {\n\t\t\tclaims.Hear(said.Claims())",
+			without: "\t\tif err == nil {\n\t\t\t_ = said.Claims()",
+			test:    "TestServeFollowsTheOwner",
+		},
+		{
+			name:    "a kubelet that hangs delays each lease that is refused all the same",
+			fix:     `if closed != "" { // what`,
+			without: "if _ = closed; false { // what",
+			test:    "TestAKubeletIsNotAskedInVain",
+		},
+		{
+			name:    "who leases LPUs does not know which of them claims have",
+			fix:     "maps.Copy(all, claimed)",
+			without: "maps.Copy(said.InPods(), claimed)",
+			test:    "TestAWorldThatChanges",
+		},
+		{
+			name:    "a reload does not reach the feature file",
+			fix:     "\td.features.Follow(ctx, d.app.featurePlan(c))\n",
+			without: "",
+			test:    "TestReloadKeepsWhatDidNotChange",
+		},
+	}
+}

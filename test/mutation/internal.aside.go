@@ -1,0 +1,18 @@
+package main
+
+func internalAside() []mutation {
+	return []mutation{
+		{
+			name:    "a read that waits for its turn in Go is taken for one that hangs",
+			fix:     " || string(number) == strconv.Itoa(unix.SYS_FUTEX)",
+			without: " || string(number) == strconv.Itoa(-unix.SYS_FUTEX)",
+			test:    "TestThreadAsleep",
+		},
+		{
+			name:    "a process that reads aside keeps what this one has open",
+			fix:     "\tcloseOthers(w)\n",
+			without: "",
+			test:    "TestWhatItHasOpen",
+		},
+	}
+}

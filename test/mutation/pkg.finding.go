@@ -1,0 +1,12 @@
+package main
+
+func pkgFinding() []mutation {
+	return []mutation{
+		{
+			name:    "a lost card is said once for itself and once for its ring",
+			fix:     "lost[f.Subject] })",
+			without: "false })",
+			test:    "TestForPeople",
+		},
+	}
+}
