@@ -58,6 +58,20 @@ func TestDefaultPolicy(t *testing.T) {
 	}
 }
 
+// TestFaultsInOrder: what is wrong with a section is said in the order of its keys, each time.
+func TestFaultsInOrder(t *testing.T) {
+	for range 50 {
+		_, findings := cli.ParseConfig("file", []byte("leases: {maxHours: -1, maxLPUs: -2, pool: [lpu0]}"))
+		var subjects []string
+		for _, f := range findings {
+			subjects = append(subjects, f.Subject)
+		}
+		if got := strings.Join(subjects, " "); got != "leases.pool.0 leases.maxLPUs leases.maxHours" {
+			t.Fatal(got)
+		}
+	}
+}
+
 func TestEveryCommandHasAnExample(t *testing.T) {
 	root := newRootCommand(&app{})
 	for _, cmd := range root.Commands() {

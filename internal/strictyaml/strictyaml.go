@@ -135,7 +135,7 @@ func (w *walker) walkMapping(v *Value, fields map[string]reflect.Type, every ref
 		case value.merge:
 			w.report(Alias, value, "the merge key << is not supported", "write the values themselves")
 		case t == nil:
-			value.Unknown(slices.Collect(maps.Keys(fields)), "remove it", w.report)
+			value.Unknown(slices.Sorted(maps.Keys(fields)), "remove it", w.report)
 		default:
 			w.walk(value, t)
 		}

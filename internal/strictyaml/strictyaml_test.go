@@ -116,3 +116,18 @@ func FuzzDecode(f *testing.F) {
 		doc.LineOf("items.0")
 	})
 }
+
+// TestNearKeys: of two keys that are as near as each other, the same is meant each time.
+func TestNearKeys(t *testing.T) {
+	for range 50 {
+		var into struct {
+			From string `json:"from"`
+			Form string `json:"form"`
+			Fold string `json:"fold"`
+		}
+		_, faults := Decode([]byte("foom: x\n"), &into)
+		if len(faults) != 1 || faults[0].Remedy != `did you mean "form"?` {
+			t.Fatalf("%+v", faults)
+		}
+	}
+}

@@ -161,7 +161,7 @@ func TestInvariant8TheLastListIsThatOfTheOneThatStays(t *testing.T) {
 	old := other.serve(k, true)
 	k.wait(7)
 	await.For(t, "the instance that stays has seen the other", func() bool { return len(stays.server.siblings("")) == 2 })
-	time.Sleep(pollInterval + pollInterval/5) // it looks once a second
+	stays.turns()
 	before := k.listed()
 	old.end()
 	await.For(t, "the list is sent again", func() bool { return k.listed() > before })
@@ -227,15 +227,19 @@ func TestInvariant14TheFirstListIsHeldBack(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	r.plugin.Node.Now = func() time.Time { return now }
 	server := &Server{Plugin: r.plugin, Dir: k.dir}
-	may := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
+	may := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return server.waitForOthers(ctx, &fsnotify.Watcher{})
 	}
 	sick := changed(r.inventory(), func(lpus []discovery.LPU) { lpus[2].Health = discovery.HealthUnknown })
 	for seconds := range 6 {
 		r.plugin.Update(t.Context(), found(sick))
-		err := may()
+		limit := pollInterval / 2
+		if seconds == 5 { // it is not to end by that
+			limit = await.Limit
+		}
+		err := may(limit)
 		if held := errors.Is(err, context.DeadlineExceeded); held != (seconds < 5) {
 			t.Errorf("after %d s: held back: %t (%v)", seconds, held, err)
 		}

@@ -70,15 +70,25 @@ func TestRivals(t *testing.T) {
 	if found := (&Server{Dir: dir}).Rivals(inventoryOf(t, "bertha")); len(found) != 0 {
 		t.Errorf("the other plugin hands out no such cards: %v", found)
 	}
-	connections := 0
-	_ = listener.(*net.UnixListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
-	for others.Rivals(orion); err == nil; connections++ {
-		var conn net.Conn
-		if conn, err = listener.Accept(); err == nil {
-			_ = conn.Close()
-		}
+	others.Rivals(orion)
+	last, err := net.Dial("unix", path) // those before come first
+	if err == nil {
+		_, err = last.Write([]byte{1})
 	}
-	if connections != 2 { // the one that was accepted, and the end of the wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = last.Close() }()
+	connections := 0
+	for n := 0; n == 0; connections++ {
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ = conn.Read(make([]byte, 1)) // nothing from a connection that is closed already
+		_ = conn.Close()
+	}
+	if connections != 2 { // the one that looked, and the last
 		t.Errorf("it was connected to %d times", connections-1)
 	}
 	// It leaves its socket behind when it is killed.

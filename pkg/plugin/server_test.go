@@ -72,6 +72,15 @@ func (i *instance) ready() error {
 	return err
 }
 
+// turns waits until the loop has looked at everything once more.
+func (i *instance) turns() {
+	i.t.Helper()
+	for range 2 { // it beats before it waits, and looks after that
+		i.server.pulse.Beat(time.Now().Add(-time.Hour))
+		await.Until(i.t, "the loop turns", func() error { return i.server.pulse.Alive("turns", time.Now(), turnLimit) })
+	}
+}
+
 func (i *instance) end() {
 	i.cancel()
 	<-i.done
@@ -158,7 +167,9 @@ func TestInvariant5SignsOfARestart(t *testing.T) {
 		"stream ended":    func(k *kubelet) { _ = k.primary().conn.Close() },
 		"directory made anew": func(k *kubelet) {
 			k.stop()
-			if err := errors.Join(os.RemoveAll(k.dir), os.Mkdir(k.dir, 0o750)); err != nil {
+			// The plugin makes sockets there meanwhile, until there is no directory.
+			await.Until(k.t, "the directory is away", func() error { return os.RemoveAll(k.dir) })
+			if err := os.Mkdir(k.dir, 0o750); err != nil {
 				k.t.Fatal(err)
 			}
 			k.start()
@@ -268,12 +279,12 @@ func TestInvariant6KubeletIsNotThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.scan()
+		start := time.Now()
 		i := r.serve(k, false)
 		time.Sleep(100 * time.Millisecond)
-		start := time.Now()
 		i.end()
-		if took := time.Since(start); took > registerTimeout/2 { // no more than this process takes
-			t.Errorf("a kubelet that hangs holds up the end by %v", took)
+		if took := time.Since(start); took > registerTimeout {
+			t.Errorf("a kubelet that hangs is waited for: it ended after %v", took)
 		}
 		_ = listener.Close()
 	})
@@ -528,7 +539,7 @@ func TestAdmission(t *testing.T) {
 
 // TestManyClients: calls from all sides at once, while the machine changes.
 func TestManyClients(t *testing.T) {
-	calls := long.Rounds(t, 10_000)
+	calls := long.Steps(t, 10_000)
 	r, k := newRig(t, simulate.Node{Profile: "orion"}, nil), newKubelet(t, rules137)
 	r.plugin.log = slog.New(slog.DiscardHandler)
 	k.start()
@@ -574,7 +585,7 @@ func TestManyClients(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d calls by 32 clients: median %v, 99th of 100 %v; heap %d KiB before, %d after",
 		calls, took[calls/2], took[calls*99/100], before.HeapAlloc>>10, after.HeapAlloc>>10)
-	if limit := before.HeapAlloc + 1<<20 + 80*uint64(calls); after.HeapAlloc > limit {
+	if limit := before.HeapAlloc + 1<<20 + 80*uint64(max(calls, 10_000)); after.HeapAlloc > limit {
 		t.Errorf("memory grew from %d to %d bytes", before.HeapAlloc, after.HeapAlloc)
 	}
 }
@@ -687,12 +698,11 @@ func TestAlive(t *testing.T) {
 
 	r.log.mu.Lock() // whoever logs hangs
 	k.start()
-	time.Sleep(time.Second)
-	anHour()
-	time.Sleep(2 * pollInterval)
-	if got := alive(); !strings.Contains(got, registering) {
-		t.Errorf("it hangs: %q", got)
-	}
+	await.For(t, "it hangs", func() bool {
+		anHour()
+		time.Sleep(2 * pollInterval)
+		return strings.Contains(alive(), registering)
+	})
 	r.log.mu.Unlock()
 	await.For(t, "it turns again", func() bool { return !strings.Contains(alive(), registering) })
 	cancel()

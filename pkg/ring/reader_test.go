@@ -195,11 +195,14 @@ func orders(random *rand.Rand, first, n int) (all [][]int) {
 }
 
 // TestEveryArcInAContainer: each arc of each ring and chain, cabled in either direction and in any
-// order, comes out of the vendor's rule as what it is.
+// order, comes out of the vendor's rule as what it is. With the race detector it is one order of four.
 func TestEveryArcInAContainer(t *testing.T) {
 	random := long.Rand(t)
 	for n := 1; n <= 16; n++ {
-		for _, order := range orders(random, 0, n) {
+		for i, order := range orders(random, 0, n) {
+			if !long.Takes(n+i, 1) {
+				continue
+			}
 			for _, open := range []bool{false, true} {
 				w := &world{}
 				w.loop(open, order...)

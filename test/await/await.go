@@ -4,12 +4,21 @@ package await
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 )
 
-// Limit is more than anything takes that happens at all, on the slowest machine with the race detector.
-const Limit = 2 * time.Minute
+// Limit is more than anything takes that happens at all, on the slowest machine with the race detector: two minutes, or what LPUCTL_AWAIT
+// in the environment says, where a test is to fail.
+var Limit = limit() //nolint:gochecknoglobals // the environment is read once
+
+func limit() time.Duration {
+	if limit, err := time.ParseDuration(os.Getenv("LPUCTL_AWAIT")); err == nil {
+		return limit
+	}
+	return 2 * time.Minute
+}
 
 // Until waits until is returns nil, and logs how long that took. After [Limit] the test fails, with the last error.
 func Until(t testing.TB, what string, is func() error) {

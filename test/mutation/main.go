@@ -163,8 +163,9 @@ func (m *mutation) try(dir string) error {
 	}
 	test := exec.Command("go", "test", "-tags", "dra", "-vet=off", "-overlay", overlay, "-count=1", "-run", "^("+m.test+")$",
 		"./"+cmp.Or(m.pkg, m.dir))
-	if m.test == "TestAWorldThatChanges" { // few of its steps do not meet each fault
-		test.Env = append(os.Environ(), "LPUCTL_LONG=20", "LPUCTL_SEED=1")
+	test.Env = append(os.Environ(), "LPUCTL_AWAIT=30s") // for what does not come without the fix
+	if m.test == "TestAWorldThatChanges" {              // few of its steps do not meet each fault
+		test.Env = append(test.Env, "LPUCTL_LONG=20", "LPUCTL_SEED=1")
 	}
 	printed, err := test.CombinedOutput()
 	switch {

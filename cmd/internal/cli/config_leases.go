@@ -32,11 +32,13 @@ func (c *LeasesConfig) check() (faults strictyaml.Faults) {
 		}
 	}
 	const mostHours = 365 * 24
-	for key, n := range map[string]int{"maxLPUs": c.MaxLPUs, "maxHours": c.MaxHours} {
+	number := func(key string, n int) {
 		if n < 0 || n > mostHours {
 			faults.Add(key, fmt.Sprintf("%d is not a number from 0 to %d", n, mostHours), "write 0 for no limit")
 		}
 	}
+	number("maxLPUs", c.MaxLPUs)
+	number("maxHours", c.MaxHours)
 	return faults
 }
 
