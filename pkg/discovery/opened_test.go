@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -92,28 +93,67 @@ func TestWhatMayHangIsNotAsked(t *testing.T) {
 func TestANodeInAThread(t *testing.T) {
 	for name, do := range map[string]string{"a table of its own": "apart", "the main thread has ended": "orphan"} {
 		t.Run(name, func(t *testing.T) {
-			c := exec.CommandContext(t.Context(), os.Args[0])
-			c.Env = append(os.Environ(), "DISCOVERY_TEST="+do)
-			end, err := c.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := c.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = end.Close(); _ = c.Process.Kill(); _ = c.Wait() }()
-			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-				t.Fatal(line, err)
-			}
-			if !slices.Contains(users(t, zero()), c.Process.Pid) {
-				t.Errorf("process %d has the node open", c.Process.Pid)
+			if pid := another(t, do); !slices.Contains(users(t, zero()), pid) {
+				t.Errorf("process %d has the node open", pid)
 			}
 		})
 	}
+}
+
+// TestHidden: what no look at open files shows is said of the process, and of no other.
+func TestHidden(t *testing.T) {
+	inv := zero()
+	inv.LPUs[0].Nodes[0].Path = "/dev/zero" // memory has its path, not its number
+	for do, why := range map[string]string{
+		"queue": "has 1 descriptors in the queue of socket ", "registered": "has 1 descriptors in io_uring ",
+		"memory": "has a node of an LPU in its memory", "apart": "",
+	} {
+		t.Run(do, func(t *testing.T) {
+			pid, got := another(t, do), ""
+			unclear, err := new(Hidden).Find(t.Context(), "/", inv, map[int]bool{os.Getuid(): true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range unclear {
+				if u.PID == pid {
+					got = u.Why
+				}
+			}
+			if !strings.HasPrefix(got, why) || (got == "") != (why == "") {
+				t.Errorf("process %d %s", pid, got)
+			}
+			if others, err := new(Hidden).Find(t.Context(), "/", inv, map[int]bool{1 << 30: true}); err != nil || len(others) != 0 {
+				t.Errorf("of another user: %v, %v", others, err)
+			}
+		})
+	}
+}
+
+// another starts a process that has the node of zero in its way, and ends with the test.
+func another(t *testing.T, do string) (pid int) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append(os.Environ(), "DISCOVERY_TEST="+do)
+	end, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = end.Close()
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	return c.Process.Pid
 }
 
 // init keeps the main function in the main thread where that thread shall end.
@@ -125,10 +165,65 @@ func init() {
 
 // TestMain lets this program be the one that has a node open.
 func TestMain(m *testing.M) {
-	if do := os.Getenv("DISCOVERY_TEST"); do != "" {
+	switch do := os.Getenv("DISCOVERY_TEST"); do {
+	case "":
+		os.Exit(m.Run())
+	case "apart", "orphan":
 		openInAThread(do == "orphan")
+	default:
+		must(hide(do))
+		wait()
 	}
-	os.Exit(m.Run())
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// wait says that the node is open, and waits until its input ends.
+func wait() {
+	fmt.Println("open")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// hide takes a node where it is not among the files that this process has open.
+func hide(where string) error {
+	node, err := unix.Open("/dev/zero", unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { must(unix.Close(node)) }()
+	switch where {
+	case "queue":
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(node), nil, 0)
+	case "memory":
+		_, err := unix.Mmap(node, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE)
+		return err
+	default:
+		return register(node)
+	}
+}
+
+// register registers a file with io_uring (io_uring_setup(2), io_uring_register(2)).
+func register(file int) error {
+	const registerFiles = 2 // IORING_REGISTER_FILES
+	var params [120]byte    // struct io_uring_params
+	ring, _, failed := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
+	if failed != 0 {
+		return failed
+	}
+	files := [1]int32{int32(file)}
+	if _, _, failed = unix.Syscall6(unix.SYS_IO_URING_REGISTER, ring, registerFiles, uintptr(unsafe.Pointer(&files)), 1, 0, 0); failed != 0 {
+		return failed
+	}
+	return nil
 }
 
 func mainEnded() bool {
@@ -136,26 +231,21 @@ func mainEnded() bool {
 	return err == nil && strings.Contains(string(stat), ") Z ")
 }
 
-// openInAThread opens a node where only a look at all threads finds it, says so, and waits until its input ends.
+// openInAThread opens a node where only a look at all threads finds it.
 func openInAThread(orphan bool) {
 	go func() {
 		runtime.LockOSThread()
 		if !orphan {
-			if err := unix.Unshare(unix.CLONE_FILES); err != nil {
-				panic(err)
-			}
+			must(unix.Unshare(unix.CLONE_FILES))
 		}
-		if _, err := unix.Open("/dev/zero", unix.O_RDONLY, 0); err != nil {
-			panic(err)
-		}
+		_, err := unix.Open("/dev/zero", unix.O_RDONLY, 0)
+		must(err)
 		if orphan {
 			for !mainEnded() {
 				runtime.Gosched()
 			}
 		}
-		fmt.Println("open")
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
+		wait()
 	}()
 	if orphan {
 		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)

@@ -3,6 +3,18 @@ package main
 func pkgDiscovery() []mutation {
 	return []mutation{
 		{
+			name:    "a node in the queue of a socket is free",
+			fix:     `case strings.HasPrefix(file, "socket:"):`,
+			without: "case false:",
+			test:    "TestHidden",
+		},
+		{
+			name:    "a node that is mapped into memory is free",
+			fix:     `return "has a node of an LPU in its memory"`,
+			without: `return ""`,
+			test:    "TestHidden",
+		},
+		{
 			name:    "a node that is open under another name is free",
 			fix:     "p.numbers[number]",
 			without: "p.numbers[number+1]",
