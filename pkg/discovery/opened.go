@@ -182,7 +182,8 @@ func (p *opened) lpu(files *host.Dir, dir, name, file string) (lpu int, is bool)
 			paths = p.bare
 		}
 	}
-	lpu, is = paths[path.Clean(strings.TrimSuffix(file, " (deleted)"))] // made again, it has the same name
+	file = path.Clean(strings.TrimSuffix(file, " (deleted)")) // made again, it has the same name
+	lpu, is = paths[file]
 	return lpu, is
 }
 
