@@ -18,6 +18,7 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -250,7 +251,7 @@ func (j *judges) run() []string {
 // leased are the LPUs that the arbiter gives.
 func (j *judges) leased() (names []string) {
 	a := &app{cli.App{Err: new(bytes.Buffer), Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
-	view, err := a.lookForLeases(context.Background(), nil)
+	view, err := a.lookForLeases()(context.Background(), lease.Seek{})
 	if err != nil {
 		j.t.Error(err)
 		return nil

@@ -106,7 +106,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 		return nil, err
 	}
 	arbiter := &lease.Arbiter{
-		Leases: leases, Reservations: reservations, Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
+		Leases: leases, Reservations: reservations, Look: a.lookForLeases(), Describe: describePeer, Log: a.Log,
 	}
 	arbiter.Closed = func(lpus []pci.Address) (why, remedy string) { return a.closedSince(memory, lpus) }
 	if err := a.LoadConfig(); err != nil {
@@ -148,15 +148,22 @@ func listenForLeases(socket string) (*net.UnixListener, error) {
 	return lease.Listen(socket, gid)
 }
 
-// lookForLeases is a look at the node for the arbiter.
-func (a *app) lookForLeases(ctx context.Context, containers []string) (lease.View, error) {
+// lookForLeases returns what looks at the node for the arbiter.
+func (a *app) lookForLeases() func(context.Context, lease.Seek) (lease.View, error) {
+	var hidden discovery.Hidden
+	return func(ctx context.Context, seek lease.Seek) (lease.View, error) {
+		return a.viewForLeases(ctx, seek, &hidden)
+	}
+}
+
+func (a *app) viewForLeases(ctx context.Context, seek lease.Seek, hidden *discovery.Hidden) (lease.View, error) {
 	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
 	if err != nil {
 		return lease.View{}, err
 	}
 	memory.SetApart = nil // which is for everybody else
 	inv = inv.WithCordons(memory.Cordons().Read())
-	view, err := lease.Look(ctx, a.Root, inv, containers)
+	view, err := lease.Look(ctx, a.Root, inv, seek, hidden)
 	c := a.Config.Leases
 	view.Pool, view.Limits = c.Addresses(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
 	closed, lately := a.leasesClosed(memory)

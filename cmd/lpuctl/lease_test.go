@@ -269,8 +269,8 @@ func TestAProgramStartsMeanwhile(t *testing.T) {
 	starts := sync.OnceFunc(func() { kill = shown(t, dir, owner.DRA) })
 	_, dial, stop := leasing(t, dir, "", func(a *lease.Arbiter) {
 		look := a.Look
-		a.Look = func(ctx context.Context, containers []string) (lease.View, error) {
-			v, err := look(ctx, containers)
+		a.Look = func(ctx context.Context, seek lease.Seek) (lease.View, error) {
+			v, err := look(ctx, seek)
 			starts()
 			return v, err
 		}

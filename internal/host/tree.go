@@ -291,8 +291,7 @@ func (d *Dir) LinkName(name string) (string, error) {
 // Only there it may be outside of the tree: elsewhere a link is not followed.
 func (d *Dir) ProcessRoot() (*Tree, error) {
 	flags := unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-	var system unix.Statfs_t
-	if unix.Fstatfs(d.fd, &system) != nil || system.Type != unix.PROC_SUPER_MAGIC {
+	if !d.IsProc() {
 		flags |= unix.O_NOFOLLOW
 	}
 	fd, err := retry(func() (int, error) { return unix.Openat(d.fd, "root", flags, 0) })
@@ -301,6 +300,26 @@ func (d *Dir) ProcessRoot() (*Tree, error) {
 	}
 	shown := path.Join(d.Path, "root")
 	return &Tree{Root: Root(shown), NoOpenat2: d.tree.NoOpenat2, dir: os.NewFile(uintptr(fd), shown), shortage: d.tree.shortage}, nil
+}
+
+// IsProc reports whether the directory is the kernel's own /proc, or in it.
+func (d *Dir) IsProc() bool {
+	var system unix.Statfs_t
+	return unix.Fstatfs(d.fd, &system) == nil && system.Type == unix.PROC_SUPER_MAGIC
+}
+
+// Device returns the number of the character device to which a link of the kernel's
+// /proc leads, as in st_rdev of stat(2); 0 if it is another file. The caller knows that
+// the directory [Dir.IsProc]. The error is that of statx(2).
+func (d *Dir) Device(name string) (number uint64, err error) {
+	var st unix.Statx_t
+	_, err = retry(func() (int, error) {
+		return 0, unix.Statx(d.fd, name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	})
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return 0, err
+	}
+	return unix.Mkdev(st.Rdev_major, st.Rdev_minor), nil
 }
 
 // Names lists the directory in no order. It can be called once.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
@@ -46,9 +47,9 @@ type Arbiter struct {
 	Reservations File
 	Idle         time.Duration // after which an arbiter without connections ends; 0: never
 
-	// Look looks at the node. Of these containers it tells which run. It sets all of a
-	// View but Began.
-	Look func(ctx context.Context, containers []string) (View, error)
+	// Look looks at the node. It sets all of a View but Began. One ends before the next
+	// begins.
+	Look func(ctx context.Context, seek Seek) (View, error)
 	// Closed says why these LPUs cannot be leased at this moment, and what to do about
 	// that, as ClosedRemedy of a View does; "": they can. It is asked when a lease is
 	// written down and before the user is answered: a program that has handed out LPUs
@@ -70,6 +71,8 @@ type Arbiter struct {
 	pause   time.Duration // until the next look where one is due by itself
 	unsaved Changes
 	clocks  clocks
+
+	unclear map[int]bool // the processes of which it is said that they keep LPUs back
 
 	presence   filelock.Presence // shown while the record of leases is there
 	writeError string            // the latest, which is said once
@@ -340,16 +343,16 @@ func (a *Arbiter) look(ctx context.Context) {
 	}
 	a.looking = true
 	a.clocks.look.Stop()
-	containers := a.book.containers()
+	seek := Seek{a.book.containers(), a.book.suspects()}
 	began := host.SinceBoot()
 	for _, k := range a.asks {
 		k.looks++
 		if k.request.Bind != nil {
-			containers = append(containers, k.request.Bind.Container)
+			seek.Containers = append(seek.Containers, k.request.Bind.Container)
 		}
 	}
 	go func() {
-		view, err := a.Look(ctx, containers)
+		view, err := a.Look(ctx, seek)
 		view.Began = began
 		a.do(ctx, func() { a.looked(ctx, view, err) })
 	}()
@@ -361,6 +364,7 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 	now := host.SinceBoot()
 	if err == nil {
 		a.book.See(now, view)
+		a.sayUnclear(view.Unclear)
 	} else {
 		a.Log.Error("the node cannot be looked at", "error", err)
 	}
@@ -387,6 +391,18 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 		a.clocks.look.Reset(a.pause)
 		seldom := min(mostPause, max(leastPause, dutyCycle*(now-view.Began)))
 		a.pause = min(2*a.pause, seldom)
+	}
+}
+
+// sayUnclear says once which processes keep LPUs back.
+func (a *Arbiter) sayUnclear(unclear []discovery.Unclear) {
+	said := a.unclear
+	a.unclear = map[int]bool{}
+	for _, u := range unclear {
+		a.unclear[u.PID] = true
+		if !said[u.PID] {
+			a.Log.Warn("LPUs whose lease has ended are kept back", "process", u.String(), "uid", u.UID, "id", finding.LeaseUnclear)
+		}
 	}
 }
 

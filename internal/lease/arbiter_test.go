@@ -49,16 +49,17 @@ func TestMain(m *testing.M) {
 
 // arbiter serves the node in dir/node. Without a listener it takes the one that systemd has passed, and the connections beside it.
 func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File) error {
+	var hidden discovery.Hidden
 	a := &lease.Arbiter{
 		Listener: listener,
 		Leases:   lease.LeasesIn(filepath.Join(dir, "run")), Reservations: lease.ReservationsIn(filepath.Join(dir, "var")),
 		Describe: func(p lease.Peer) lease.Peer { return p },
-		Look: func(ctx context.Context, containers []string) (lease.View, error) {
+		Look: func(ctx context.Context, seek lease.Seek) (lease.View, error) {
 			inv, err := discovery.Scan(ctx, filepath.Join(dir, "node"), discovery.Options{Models: discovery.BuiltinModels()})
 			if err != nil {
 				return lease.View{}, err
 			}
-			return lease.Look(ctx, host.Root(filepath.Join(dir, "node")), inv, containers)
+			return lease.Look(ctx, host.Root(filepath.Join(dir, "node")), inv, seek, &hidden)
 		},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}

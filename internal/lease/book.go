@@ -35,6 +35,16 @@ type View struct {
 	Closed       string          // why no LPU can be leased; "": they can
 	ClosedRemedy string          // what to do about that; "": set some apart
 	Containers   map[string]bool // the ids of those that run
+	// Unclear are processes of users whose leases have ended, which may use the LPUs of these
+	// leases though no look finds that they have them open.
+	Unclear []discovery.Unclear
+}
+
+// end is how the latest lease of an LPU ended.
+type end struct {
+	at    time.Duration
+	uid   int
+	clear bool // a look since then has shown no process of the user that may use it yet
 }
 
 // Conn is the number of a connection. It is never used twice.
@@ -56,8 +66,8 @@ type Book struct {
 
 	entries      []*entry // in the order in which they were asked for
 	reservations []Reservation
-	last         uint64                        // number of the latest reservation
-	ended        map[pci.Address]time.Duration // when the latest lease of an LPU ended
+	last         uint64              // number of the latest reservation
+	ended        map[pci.Address]end // the latest lease of an LPU
 
 	out     []Message
 	changed Changes
@@ -82,7 +92,7 @@ type Changes struct{ Leases, Reservations bool }
 // NewBook returns a book of a node that the arbiter has not looked at yet, so that
 // nothing can be leased.
 func NewBook() *Book {
-	b := &Book{ended: map[pci.Address]time.Duration{}}
+	b := &Book{ended: map[pci.Address]end{}}
 	b.look(View{Inventory: &discovery.Inventory{}})
 	return b
 }
@@ -144,6 +154,12 @@ func takenBack(answers []Message, some func(Message) bool, refused *Refusal) []M
 // See takes a new look at the node.
 func (b *Book) See(now time.Duration, v View) {
 	b.look(v)
+	for address, e := range b.ended {
+		if e.at < v.Began && b.unclear(e.uid) == nil {
+			e.clear = true
+			b.ended[address] = e
+		}
+	}
 	for _, e := range slices.Clone(b.entries) {
 		if e.Gone && !v.Containers[e.Container] {
 			b.end(now, e)
@@ -407,7 +423,7 @@ func (b *Book) end(now time.Duration, gone *entry) {
 	b.changed.Leases = true
 	if gone.Grant != nil {
 		for _, l := range gone.LPUs {
-			b.ended[l.Address] = now
+			b.ended[l.Address] = end{at: now, uid: gone.UID}
 		}
 	}
 }
@@ -547,6 +563,39 @@ func (b *Book) overdue(uid int) *entry {
 		}
 	}
 	return nil
+}
+
+// suspects are the users whose leases have ended, and of whom it is not known whether they
+// still use the LPUs.
+func (b *Book) suspects() map[int]bool {
+	uids := map[int]bool{}
+	for _, e := range b.ended {
+		if !e.clear {
+			uids[e.uid] = true
+		}
+	}
+	return uids
+}
+
+// unclear is a process of a user that may still use what the user had leased; nil if
+// there is none.
+func (b *Book) unclear(uid int) *discovery.Unclear {
+	for i := range b.Unclear {
+		if b.Unclear[i].UID == uid {
+			return &b.Unclear[i]
+		}
+	}
+	return nil
+}
+
+// keptBack is the process because of which an LPU whose lease has ended is kept from
+// other users; nil if there is none.
+func (b *Book) keptBack(uid int, a pci.Address) *discovery.Unclear {
+	e, ended := b.ended[a]
+	if !ended || e.clear || e.uid == uid {
+		return nil
+	}
+	return b.unclear(e.uid)
 }
 
 // containers are the containers that leases last as long as.

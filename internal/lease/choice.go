@@ -110,8 +110,9 @@ func (b *Book) choose(uid int, s *Selection, blocked map[pci.Address]bool, fresh
 	own, _ := b.reserved(uid)
 	free := slices.DeleteFunc(b.offered(uid), func(card int) bool {
 		l := b.lpu(card)
-		since, ended := b.ended[l.Address]
-		return len(l.Users) > 0 || leased[l.Address] != nil || blocked[l.Address] || ended && since >= fresh
+		last, ended := b.ended[l.Address]
+		return len(l.Users) > 0 || leased[l.Address] != nil || blocked[l.Address] || ended && last.at >= fresh ||
+			b.keptBack(uid, l.Address) != nil
 	})
 	isOwn := func(card int) bool { return own[b.lpu(card).Address] }
 	var best *allocate.Decision

@@ -9,10 +9,18 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
+// Seek is what the arbiter asks a look for besides what it always shows.
+type Seek struct {
+	Containers []string     // ids: which of them run?
+	Users      map[int]bool // uids: which of their processes may use LPUs unseen?
+}
+
 // Look is a look at the machine under root. The inventory is a new one, with the cordons
 // of the LPUs, and gets their users. In a shortage ([host.IsShortage]) it fails: a
 // container that cannot be seen is not taken for ended.
-func Look(ctx context.Context, root host.Root, inv *discovery.Inventory, containers []string) (View, error) {
+func Look(
+	ctx context.Context, root host.Root, inv *discovery.Inventory, seek Seek, hidden *discovery.Hidden,
+) (View, error) {
 	if err := host.Spare(); err != nil {
 		return View{}, err
 	}
@@ -23,10 +31,12 @@ func Look(ctx context.Context, root host.Root, inv *discovery.Inventory, contain
 		return v, err
 	}
 	defer t.Close()
-	if len(containers) > 0 {
-		v.Containers = running(t, containers)
+	if len(seek.Containers) > 0 {
+		v.Containers = running(t, seek.Containers)
 	}
-	return v, cmp.Or(ctx.Err(), t.Shortage())
+	var failed error
+	v.Unclear, failed = hidden.Find(ctx, string(root), inv, seek.Users)
+	return v, cmp.Or(ctx.Err(), t.Shortage(), failed)
 }
 
 // running returns of which of these containers a process runs: the path of its control

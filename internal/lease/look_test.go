@@ -15,7 +15,7 @@ func TestAShortageEndsNoContainer(t *testing.T) {
 	root := host.Root(plant.Tree(t, map[string]string{"proc/7/cgroup": "0::/libpod-" + id + ".scope\n"}))
 	for left := 0; ; left++ {
 		restore := plant.LeaveDescriptors(t, left)
-		view, err := lease.Look(t.Context(), root, &discovery.Inventory{}, []string{id})
+		view, err := lease.Look(t.Context(), root, &discovery.Inventory{}, lease.Seek{Containers: []string{id}}, new(discovery.Hidden))
 		restore()
 		if err == nil {
 			if !view.Containers[id] {

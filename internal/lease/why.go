@@ -155,7 +155,10 @@ func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entr
 	case blocked[l.Address]:
 		return "free, and somebody waits for it since earlier"
 	}
-	if since, ended := b.ended[l.Address]; ended && since >= b.Began {
+	if u := b.keptBack(uid, l.Address); u != nil {
+		return "kept back, because it may still be in use: " + u.String()
+	}
+	if last, ended := b.ended[l.Address]; ended && last.at >= b.Began {
 		return "given back just now"
 	}
 	return "free"

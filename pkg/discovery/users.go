@@ -52,22 +52,19 @@ func (u User) String() string {
 // inspected, it sets LPU.UsersHidden of the LPUs that have a node, and adds users-hidden
 // to the problems of the inventory.
 func FindUsers(ctx context.Context, root string, inv *Inventory) {
-	nodes := map[string]int{}
 	for i := range inv.LPUs {
 		inv.LPUs[i].Users = []User{}
-		for _, n := range inv.LPUs[i].Nodes {
-			nodes[n.Path] = i
-		}
 	}
 	t, err := host.Root(root).Open()
 	if host.IsShortage(err) {
 		inv.hideUsers("cannot see any process: " + err.Error())
 	}
-	if err != nil || len(nodes) == 0 {
+	if err != nil || inv.withNodes() == 0 {
 		return
 	}
 	defer t.Close()
 	all := pids(t)
+	nodes := openNodesOf(t, inv)
 	var hidden []string // what the caller may not inspect
 	if len(all) > 0 && !seesEveryProcess(t) {
 		hidden = append(hidden, "some processes")
@@ -78,8 +75,8 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 			closed++
 			continue
 		}
-		held, err := heldBy(t, pid, nodes)
-		if errors.Is(err, fs.ErrPermission) {
+		held, err := nodes.heldBy(ctx, pid)
+		if errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
 			closed++
 		}
 		for _, i := range held {
@@ -131,20 +128,6 @@ func pids(t *host.Tree) []int {
 	}
 	slices.Sort(pids)
 	return pids
-}
-
-// heldBy returns the LPUs, by index in the inventory, whose nodes a process has open. If
-// the process ends meanwhile, that is an error too.
-func heldBy(t *host.Tree, pid int, nodes map[string]int) ([]int, error) {
-	open, err := t.Links(fmt.Sprintf("proc/%d/fd", pid))
-	var held []int
-	for _, file := range open {
-		file = strings.TrimSuffix(file, " (deleted)") // a node that was made again has the same name
-		if i, isNode := nodes[file]; isNode && !slices.Contains(held, i) {
-			held = append(held, i)
-		}
-	}
-	return held, err
 }
 
 func user(t *host.Tree, pid int) User {

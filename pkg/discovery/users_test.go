@@ -89,12 +89,13 @@ func TestHiddenUsers(t *testing.T) {
 	for name, c := range map[string]struct {
 		ctx     context.Context
 		change  map[string]string // of the files of /proc; "": removed
-		closed  bool              // the files of process 9 may not be seen
+		closed  os.FileMode       // of the directory of process 9, whose files may not be seen
 		message string            // "": nothing is hidden
 		users   int               // of lpu0
 	}{
 		"nothing":             {users: 1},
-		"another's process":   {closed: true, users: 1, message: "cannot see the open files of 1 of 3 processes"},
+		"what it has open":    {closed: 0o444, users: 1, message: "cannot see the open files of 1 of 3 processes"},
+		"another's process":   {closed: 0o300, users: 1, message: "cannot see the open files of 1 of 3 processes"},
 		"a container, no /2":  {change: map[string]string{"proc/2/comm": ""}, users: 1, message: "cannot see some processes"},
 		"a container's /2":    {change: map[string]string{"proc/2/comm": "sh\n"}, users: 1, message: "cannot see some processes"},
 		"there is no time":    {ctx: canceled, message: "cannot see the open files of 3 of 3 processes"},
@@ -110,8 +111,8 @@ func TestHiddenUsers(t *testing.T) {
 			}
 			root := plant.Tree(t, files)
 			inv := &Inventory{LPUs: []LPU{{Nodes: []Node{{Path: "/dev/lpu0"}}}, {Nodes: []Node{{Path: "/dev/lpu1"}}}, {}}}
-			if c.closed {
-				closeDirectory(t, filepath.Join(root, "proc/9/fd"))
+			if c.closed != 0 {
+				closeDirectory(t, filepath.Join(root, "proc/9/fd"), c.closed)
 			}
 			FindUsers(cmp.Or(c.ctx, t.Context()), root, inv)
 			used, other, bare := inv.LPUs[0], inv.LPUs[1], inv.LPUs[2]
@@ -129,11 +130,11 @@ func TestHiddenUsers(t *testing.T) {
 	}
 }
 
-// closeDirectory makes a directory that this test may not read. Root may read every directory, so for the rest of the test this
+// closeDirectory gives a directory a mode with which this test may not read it, or not what is in it. Root may read every directory, so for the rest of the test this
 // thread reads files as another user. The thread ends with the goroutine of the test.
-func closeDirectory(t *testing.T, dir string) {
+func closeDirectory(t *testing.T, dir string, mode os.FileMode) {
 	t.Helper()
-	if err := os.Chmod(dir, 0); err != nil {
+	if err := os.Chmod(dir, mode); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })

@@ -3,6 +3,12 @@ package main
 func internalLease() []mutation {
 	return []mutation{
 		{
+			name:    "what may still be in use after a lease is given to the next user",
+			fix:     "b.keptBack(uid, l.Address) != nil",
+			without: "false",
+			test:    "TestAnLPUThatIsUnclear",
+		},
+		{
 			name:    "a container that has ended keeps its LPUs",
 			fix:     "for id := range running(",
 			without: "clear(ended)\n\tfor id := range running(",

@@ -3,6 +3,42 @@ package main
 func pkgDiscovery() []mutation {
 	return []mutation{
 		{
+			name:    "a node in the queue of a socket is free",
+			fix:     `case strings.HasPrefix(file, "socket:"):`,
+			without: "case false:",
+			test:    "TestHidden",
+		},
+		{
+			name:    "a node that is mapped into memory is free",
+			fix:     `return "has a node of an LPU in its memory"`,
+			without: `return ""`,
+			test:    "TestHidden",
+		},
+		{
+			name:    "a node that is open under another name is free",
+			fix:     "p.numbers[number]",
+			without: "p.numbers[number+1]",
+			test:    "TestAnOpenNodeIsKnownByItsNumber",
+		},
+		{
+			name:    "an open file of a server that does not answer stops the look for users",
+			fix:     "return !p.mounts[i].mayHang()",
+			without: "return true",
+			test:    "TestWhatMayHangIsNotAsked",
+		},
+		{
+			name:    "a node that only a thread has open is free",
+			fix:     "thread == pid || o.share(pid, thread)",
+			without: "true",
+			test:    "TestANodeInAThread",
+		},
+		{
+			name:    "a process whose open files may not be seen has none",
+			fix:     "return held, failed",
+			without: "continue",
+			test:    "TestHiddenUsers",
+		},
+		{
 			name:    "a ring table that breaks switches the rings off",
 			fix:     "if s.bindRings(inv, last) {",
 			without: "if false {",
