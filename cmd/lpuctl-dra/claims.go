@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -11,11 +10,9 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra/claim"
-	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
-	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
 // claimList is the document that claims prints.
@@ -48,14 +45,14 @@ It is exit code 3 if a record cannot be used. The file is named, with what to do
   kubectl -n lpuctl-system exec ds/lpuctl -- lpuctl-dra --root /host claims -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			records, problems, err := a.preparedClaims(cmd.Context())
+			records, problems, err := preparedClaims(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
 			if f.IsDocument() {
 				err = a.WriteDocument(f, claimDocument(records, problems))
 			} else {
-				err = a.writeClaims(records)
+				err = writeClaims(&a.Terminal, records)
 			}
 			if err != nil {
 				return err
@@ -70,27 +67,21 @@ It is exit code 3 if a record cannot be used. The file is named, with what to do
 
 // preparedClaims are those of this boot: from the checkpoint, the CDI files and, where
 // there is one, the kubelet.
-func (a *app) preparedClaims(ctx context.Context) ([]*claim.Record, finding.List, error) {
-	spec, err := a.LocateSpec()
-	if err != nil {
+func preparedClaims(ctx context.Context, a *app) ([]*claim.Record, finding.List, error) {
+	if err := a.LoadConfig(); err != nil {
 		return nil, nil, err
 	}
 	dir, err := a.Root.Resolve(node.StateDir)
 	if err != nil {
 		return nil, nil, err
 	}
-	socket, err := a.PodResources(a.Config.Serve.PodResources)
+	of, err := a.Pods(node.Memory{Dir: dir})
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &claim.Store{Root: a.Root, Dir: dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}
-	if socket != "" {
-		said, err := (&plugin.Pods{Socket: socket}).Ask(ctx)
-		if err != nil {
-			a.Say("claims whose files are lost are not shown: %v", err)
-		} else {
-			s.Hear(said.Claims())
-		}
+	_, s, untold := of.All(ctx)
+	if untold != nil {
+		a.Say("claims whose files are lost are not shown: %v", untold)
 	}
 	records, problems, err := s.Inspect()
 	if err != nil {
@@ -107,7 +98,7 @@ func claimDocument(records []*claim.Record, problems finding.List) claimList {
 	return list
 }
 
-func (a *app) writeClaims(records []*claim.Record) error {
+func writeClaims(t *cli.Terminal, records []*claim.Record) error {
 	var rows [][]string
 	for _, r := range records {
 		since := "-"
@@ -120,7 +111,7 @@ func (a *app) writeClaims(records []*claim.Record) error {
 			}
 		}
 	}
-	return a.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "ADDRESSES", "SINCE"}, rows)
+	return t.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "ADDRESSES", "SINCE"}, rows)
 }
 
 // joined are addresses in a column.

@@ -48,14 +48,14 @@ not connected.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cli.CompleteFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.plan(cmd, args[0], from, f)
+			return from.plan(cmd, a, args[0], f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&from.slices, "slices", "", "take the ResourceSlices of this `FILE`, and its ResourceClaims, instead of this node")
 	flags.StringVar(&from.claims, "claims", "", "take the ResourceClaims of this `FILE`: LPUs that they have are not free")
 	sizesFlag(cmd, &from.sizes)
-	a.NodeNameFlag(cmd)
+	cli.NodeNameFlag(cmd, &a.NodeName)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &f)
 	return cmd
@@ -67,7 +67,8 @@ type planDocument struct {
 	*plan.Plan
 }
 
-func (a *app) plan(cmd *cobra.Command, file string, from planFlags, f cli.Format) error {
+// plan prints where the wishes of a file would be placed.
+func (from *planFlags) plan(cmd *cobra.Command, a *app, file string, f cli.Format) error {
 	var in plan.Input
 	data, err := readFile(cmd.InOrStdin(), file)
 	if err != nil {
@@ -87,29 +88,29 @@ func (a *app) plan(cmd *cobra.Command, file string, from planFlags, f cli.Format
 		faults = append(faults, dump.read(nameOf(dump.file), data)...)
 	}
 	if len(faults) > 0 {
-		return a.faulty(faults)
+		return faulty(&a.Terminal, faults)
 	}
 	if from.slices == "" {
-		if err := a.addThisNode(cmd, &in, from.sizes); err != nil {
+		if err := addThisNode(cmd, a, &in, from.sizes); err != nil {
 			return err
 		}
 	} else if !in.HasClaims() {
 		a.Say("note: no ResourceClaim was given: every LPU is taken for a free one")
 	}
-	return a.planIt(cmd.Context(), &in, f)
+	return planIt(cmd.Context(), &a.Terminal, &in, f)
 }
 
-func (a *app) planIt(ctx context.Context, in *plan.Input, f cli.Format) error {
+func planIt(ctx context.Context, t *cli.Terminal, in *plan.Input, f cli.Format) error {
 	p, err := in.Plan(ctx)
 	if found, ok := errors.AsType[plan.Faults](err); ok {
-		return a.faulty(found)
+		return faulty(t, found)
 	} else if err != nil {
 		return err
 	}
 	for _, w := range p.Warnings {
-		fmt.Fprint(a.Err, cli.Printable(fmt.Sprintf("warning: %s\n  remedy: %s\n", w, w.Remedy)))
+		fmt.Fprint(t.Err, shell.Printable(fmt.Sprintf("warning: %s\n  remedy: %s\n", w, w.Remedy)))
 	}
-	if err := a.writePlan(p, f); err != nil {
+	if err := writePlan(t, p, f); err != nil {
 		return err
 	}
 	if !p.Fits() {
@@ -134,21 +135,21 @@ func readFile(stdin io.Reader, file string) ([]byte, error) {
 }
 
 // faulty reports all that is wrong with the files.
-func (a *app) faulty(faults plan.Faults) error {
+func faulty(t *cli.Terminal, faults plan.Faults) error {
 	for _, f := range faults {
-		a.Complain(cli.Fail(cli.ExitFailed, f.Remedy, "%w", f))
+		t.Complain(cli.Fail(cli.ExitFailed, f.Remedy, "%w", f))
 	}
 	return &cli.ExitError{Code: cli.ExitFailed}
 }
 
 // addThisNode adds what this node would publish, and what its prepared claims have.
-func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error {
-	inv, options, err := a.publishable(cmd, sizes)
+func addThisNode(cmd *cobra.Command, a *app, in *plan.Input, sizes []int) error {
+	inv, options, err := publishable(cmd, a, sizes)
 	if err != nil {
 		return err
 	}
 	in.AddSlices(options.Node, dra.Slices(inv, options))
-	claims, problems, err := a.preparedClaims(cmd.Context())
+	claims, problems, err := preparedClaims(cmd.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -163,32 +164,32 @@ func (a *app) addThisNode(cmd *cobra.Command, in *plan.Input, sizes []int) error
 	return nil
 }
 
-func (a *app) writePlan(p *plan.Plan, f cli.Format) error {
+func writePlan(t *cli.Terminal, p *plan.Plan, f cli.Format) error {
 	if f != cli.FormatTable {
-		return a.WriteDocument(f, planDocument{cli.NewHeader("Plan"), p})
+		return t.WriteDocument(f, planDocument{cli.NewHeader("Plan"), p})
 	}
 	for i := range p.Wishes {
 		if i > 0 {
-			fmt.Fprintln(a.Out)
+			fmt.Fprintln(t.Out)
 		}
-		if err := a.writeWish(&p.Wishes[i], p.Nodes); err != nil {
+		if err := writeWish(t, &p.Wishes[i], p.Nodes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) writeWish(w *plan.Wish, nodes int) error {
+func writeWish(t *cli.Terminal, w *plan.Wish, nodes int) error {
 	subject := fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name)
 	if !w.Fits {
-		return a.writeRefusal(subject, w)
+		return writeRefusal(t, subject, w)
 	}
 	verb := "fits on"
 	if w.Before {
 		verb = "has been allocated on"
 	}
-	a.print("%s %s %s%s\n", subject, verb, w.Node, others(w, nodes))
-	a.writeNotes(w)
+	printf(t, "%s %s %s%s\n", subject, verb, w.Node, others(w, nodes))
+	writeNotes(t, w)
 	rows := [][]string{}
 	for _, d := range w.Devices {
 		var indices []string
@@ -197,26 +198,26 @@ func (a *app) writeWish(w *plan.Wish, nodes int) error {
 		}
 		rows = append(rows, []string{d.Claim, d.Request, d.Device, strings.Join(indices, ","), strings.Join(d.LPUs, ",")})
 	}
-	if err := a.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "LPUS", "ADDRESSES"}, rows); err != nil {
+	if err := t.WriteTable([]string{"CLAIM", "REQUEST", "DEVICE", "LPUS", "ADDRESSES"}, rows); err != nil {
 		return err
 	}
-	a.writeRings(w)
+	writeRings(t, w)
 	if left := w.Left; left != nil && left.Longest == 0 {
-		a.print("left: %s free, and no device\n", cli.Plural(left.LPUs, "LPU"))
+		printf(t, "left: %s free, and no device\n", cli.Plural(left.LPUs, "LPU"))
 	} else if left != nil {
 		sizes := make([]string, len(left.Sizes))
 		for i, s := range left.Sizes {
 			sizes[i] = fmt.Sprintf("%d of %d", s.Devices, s.Size)
 		}
-		a.print("left: %s free, the largest device that can still be given has %d; devices to choose from: %s\n",
+		printf(t, "left: %s free, the largest device that can still be given has %d; devices to choose from: %s\n",
 			cli.Plural(left.LPUs, "LPU"), left.Longest, strings.Join(sizes, ", "))
 	}
 	return nil
 }
 
-// print writes text in which names of files and clusters stand.
-func (a *app) print(format string, args ...any) {
-	fmt.Fprint(a.Out, cli.Printable(fmt.Sprintf(format, args...)))
+// printf writes text in which names of files and clusters stand.
+func printf(t *cli.Terminal, format string, args ...any) {
+	fmt.Fprint(t.Out, shell.Printable(fmt.Sprintf(format, args...)))
 }
 
 // others says where else a wish fits.
@@ -232,22 +233,22 @@ func others(w *plan.Wish, nodes int) string {
 	return fmt.Sprintf(", one of %d of %d nodes: also on %s", len(w.Others)+1, nodes, names)
 }
 
-func (a *app) writeNotes(w *plan.Wish) {
+func writeNotes(t *cli.Terminal, w *plan.Wish) {
 	for _, note := range w.Notes {
-		a.print("  note: %s\n", note)
+		printf(t, "  note: %s\n", note)
 	}
 }
 
 // refusalsShown is how many nodes a table of refusals has. A document has all of them.
 const refusalsShown = 10
 
-func (a *app) writeRefusal(subject string, w *plan.Wish) error {
+func writeRefusal(t *cli.Terminal, subject string, w *plan.Wish) error {
 	verb := "does not fit"
 	if len(w.Refused) > 1 {
 		verb = fmt.Sprintf("fits on none of %d nodes; on %s", len(w.Refused), w.Refused[0].Node)
 	}
-	a.print("%s %s: %s\n", subject, verb, w.Refused[0].Reason)
-	a.writeNotes(w)
+	printf(t, "%s %s: %s\n", subject, verb, w.Refused[0].Reason)
+	writeNotes(t, w)
 	var rows [][]string
 	shown := w.Refused[:min(refusalsShown, len(w.Refused))]
 	for _, r := range shown {
@@ -259,41 +260,41 @@ func (a *app) writeRefusal(subject string, w *plan.Wish) error {
 		}
 	}
 	if len(rows) > 0 {
-		if err := a.WriteTable([]string{"NODE", "REQUEST", "MATCH", "TAINTED", "OVERLAP", "FREE", "WHY"}, rows); err != nil {
+		if err := t.WriteTable([]string{"NODE", "REQUEST", "MATCH", "TAINTED", "OVERLAP", "FREE", "WHY"}, rows); err != nil {
 			return err
 		}
 	}
 	if more := len(w.Refused) - len(shown); more > 0 {
-		a.print("and %d more nodes, with no more free LPUs: -o json shows all\n", more)
+		printf(t, "and %d more nodes, with no more free LPUs: -o json shows all\n", more)
 	}
 	if len(w.Refused) > 1 {
-		a.writeSum(w.Refused)
+		writeSum(t, w.Refused)
 	}
-	a.writeCauses(&w.Refused[0])
-	a.writeRings(w)
+	writeCauses(t, &w.Refused[0])
+	writeRings(t, w)
 	return nil
 }
 
 // writeSum says of all nodes together what keeps their devices back.
-func (a *app) writeSum(refused []plan.Refusal) {
+func writeSum(t *cli.Terminal, refused []plan.Refusal) {
 	var match, tainted, overlapping int
 	keys, claims := map[string]bool{}, map[string]bool{}
 	for i := range refused {
 		for _, q := range refused[i].Requests {
 			match, tainted, overlapping = match+q.Match, tainted+q.Tainted, overlapping+q.Overlapping
-			for _, t := range q.Taints {
-				keys[t.Key] = true
+			for _, taint := range q.Taints {
+				keys[taint.Key] = true
 			}
 			for _, h := range q.Holders {
 				claims[h.Claim] = true
 			}
 		}
 	}
-	a.print("of %s that match: %d tainted", cli.Plural(match, "device"), tainted)
+	printf(t, "of %s that match: %d tainted", cli.Plural(match, "device"), tainted)
 	if len(keys) > 0 {
-		a.print(" (%s)", strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
+		printf(t, " (%s)", strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
 	}
-	a.print(", %d overlap LPUs of %s\n", overlapping, cli.Plural(len(claims), "claim"))
+	printf(t, ", %d overlap LPUs of %s\n", overlapping, cli.Plural(len(claims), "claim"))
 }
 
 func requestRow(node string, q *plan.RequestWhy) []string {
@@ -306,12 +307,12 @@ func requestRow(node string, q *plan.RequestWhy) []string {
 
 // writeCauses says of one node who has the LPUs that are wanted, and which taints keep
 // devices back.
-func (a *app) writeCauses(r *plan.Refusal) {
+func writeCauses(t *cli.Terminal, r *plan.Refusal) {
 	said := map[string]bool{}
 	say := func(format string, args ...any) {
 		line := fmt.Sprintf(format, args...)
 		if !said[line] {
-			a.print("%s", line)
+			printf(t, "%s", line)
 		}
 		said[line] = true
 	}
@@ -319,17 +320,17 @@ func (a *app) writeCauses(r *plan.Refusal) {
 		for _, h := range q.Holders {
 			say("  %s has %s\n", h.Claim, strings.Join(h.LPUs, ", "))
 		}
-		for _, t := range q.Taints {
-			say("  the taint %s=%s is on %s\n", t.Key, t.Value, cli.Plural(t.Devices, "device"))
+		for _, taint := range q.Taints {
+			say("  the taint %s=%s is on %s\n", taint.Key, taint.Value, cli.Plural(taint.Devices, "device"))
 		}
 	}
 }
 
-func (a *app) writeRings(w *plan.Wish) {
+func writeRings(t *cli.Terminal, w *plan.Wish) {
 	for i := range w.Rings {
-		a.print("%s", w.Rings[i].Text())
+		printf(t, "%s", w.Rings[i].Text())
 	}
 	if legend := plan.Legend(w.Rings); legend != "" {
-		a.print("  %s\n", legend)
+		printf(t, "  %s\n", legend)
 	}
 }

@@ -17,8 +17,8 @@ type app struct{ cli.App }
 
 // run is the whole program: arguments in, exit code out.
 func run(ctx context.Context, args []string, out, errOut io.Writer, env func(string) (string, bool)) int {
-	a := &app{cli.App{Program: program, Out: out, Err: errOut, Env: env}}
-	root := newRootCommand(a)
+	a := &app{cli.App{Terminal: cli.Terminal{Program: program, Out: out, Err: errOut}, Env: env}}
+	root := newRootCommand(a, args...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -29,7 +29,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	return cli.CodeOf(err)
 }
 
-func newRootCommand(a *app) *cobra.Command {
+// newRootCommand makes the tree of commands, of which args call one.
+func newRootCommand(a *app, args ...string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   program,
 		Short: "Hand out LPUs to Kubernetes pods: the DRA driver",
@@ -42,7 +43,11 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on
   lpuctl-dra claims                    # which claims have which LPUs of it
   lpuctl-dra plan claim.yaml           # would this claim fit, and if not, why`,
 	}
-	cmd.AddCommand(newServeCommand(a), newSlicesCommand(a), newClaimsCommand(a), newPlanCommand(a))
-	a.SetUpRoot(cmd)
+	of := func(make func(*app) *cobra.Command) func() *cobra.Command {
+		return func() *cobra.Command { return make(a) }
+	}
+	a.SetUpRoot(cmd, cli.Commands{
+		"serve": of(newServeCommand), "slices": of(newSlicesCommand), "claims": of(newClaimsCommand), "plan": of(newPlanCommand),
+	}, args)
 	return cmd
 }

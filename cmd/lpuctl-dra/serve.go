@@ -16,7 +16,6 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra"
-	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/dra/driver"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
@@ -61,7 +60,7 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 /metrics are served on --listen. After a change of the config file, start it again.`,
 		Example: `  lpuctl-dra serve --node-name "$NODE" --pod-uid "$UID" --root /host    # in a pod that has the host's directories there
   lpuctl-dra serve --node-name worker-1 --kubeconfig /root/.kube/config`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd, a) },
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.noExecute, "no-execute", false, "evict pods whose LPUs are not healthy, unless they tolerate it")
@@ -78,7 +77,7 @@ With --pod-uid a new instance starts while the old one still serves (DaemonSet w
 		"`SOCKET` under the root where the kubelet tells which pods have LPUs of the device plugin")
 	flags.VisitAll(cli.FromEnvironment)
 	sizesFlag(cmd, &f.sizes)
-	a.NodeNameFlag(cmd)
+	cli.NodeNameFlag(cmd, &a.NodeName)
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	cli.Complete(cmd, "owner", string(owner.DRA))
@@ -107,7 +106,7 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
+func (f *serveFlags) serve(cmd *cobra.Command, a *app) error {
 	if err := a.SetUpDaemonLog(cmd); err != nil {
 		return err
 	}
@@ -118,7 +117,7 @@ func (a *app) serve(cmd *cobra.Command, f serveFlags) error {
 		return cli.Fail(cli.ExitUsage, "give the name of the node in the cluster: --node-name, or LPUCTL_NODE_NAME", "--node-name is missing")
 	}
 	klog.SetSlogLogger(a.Log.With("by", "kubernetes"))
-	s, err := a.newServer(f)
+	s, err := f.server(a)
 	if err != nil {
 		return err
 	}
@@ -140,8 +139,9 @@ type server struct {
 	scan   discovery.Options
 }
 
-func (a *app) newServer(f serveFlags) (*server, error) {
-	publishing, err := a.draOptions(f.sizes)
+// server is the server of these flags.
+func (f *serveFlags) server(a *app) (*server, error) {
+	publishing, err := draOptions(a, f.sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -157,32 +157,31 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := &plugin.Pods{Socket: socket}
+	kubelet := &plugin.Pods{Socket: socket}
 	n := node.New(a.Log)
 	n.Memory, n.Runtime = memory, cli.AskResult(memory)
 	detached := &plugin.Detached{Root: a.Root, Node: n}
 	n.Beside = detached.Problems
-	claims := &claim.Store{
-		Root: a.Root, Dir: memory.Dir, SpecDir: filepath.Dir(spec.File.Path), Kind: spec.Options.Kind, BootID: host.Now().Boot, Log: a.Log,
+	of, err := a.Pods(memory)
+	if err != nil {
+		return nil, err
 	}
+	claims := of.Claims()
+	claims.Kind, claims.Log = spec.Options.Kind, a.Log
 	ask := func(ctx context.Context) (*plugin.Said, error) {
-		said, err := pods.Ask(ctx)
+		said, err := kubelet.Ask(ctx)
 		if err == nil {
 			claims.Hear(said.Claims())
 			detached.Hear(said)
 		}
 		return said, err
 	}
-	file, err := a.OwnerFile(memory)
-	if err != nil {
-		return nil, err
-	}
 	gate := &owner.Gate{
-		File: file, Me: owner.DRA, Settle: owner.KubeletSettle,
+		File: of.Owner(), Me: owner.DRA, Settle: owner.KubeletSettle,
 		Patience: owner.KubeletPatience, Insist: f.owner != "", By: program + " serve --owner", Log: a.Log,
 		Others: plugin.From(ask, (*plugin.Said).Holders), Twice: plugin.From(ask, (*plugin.Said).Twice),
 	}
-	if err := a.RespectLeases(gate, memory); err != nil {
+	if err := of.RespectLeases(gate); err != nil {
 		return nil, err
 	}
 	n.Gate = gate
@@ -193,7 +192,7 @@ func (a *app) newServer(f serveFlags) (*server, error) {
 			Publisher: &dra.Publisher{Options: publishing, Path: filepath.Join(memory.Dir, "dra-slices.json"), NoExecute: f.noExecute},
 			Claims:    claims,
 			Gate:      gate, OnCDIOff: f.onCDIOff,
-			InUse:  plugin.From(pods.Ask, (*plugin.Said).Claims),
+			InUse:  plugin.From(kubelet.Ask, (*plugin.Said).Claims),
 			Client: client, Name: a.NodeName, PodUID: f.podUID, KubeletDir: f.kubeletDir, Log: a.Log,
 		}),
 	}, nil
@@ -225,7 +224,7 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 const shedInterval = 20 * time.Second
 
 // run serves until ctx ends.
-func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFlags) {
+func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f *serveFlags) {
 	// To wake other processors each second, of a hundred maybe, costs more than it helps.
 	runtime.GOMAXPROCS(1)
 	d, a := s.driver, s.app
@@ -254,9 +253,9 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f serveFl
 	})
 	running.Go(func() { d.Run(ctx) })
 	running.Go(func() { d.Node.Memory.FollowCordons(ctx, func() { d.Update(ctx, watcher.Scan) }) })
-	running.Go(func() { a.Listen(ctx, f.listen, d) })
+	running.Go(func() { node.Listen(ctx, f.listen, d, a.Log, cli.BuildLabels()...) })
 	running.Go(func() { guard(ctx, end, guarded...) })
-	cli.WatchAndTell(ctx, watcher, f.interval, func() bool {
+	node.WatchAndTell(ctx, watcher, f.interval, func() bool {
 		updated := d.Update(ctx, watcher.Scan)
 		if updated {
 			d.Gate.Show()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -32,7 +33,7 @@ It needs no cluster and writes nothing. What was published before, such as devic
   lpuctl-dra slices --sizes 1,2 -o yaml
   lpuctl-dra --root /tmp/node slices`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			inv, options, err := a.publishable(cmd, sizes)
+			inv, options, err := publishable(cmd, a, sizes)
 			if err != nil {
 				return err
 			}
@@ -40,12 +41,12 @@ It needs no cluster and writes nothing. What was published before, such as devic
 			if f.IsDocument() {
 				return a.WriteDocument(f, sliceList(specs))
 			}
-			return a.writeDevices(specs)
+			return writeDevices(&a.Terminal, specs)
 		},
 	}
 	a.FormatFlag(cmd, &f)
 	sizesFlag(cmd, &sizes)
-	a.NodeNameFlag(cmd)
+	cli.NodeNameFlag(cmd, &a.NodeName)
 	a.RingTableFlag(cmd)
 	return cmd
 }
@@ -57,8 +58,8 @@ func sizesFlag(cmd *cobra.Command, sizes *[]int) {
 }
 
 // publishable are the LPUs of this node as they would be published, and how.
-func (a *app) publishable(cmd *cobra.Command, sizes []int) (*discovery.Inventory, dra.Options, error) {
-	options, err := a.draOptions(sizes)
+func publishable(cmd *cobra.Command, a *app, sizes []int) (*discovery.Inventory, dra.Options, error) {
+	options, err := draOptions(a, sizes)
 	if err != nil {
 		return nil, options, err
 	}
@@ -69,7 +70,7 @@ func (a *app) publishable(cmd *cobra.Command, sizes []int) (*discovery.Inventory
 	if err != nil {
 		return nil, options, err
 	}
-	inv = a.MarkLeases(inv.WithCordons(memory.Cordons().Read()), memory)
+	inv = lease.MarkOrWarn(a.Log, a.Root, memory.Dir, inv.WithCordons(memory.Cordons().Read()))
 	if len(inv.LPUs) == 0 {
 		return nil, options, cli.NoLPU(a.Root)
 	}
@@ -80,7 +81,7 @@ func (a *app) publishable(cmd *cobra.Command, sizes []int) (*discovery.Inventory
 }
 
 // draOptions are those of the flags.
-func (a *app) draOptions(sizes []int) (dra.Options, error) {
+func draOptions(a *app, sizes []int) (dra.Options, error) {
 	o := dra.Options{
 		Node: a.NodeName, Sizes: sizes,
 		Sockets: func(inv *discovery.Inventory) map[int]int { return discovery.Sockets(string(a.Root), inv) },
@@ -103,7 +104,7 @@ func (a *app) draOptions(sizes []int) (dra.Options, error) {
 		o.Node = strings.ToLower(cmp.Or(name, "this-node"))
 		return o, err
 	}
-	return o, a.CheckNodeName()
+	return o, cli.CheckNodeName(a.NodeName)
 }
 
 // sliceList is what kubectl prints of slices.
@@ -122,12 +123,12 @@ func sliceList(specs []resourceapi.ResourceSliceSpec) *resourceapi.ResourceSlice
 	return list
 }
 
-func (a *app) writeDevices(specs []resourceapi.ResourceSliceSpec) error {
+func writeDevices(t *cli.Terminal, specs []resourceapi.ResourceSliceSpec) error {
 	var rows [][]string
 	for d := range dra.Devices(specs) {
 		rows = append(rows, deviceRow(d))
 	}
-	return a.WriteTable([]string{"DEVICE", "SIZE", "LPUS", "ADDRESSES", "ALIGNED", "NUMA", "SOCKET", "SWITCH", "TAINTS"}, rows)
+	return t.WriteTable([]string{"DEVICE", "SIZE", "LPUS", "ADDRESSES", "ALIGNED", "NUMA", "SOCKET", "SWITCH", "TAINTS"}, rows)
 }
 
 func deviceRow(d *resourceapi.Device) []string {

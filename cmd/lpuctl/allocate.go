@@ -13,6 +13,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/allocate"
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -46,28 +47,28 @@ How the choice is made: /usr/share/doc/lpuctl/allocation.md.`,
   lpuctl allocate --replay serve.log              # would today's rule and ring decide the same?`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if replay == "" {
-				return a.allocate(cmd.Context(), w, f)
+				return w.allocate(cmd.Context(), a, f)
 			}
 			for _, other := range []string{"count", "available", "must-include", "require-connected", "numa", "same-switch", "same-socket"} {
 				if cmd.Flags().Changed(other) {
 					return cli.Usage("--replay takes what was logged: leave out --%s", other)
 				}
 			}
-			return a.replay(cmd.Context(), replay, f)
+			return replayDecisions(cmd.Context(), a, replay, f)
 		},
 	}
-	a.wishFlags(cmd, &w)
+	w.flags(a, cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&w.available, "available", nil,
 		"take these `LPUS` for the free ones (default: those that are usable and used by nobody)")
 	flags.StringVar(&replay, "replay", "", "make the decisions that lpuctl serve logged (as JSON) to `FILE` again, and compare")
-	_ = cmd.RegisterFlagCompletionFunc("available", a.completeLPUList)
+	_ = cmd.RegisterFlagCompletionFunc("available", completeLPUList(a))
 	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName, cli.FormatArgs)
 	return cmd
 }
 
-// wishFlags are the flags that say which LPUs are wanted.
-func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
+// flags are those that say which LPUs are wanted.
+func (w *wish) flags(a *app, cmd *cobra.Command) {
 	w.size = 1
 	flags := cmd.Flags()
 	flags.IntVarP(&w.size, "count", "n", w.size, "`NUMBER` of LPUs")
@@ -95,7 +96,7 @@ func (a *app) wishFlags(cmd *cobra.Command, w *wish) {
 	a.RingTableFlag(cmd)
 	cli.Complete(cmd, "count")
 	cli.Complete(cmd, "numa")
-	_ = cmd.RegisterFlagCompletionFunc("must-include", a.completeLPUList)
+	_ = cmd.RegisterFlagCompletionFunc("must-include", completeLPUList(a))
 }
 
 // wish is what allocate is asked for, as it was typed.
@@ -113,13 +114,14 @@ type allocation struct {
 	Device string `json:"device,omitempty"` // qualified CDI name of exactly these LPUs
 }
 
-func (a *app) allocate(ctx context.Context, w wish, f cli.Format) error {
-	inv, wish, err := a.scanFor(ctx, w)
+// allocate shows which LPUs the wish would get.
+func (w *wish) allocate(ctx context.Context, a *app, f cli.Format) error {
+	inv, wish, err := w.scan(ctx, a)
 	if err != nil {
 		return err
 	}
 	a.Report(inv.Problems)
-	decision, refused := a.decide(inv, wish)
+	decision, refused := decide(&a.App, inv, wish)
 	if decision == nil {
 		return refused
 	}
@@ -132,18 +134,18 @@ func (a *app) allocate(ctx context.Context, w wish, f cli.Format) error {
 	}
 	switch {
 	case refused == nil && f == cli.FormatArgs:
-		err = a.writeArguments(ctx, inv, decision.LPUs)
+		err = writeArguments(ctx, a, inv, decision.LPUs)
 	case refused == nil || f.IsDocument():
 		if f == cli.FormatName && result.Device != "" {
-			a.warnUnserved(ctx, inv, result.Device)
+			warnUnserved(ctx, a, inv, result.Device)
 		}
-		err = a.writeAllocation(result, f)
+		err = result.write(&a.Terminal, f)
 	}
 	return cmp.Or(err, refused)
 }
 
-// scanFor scans the node and finds out which LPUs a wish means and which are free.
-func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, allocate.Wish, error) {
+// scan scans the node and finds out which LPUs the wish means and which are free.
+func (w *wish) scan(ctx context.Context, a *app) (*discovery.Inventory, allocate.Wish, error) {
 	if w.size < 1 {
 		return nil, allocate.Wish{}, cli.Usage("-n %d: at least one LPU", w.size)
 	}
@@ -151,8 +153,8 @@ func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, alloca
 	if err != nil {
 		return nil, allocate.Wish{}, err
 	}
-	wish, err := a.resolveWish(ctx, inv, w)
-	a.addKubernetes(inv)
+	wish, err := w.resolve(ctx, a.Root, a.Config.CDI.Kind, inv)
+	addKubernetes(a, inv)
 	for i := range inv.Problems {
 		if p := &inv.Problems[i]; p.ID == finding.UsersHidden {
 			p.Severity = finding.Warning // a note in list, but here an LPU that is in use may be given away
@@ -163,14 +165,18 @@ func (a *app) scanFor(ctx context.Context, w wish) (*discovery.Inventory, alloca
 
 // addKubernetes adds that Kubernetes hands out the LPUs of this node too, or that this
 // user cannot see that.
-func (a *app) addKubernetes(inv *discovery.Inventory) {
+func addKubernetes(a *app, inv *discovery.Inventory) {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil || len(inv.LPUs) == 0 {
 		return
 	}
-	now, err := a.standing(memory)
+	of, err := a.Pods(memory)
+	if err != nil {
+		return
+	}
+	now := of.Owner().Stand()
 	switch program, unseen := now.Program(); {
-	case err != nil || program == "" && unseen == nil:
+	case program == "" && unseen == nil:
 	case program != "":
 		inv.Problems.Add(finding.BesideKubernetes, besideSubject, now.Kubernetes()+
 			": a pod may have an LPU that looks free, because it has not opened it yet, or be given it at any time", "")
@@ -184,7 +190,7 @@ func (a *app) addKubernetes(inv *discovery.Inventory) {
 const besideSubject = "free LPUs"
 
 // decide chooses LPUs. A decision that comes with an error is one to show all the same.
-func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decision, error) {
+func decide(a *cli.App, inv *discovery.Inventory, w allocate.Wish) (*allocate.Decision, error) {
 	decision, refused := allocate.Decide(inv, inv.Fabric(), w)
 	switch {
 	case decision == nil:
@@ -198,26 +204,26 @@ func (a *app) decide(inv *discovery.Inventory, w allocate.Wish) (*allocate.Decis
 	return decision, refused
 }
 
-// resolveWish finds the LPUs that were named. Free are those, or else all that are usable
+// resolve finds the LPUs that were named. Free are those, or else all that are usable
 // and that no process holds open.
-func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish) (allocate.Wish, error) {
+func (w *wish) resolve(ctx context.Context, root host.Root, kind string, inv *discovery.Inventory) (allocate.Wish, error) {
 	resolved := allocate.Wish{Size: w.size, Free: []int{}, Connected: w.connected, Place: w.place}
 	if len(inv.LPUs) == 0 {
 		return resolved, nil
 	}
 	if w.place.Near == allocate.SameSocket {
-		resolved.Sockets = discovery.Sockets(string(a.Root), inv)
+		resolved.Sockets = discovery.Sockets(string(root), inv)
 	}
 	var err error
 	if w.available != nil {
-		resolved.Free, err = a.withNodes(inv, w.available)
+		resolved.Free, err = withNodes(kind, inv, w.available)
 		resolved.Free = slices.DeleteFunc(resolved.Free, func(card int) bool { return inv.LPUs[card].Cordoned != nil })
 	} else {
-		findUsers(ctx, a.Root, inv)
+		node.FindUsers(ctx, root, inv)
 		resolved.Free = allocate.Free(inv)
 	}
 	if err == nil {
-		resolved.Must, err = a.withNodes(inv, w.must)
+		resolved.Must, err = withNodes(kind, inv, w.must)
 	}
 	if err == nil && len(resolved.Must) > w.size {
 		err = cli.Usage("%d LPUs must be included, and -n is %d", len(resolved.Must), w.size)
@@ -225,22 +231,23 @@ func (a *app) resolveWish(ctx context.Context, inv *discovery.Inventory, w wish)
 	return resolved, err
 }
 
-func (a *app) writeAllocation(r *allocation, f cli.Format) error {
+// write prints it in a format.
+func (r *allocation) write(t *cli.Terminal, f cli.Format) error {
 	switch f {
 	case cli.FormatJSON, cli.FormatYAML:
-		return a.WriteDocument(f, r)
+		return t.WriteDocument(f, r)
 	case cli.FormatName:
 		if r.Device == "" {
 			names := strings.Join(r.LPUs, " ")
 			return cli.Fail(cli.ExitFound, "use -o args", "no single CDI device covers %s", names)
 		}
-		return a.WriteLines(r.Device)
+		return t.WriteLines(r.Device)
 	case cli.FormatWide:
-		if err := a.writeCandidates(r); err != nil {
+		if err := r.writeCandidates(t); err != nil {
 			return err
 		}
 	}
-	return a.WriteTable(nil, [][]string{
+	return t.WriteTable(nil, [][]string{
 		{"LPUs", strings.Join(r.LPUs, " ")},
 		{"Connected", connectedText(r.Connected)},
 		{"CDI device", r.Device},
@@ -251,24 +258,28 @@ func (a *app) writeAllocation(r *allocation, f cli.Format) error {
 
 // writeArguments prints the options by which podman, nerdctl and docker give a container
 // these LPUs.
-func (a *app) writeArguments(ctx context.Context, inv *discovery.Inventory, names []string) error {
-	e, err := a.explain(inv, names)
+func writeArguments(ctx context.Context, a *app, inv *discovery.Inventory, names []string) error {
+	site, err := a.site()
 	if err != nil {
 		return err
 	}
-	a.warnUnserved(ctx, inv, e.Use...)
-	return a.WriteLines(strings.Join(a.arguments(e), " "))
+	e, err := site.Explain(inv, names)
+	if err != nil {
+		return err
+	}
+	warnUnserved(ctx, a, inv, e.Use...)
+	return a.WriteLines(strings.Join(site.Arguments(e), " "))
 }
 
 // warnUnserved warns of devices, by qualified name, that no container gets by the specs
 // in place, or that lead to other nodes.
-func (a *app) warnUnserved(ctx context.Context, inv *discovery.Inventory, devices ...string) {
+func warnUnserved(ctx context.Context, a *app, inv *discovery.Inventory, devices ...string) {
 	own, err := a.LocateSpec()
 	if err == nil {
-		v := a.specValidator(ctx, own, inv)
+		v := specValidator(ctx, a, own, inv)
 		v.Devices = devices
 		var findings finding.List
-		findings, err = v.Unserved(a.specDirs())
+		findings, err = v.Unserved(specDirs(a))
 		a.Report(findings)
 	}
 	if err != nil {
@@ -276,38 +287,8 @@ func (a *app) warnUnserved(ctx context.Context, inv *discovery.Inventory, device
 	}
 }
 
-// explain tells how a container is given LPUs: by the device that covers them, or by a
-// device for each and the variables that describe them as a whole.
-func (a *app) explain(inv *discovery.Inventory, names []string) (*cdi.Explanation, error) {
-	o := cdi.Options{Kind: a.Config.CDI.Kind}
-	e, err := cdi.Explain(inv, o, names)
-	if err == nil && !a.bringsTable(e) {
-		e, err = cdi.Apart(inv, o, names)
-	}
-	if err == nil && len(e.Collisions) > 0 && slices.Equal(e.Use, e.Devices) {
-		return nil, cli.Fail(cli.ExitFound, noWayAround, "%s cannot be combined: %s", strings.Join(names, " "), collisionText(e))
-	}
-	return e, err
-}
-
-// bringsTable reports whether the device to use brings the ring table of its LPUs by the
-// spec in place, which may be that of other cables, or of a time when tables could not be
-// written.
-func (a *app) bringsTable(e *cdi.Explanation) bool {
-	if e.Wanted == nil || e.UseTable != nil || len(e.Use) != 1 {
-		return true
-	}
-	file, err := a.LocateSpec()
-	if err != nil {
-		return true
-	}
-	data, err := file.Read()
-	_, name, _ := strings.Cut(e.Use[0], "=")
-	return err != nil || cdi.BringsTable(data, name, e.Wanted)
-}
-
 // writeCandidates shows what was weighed, in the words of the criteria.
-func (a *app) writeCandidates(r *allocation) error {
+func (r *allocation) writeCandidates(t *cli.Terminal) error {
 	if len(r.Explanation.Candidates) == 0 {
 		return nil
 	}
@@ -318,8 +299,8 @@ func (a *app) writeCandidates(r *allocation) error {
 		}
 	})
 	columns := []string{"CANDIDATE", "FREE-ARCS-AFTER", "RING-FREE", "PAIRS", "BROKEN-PAIRS", "WRAPS", "NUMA", "SWITCHES", "WHY-NOT"}
-	err := a.WriteTable(columns, rows)
-	fmt.Fprintln(a.Out)
+	err := t.WriteTable(columns, rows)
+	fmt.Fprintln(t.Out)
 	return err
 }
 

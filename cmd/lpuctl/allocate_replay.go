@@ -44,8 +44,8 @@ type replayed struct {
 	Reason string   `json:"reason"` // of the answer now, or why there is none
 }
 
-// replay makes the decisions of a log again, on this node.
-func (a *app) replay(ctx context.Context, name string, f cli.Format) error {
+// replayDecisions makes the decisions of a log again, on this node.
+func replayDecisions(ctx context.Context, a *app, name string, f cli.Format) error {
 	if f == cli.FormatName {
 		return cli.Usage("--replay has no names to print: leave out -o name")
 	}

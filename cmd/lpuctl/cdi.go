@@ -1,16 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -36,8 +35,11 @@ lpuctl writes one file. Its devices have three families of names:
 	return cmd
 }
 
-// specFlags are the flags that shape a spec.
-func (a *app) specFlags(cmd *cobra.Command, o *cdi.Options) {
+// specOptions are those of a command that makes a spec.
+type specOptions struct{ cdi.Options }
+
+// flags are those that shape a spec.
+func (o *specOptions) flags(a *app, cmd *cobra.Command) {
 	a.RingTableFlag(cmd)
 	cmd.Flags().StringVar(&o.Version, "cdi-version", "", "write this CDI `VERSION` (default: the lowest that holds the content)")
 	cmd.Flags().BoolVar(&o.Management, "with-mgmt", false, "hand out the management function's node too (it is the card's root of trust)")
@@ -46,10 +48,10 @@ func (a *app) specFlags(cmd *cobra.Command, o *cdi.Options) {
 	cli.Complete(cmd, "cdi-version", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 }
 
-// scanForSpec scans the node for a spec with these options, and adds to them what the
-// config says.
-func (a *app) scanForSpec(cmd *cobra.Command, o *cdi.Options) (*discovery.Inventory, error) {
-	inv, err := a.scanWith(cmd.Context(), discovery.Options{Management: o.Management, Unsensed: true})
+// scan scans the node for a spec with these options, and adds to them what the config
+// says.
+func (o *specOptions) scan(ctx context.Context, a *app) (*discovery.Inventory, error) {
+	inv, err := a.scanWith(ctx, discovery.Options{Management: o.Management, Unsensed: true})
 	if err == nil {
 		o.Kind, o.Annotations = a.Config.CDI.Kind, a.Config.CDI.Annotations
 	}
@@ -72,9 +74,9 @@ const (
 	toUse          // the ring tables that it names have to be in place
 )
 
-// makeSpec scans the node and makes its spec.
-func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options, p purpose) (*made, error) {
-	inv, err := a.scanForSpec(cmd, &o)
+// make scans the node and makes its spec.
+func (o specOptions) make(ctx context.Context, a *app, p purpose) (*made, error) {
+	inv, err := o.scan(ctx, a)
 	if err == nil {
 		err = inv.Undecided()
 	}
@@ -86,7 +88,7 @@ func (a *app) makeSpec(cmd *cobra.Command, o cdi.Options, p purpose) (*made, err
 		m.end = cli.NoLPU(a.Root)
 		return m, nil
 	}
-	spec, findings, tables, err := specFor(a.Root, inv, o, p)
+	spec, findings, tables, err := specFor(a.Root, inv, o.Options, p)
 	if tables != nil {
 		f := finding.New(finding.RingTableLeftOut, cdi.RingTableDir,
 			"some containers get no ring table of their own: "+tables.Error(), ringTableRemedy(tables))

@@ -11,12 +11,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
-
-	specs "tags.cncf.io/container-device-interface/specs-go"
-
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -24,7 +22,7 @@ import (
 
 func newDiffCommand(a *app) *cobra.Command {
 	var f cli.Format
-	var o cdi.Options
+	var o specOptions
 	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "Compare the spec in place with the hardware as it is now",
@@ -35,7 +33,7 @@ one differs.`,
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := a.makeSpec(cmd, o, toShow)
+			m, err := o.make(cmd.Context(), a, toShow)
 			if err != nil {
 				return err
 			}
@@ -44,15 +42,15 @@ one differs.`,
 			if err != nil {
 				return err
 			}
-			wrong, err := a.reportOthers(cmd.Context(), file, m)
+			wrong, err := reportOthers(cmd.Context(), a, file, m)
 			if err != nil {
 				return err
 			}
-			return a.diff(file, m, wrong, f)
+			return showDiff(&a.Terminal, file, m, wrong, f)
 		},
 	}
 	a.SpecDirFlag(cmd)
-	a.specFlags(cmd, &o)
+	o.flags(a, cmd)
 	a.FormatFlag(cmd, &f)
 	return cmd
 }
@@ -84,14 +82,14 @@ type driftChange struct {
 
 // reportOthers reports what containers get by other files than ours and should not, and
 // whether there is any.
-func (a *app) reportOthers(ctx context.Context, file cdi.File, m *made) (wrong bool, err error) {
-	findings, err := a.specValidator(ctx, file, m.inv).Effective(a.specDirs())
+func reportOthers(ctx context.Context, a *app, file cdi.File, m *made) (wrong bool, err error) {
+	findings, err := specValidator(ctx, a, file, m.inv).Effective(specDirs(a))
 	findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.File == file.Path })
 	a.Report(findings)
 	return len(findings) > 0, err
 }
 
-func (a *app) diff(file cdi.File, m *made, wrong bool, f cli.Format) error {
+func showDiff(t *cli.Terminal, file cdi.File, m *made, wrong bool, f cli.Format) error {
 	have, want, err := compare(file, m.spec)
 	if err != nil {
 		return err
@@ -102,13 +100,13 @@ func (a *app) diff(file cdi.File, m *made, wrong bool, f cli.Format) error {
 	}
 	differs := !bytes.Equal(have, want) || len(claims) > 0
 	if f == cli.FormatTable {
-		err = a.showChange(file.Path, have, want)
+		err = showChange(t, file.Path, have, want)
 		for _, c := range claims {
-			err = cmp.Or(err, a.showChange(c.Path, c.have, c.want))
+			err = cmp.Or(err, showChange(t, c.Path, c.have, c.want))
 		}
 	} else {
 		document := drift{cli.NewHeader("Diff"), file.Path, differs, changes(cdi.Devices(have), cdi.Devices(want)), claims}
-		err = a.WriteDocument(f, document)
+		err = t.WriteDocument(f, document)
 	}
 	if err == nil && (differs || wrong) {
 		err = cli.Found()

@@ -7,17 +7,15 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 )
 
 func newGenerateCommand(a *app) *cobra.Command {
-	var o cdi.Options
+	var o specOptions
 	var f cli.Format
 	var output string
 	cmd := &cobra.Command{
@@ -38,7 +36,7 @@ node known to be its own, or a ring table because it cannot be written, 4 if the
 			if output == "-" {
 				output = ""
 			}
-			m, err := a.makeSpec(cmd, o, toUse)
+			m, err := o.make(cmd.Context(), a, toUse)
 			if err != nil {
 				return err
 			}
@@ -52,25 +50,25 @@ node known to be its own, or a ring table because it cannot be written, 4 if the
 			}
 			if output == "" {
 				_, err = a.Out.Write(text)
-			} else if err = a.writeSpec(output, m.spec, text); err == nil {
+			} else if err = writeSpec(a, output, m.spec, text); err == nil {
 				a.Say("wrote %s: %s, cdiVersion %s", output, cli.Plural(len(m.spec.Devices), "device"), m.spec.Version)
 			}
 			return cmp.Or(err, m.end)
 		},
 	}
 	a.FormatFlag(cmd, &f, cli.FormatJSON, cli.FormatYAML)
-	a.specFlags(cmd, &o)
+	o.flags(a, cmd)
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "only the device of this `NAME` or PCI address (repeatable)")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout, which is -")
-	_ = cmd.RegisterFlagCompletionFunc("device", a.completeLPUs)
+	_ = cmd.RegisterFlagCompletionFunc("device", completeLPUs(a))
 	return cmd
 }
 
 // writeSpec writes the text of a spec into a file. It refuses, with a *cdi.Conflict, what
 // would take devices from every container.
-func (a *app) writeSpec(path string, spec *specs.Spec, text []byte) error {
+func writeSpec(a *app, path string, spec *specs.Spec, text []byte) error {
 	dir := filepath.Dir(path)
-	if a.isSpecDir(dir) {
+	if isSpecDir(a, dir) {
 		if err := cdi.Clash(path, spec); err != nil {
 			return err
 		}
@@ -82,9 +80,9 @@ func (a *app) writeSpec(path string, spec *specs.Spec, text []byte) error {
 }
 
 // isSpecDir reports whether runtimes read a directory.
-func (a *app) isSpecDir(dir string) bool {
+func isSpecDir(a *app, dir string) bool {
 	info, err := os.Stat(dir)
-	return err == nil && slices.ContainsFunc(a.specDirs(), func(specDir string) bool {
+	return err == nil && slices.ContainsFunc(specDirs(a), func(specDir string) bool {
 		path, _ := a.Root.Resolve(specDir)
 		other, err := os.Stat(path)
 		return err == nil && os.SameFile(info, other)

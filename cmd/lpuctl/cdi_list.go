@@ -42,21 +42,21 @@ LPU's node.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), specReadLimit)
 			defer cancel()
-			v := a.specValidator(ctx, own, a.hardware(ctx))
-			devices, findings, err := v.Resolve(ctx, a.specDirs())
+			v := specValidator(ctx, a, own, readHardware(ctx, a))
+			devices, findings, err := v.Resolve(ctx, specDirs(a))
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cdi.ErrCrash) {
 				return cli.WithRemedy(err, "lpuctl cdi validate names the file")
 			}
 			if err != nil {
 				return err
 			}
-			wrong, err := v.Effective(a.specDirs())
+			wrong, err := v.Effective(specDirs(a))
 			if err != nil {
 				return err
 			}
 			findings = append(findings, wrong...)
 			a.Report(findings)
-			if err := a.writeResolved(devices, findings, f); err != nil || !findings.HasErrors() {
+			if err := writeResolved(a, devices, findings, f); err != nil || !findings.HasErrors() {
 				return err
 			}
 			return cli.Found()
@@ -67,8 +67,8 @@ LPU's node.`,
 	return cmd
 }
 
-// hardware is what specs are held against; nil if it cannot be read.
-func (a *app) hardware(ctx context.Context) *discovery.Inventory {
+// readHardware reads what specs are held against; nil if it cannot be read.
+func readHardware(ctx context.Context, a *app) *discovery.Inventory {
 	inv, err := a.scanWith(ctx, discovery.Options{Management: true})
 	if err != nil { // a node whose sysfs cannot be read has specs all the same
 		a.Log.Warn("the devices are not held against the hardware", "error", err)
@@ -77,7 +77,7 @@ func (a *app) hardware(ctx context.Context) *discovery.Inventory {
 }
 
 // specDirs are the directories runtimes read, the highest priority last.
-func (a *app) specDirs() []string {
+func specDirs(a *app) []string {
 	dirs := []string{"/etc/cdi", cdi.DefaultSpecDir}
 	real := func(dir string) string { // /var/run is a link on most machines
 		path, _ := a.Root.Resolve(dir)
@@ -90,7 +90,7 @@ func (a *app) specDirs() []string {
 	return dirs
 }
 
-func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli.Format) error {
+func writeResolved(a *app, devices []cdi.Resolved, findings finding.List, f cli.Format) error {
 	switch f {
 	case cli.FormatJSON, cli.FormatYAML:
 		return a.WriteDocument(f, struct {
@@ -102,7 +102,7 @@ func (a *app) writeResolved(devices []cdi.Resolved, findings finding.List, f cli
 		return a.WriteLines(cli.Each(devices, func(d cdi.Resolved) string { return d.Name })...)
 	}
 	if len(devices) == 0 {
-		a.Say("no device of kind %s in %s", a.Config.CDI.Kind, strings.Join(a.specDirs(), ", "))
+		a.Say("no device of kind %s in %s", a.Config.CDI.Kind, strings.Join(specDirs(a), ", "))
 		return nil
 	}
 	columns := []string{"DEVICE", "NODES", "FILE"}

@@ -10,11 +10,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
-
-	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -23,7 +21,7 @@ import (
 )
 
 func newRefreshCommand(a *app) *cobra.Command {
-	var o cdi.Options
+	var o specOptions
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "refresh",
@@ -46,13 +44,13 @@ because it cannot be written, 4 if there is no LPU.`,
 				return err
 			}
 			if dryRun {
-				return a.previewSpec(cmd, file, o)
+				return o.preview(cmd.Context(), a, file)
 			}
-			return a.refresh(cmd, file, o)
+			return o.refresh(cmd.Context(), a, file)
 		},
 	}
 	a.SpecDirFlag(cmd)
-	a.specFlags(cmd, &o)
+	o.flags(a, cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the difference to the file in place, and change nothing")
 	return cmd
 }
@@ -80,13 +78,13 @@ func (r *refreshed) end() error {
 // refresh scans and writes under the lock of the file. If another refresh of the same
 // request began its scan after this one had started to wait for the lock, its result is
 // this one's too.
-func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
-	request, err := a.specRequest(o)
+func (o specOptions) refresh(ctx context.Context, a *app, file cdi.File) error {
+	request, err := o.request(a)
 	if err != nil {
 		return err
 	}
 	began := host.Now()
-	held, err := file.Hold(cmd.Context())
+	held, err := file.Hold(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,8 +96,8 @@ func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 		}
 	} else {
 		began = host.Now()
-		r = a.refreshHeld(cmd, held, o)
-		if err := cmd.Context().Err(); err != nil {
+		r = o.refreshHeld(ctx, a, held)
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		// The spec is written. After an error only those who wait have to scan again.
@@ -114,22 +112,22 @@ func (a *app) refresh(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
 	return r.end()
 }
 
-// specRequest identifies what a spec depends on besides the machine.
-func (a *app) specRequest(o cdi.Options) (string, error) {
+// request identifies what a spec depends on besides the machine.
+func (o specOptions) request(a *app) (string, error) {
 	scan, err := a.ScanOptions(discovery.Options{})
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal([]any{cli.ReadVersion(), a.Root, a.Config.CDI, o, scan.Models, scan.RingTable})
+	text, err := json.Marshal([]any{cli.ReadVersion(), a.Root, a.Config.CDI, o.Options, scan.Models, scan.RingTable})
 	return string(text), err
 }
 
 // refreshHeld makes the spec of what the machine is now, and puts it in place.
-func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r refreshed) {
-	m, err := a.makeSpec(cmd, o, toUse)
+func (o specOptions) refreshHeld(ctx context.Context, a *app, held *cdi.Held) (r refreshed) {
+	m, err := o.make(ctx, a, toUse)
 	if err == nil {
 		r.Findings = m.findings
-		r.Says, err = a.putSpec(cmd, held, m, &r.Findings)
+		r.Says, err = putSpec(ctx, a, held, m, &r.Findings)
 		err = cmp.Or(err, m.end)
 	}
 	r.Code, r.Remedy = cli.CodeOf(err), cli.RemedyFor(err)
@@ -141,7 +139,7 @@ func (a *app) refreshHeld(cmd *cobra.Command, held *cdi.Held, o cdi.Options) (r 
 
 // putSpec writes a spec or, if there is nothing to hand out, removes the file. It says
 // what it did.
-func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *finding.List) (says string, err error) {
+func putSpec(ctx context.Context, a *app, held *cdi.Held, m *made, findings *finding.List) (says string, err error) {
 	if m.spec == nil {
 		removed, err := held.Remove()
 		if err != nil {
@@ -157,7 +155,7 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 	if err != nil {
 		return "", err
 	}
-	unread, wrong, err := a.checkBeside(cmd.Context(), held.File, m.inv)
+	unread, wrong, err := checkBeside(ctx, a, held.File, m.inv)
 	*findings = slices.Concat(*findings, unread, wrong)
 	if err == nil && len(wrong) > 0 && m.end == nil {
 		m.end = cli.Found()
@@ -174,22 +172,22 @@ func (a *app) putSpec(cmd *cobra.Command, held *cdi.Held, m *made, findings *fin
 // get by other files and should not. What was just written is right by itself. Where it
 // lies in a usual directory and no other file is there, the runtimes are not looked for,
 // because that takes time.
-func (a *app) checkBeside(ctx context.Context, own cdi.File, inv *discovery.Inventory) (unread, wrong finding.List, err error) {
+func checkBeside(ctx context.Context, a *app, own cdi.File, inv *discovery.Inventory) (unread, wrong finding.List, err error) {
 	usual := []cdi.Order{{Dirs: []string{"/etc/cdi", cdi.DefaultSpecDir}}}
 	isUsual := a.Root.Same(a.Config.CDI.SpecDir, "/etc/cdi") || a.Root.Same(a.Config.CDI.SpecDir, cdi.DefaultSpecDir)
 	v := &cdi.Validator{Root: a.Root, Kind: a.Config.CDI.Kind, Own: own.Path}
 	if !isUsual || !own.IsAlone(usual) {
-		v = a.specValidator(ctx, own, inv)
+		v = specValidator(ctx, a, own, inv)
 	}
 	if unread, err = v.CheckDirs([]string{a.Config.CDI.SpecDir}); err == nil && v.Host && !own.IsAlone(v.Orders) {
-		wrong, err = v.Effective(a.specDirs())
+		wrong, err = v.Effective(specDirs(a))
 	}
 	return unread, wrong, err
 }
 
-// previewSpec shows what refresh would change.
-func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) error {
-	m, err := a.makeSpec(cmd, o, toShow)
+// preview shows what refresh would change.
+func (o specOptions) preview(ctx context.Context, a *app, file cdi.File) error {
+	m, err := o.make(ctx, a, toShow)
 	if err != nil {
 		return err
 	}
@@ -197,14 +195,14 @@ func (a *app) previewSpec(cmd *cobra.Command, file cdi.File, o cdi.Options) erro
 	if m.spec != nil {
 		a.Report(slices.Concat(cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), file.OldKinds(m.spec)))
 	}
-	if _, err := a.reportOthers(cmd.Context(), file, m); err != nil {
+	if _, err := reportOthers(ctx, a, file, m); err != nil {
 		return err
 	}
 	have, want, err := compare(file, m.spec)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(a.showChange(file.Path, have, want), m.end)
+	return cmp.Or(showChange(&a.Terminal, file.Path, have, want), m.end)
 }
 
 // compare returns the bytes of the spec in place and of the one that would replace it;
@@ -217,7 +215,7 @@ func compare(file cdi.File, spec *specs.Spec) (have, want []byte, err error) {
 	return have, want, err
 }
 
-func (a *app) showChange(path string, have, want []byte) error {
+func showChange(t *cli.Terminal, path string, have, want []byte) error {
 	from, to := path, path+" (new)"
 	if have == nil {
 		from = "/dev/null"
@@ -227,8 +225,8 @@ func (a *app) showChange(path string, have, want []byte) error {
 	}
 	change := diff.Diff(from, have, to, want)
 	if len(change) == 0 {
-		a.Say("%s: nothing would change", path)
+		t.Say("%s: nothing would change", path)
 	}
-	_, err := a.Out.Write(change)
+	_, err := t.Out.Write(change)
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -35,9 +36,9 @@ there. Do not name one that a pod has: its LPUs could be given to a second pod.`
 				return err
 			}
 			if len(claims) > 0 {
-				return a.removeClaims(cmd, claims)
+				return removeClaims(cmd.Context(), a, claims)
 			}
-			return a.removeSpec(cmd, file)
+			return removeSpec(cmd.Context(), &a.Terminal, file)
 		},
 	}
 	cmd.Flags().StringSliceVar(&claims, "claim", nil, "forget this `CLAIM` instead: NAMESPACE/NAME, a uid, or all")
@@ -45,19 +46,19 @@ there. Do not name one that a pod has: its LPUs could be given to a second pod.`
 	return cmd
 }
 
-func (a *app) removeSpec(cmd *cobra.Command, file cdi.File) error {
+func removeSpec(ctx context.Context, t *cli.Terminal, file cdi.File) error {
 	if _, err := os.Stat(filepath.Dir(file.Path)); errors.Is(err, fs.ErrNotExist) {
-		a.Say("%s", removal(file, false))
+		t.Say("%s", removal(file, false))
 		return nil
 	}
-	held, err := file.Hold(cmd.Context())
+	held, err := file.Hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
 	removed, err := held.Remove()
 	if err == nil {
-		a.Say("%s", removal(file, removed))
+		t.Say("%s", removal(file, removed))
 	}
 	return err
 }
@@ -71,15 +72,16 @@ func removal(file cdi.File, removed bool) string {
 }
 
 // removeClaims forgets the claims of these names.
-func (a *app) removeClaims(cmd *cobra.Command, names []string) error {
+func removeClaims(ctx context.Context, a *app, names []string) error {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return err
 	}
-	s, err := a.claims(memory)
+	of, err := a.Pods(memory)
 	if err != nil {
 		return err
 	}
+	s := of.Claims()
 	known, err := s.Known()
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func (a *app) removeClaims(cmd *cobra.Command, names []string) error {
 		if !slices.ContainsFunc(names, func(name string) bool { return name == "all" || called(r, name) }) {
 			continue
 		}
-		if err := s.Unprepare(cmd.Context(), r.UID); err != nil {
+		if err := s.Unprepare(ctx, r.UID); err != nil {
 			return err
 		}
 		a.Say("forgot claim %s", r)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -43,7 +44,7 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
   lpuctl cdi validate -o json | jq -r '.findings[] | .id'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings, err := a.validate(cmd.Context(), args, targets, devices, host || len(args) == 0)
+			findings, err := validate(cmd.Context(), a, args, targets, devices, host || len(args) == 0)
 			if err != nil {
 				return err
 			}
@@ -63,7 +64,7 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 	return cmd
 }
 
-func (a *app) validate(ctx context.Context, args, targets, devices []string, host bool) (finding.List, error) {
+func validate(ctx context.Context, a *app, args, targets, devices []string, host bool) (finding.List, error) {
 	v := cdi.Validator{Root: a.Root, Host: host}
 	for _, text := range targets {
 		consumer, version, _ := strings.Cut(text, "=")
@@ -79,18 +80,18 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 	}
 	v.Kind = a.Config.CDI.Kind
 	if len(args) == 0 {
-		v.Claims = a.preparedClaims()
+		v.Claims = preparedClaims(a.Root, a.Log)
 		if own, err := a.LocateSpec(); err == nil {
 			v.Own = own.Path
 		}
 	}
 	if host {
-		v.Inventory = a.hardware(ctx)
+		v.Inventory = readHardware(ctx, a)
 	}
 	v.Devices = devices
 	if len(args) == 0 {
-		v.Orders = a.SpecOrders(ctx)
-		return v.Dirs(a.specDirs())
+		v.Orders = cli.SpecOrders(ctx, a.Root)
+		return v.Dirs(specDirs(a))
 	}
 	info, err := os.Stat(args[0])
 	if err != nil {
@@ -103,22 +104,22 @@ func (a *app) validate(ctx context.Context, args, targets, devices []string, hos
 }
 
 // specValidator judges spec files by what runtimes read and what is in the machine.
-func (a *app) specValidator(ctx context.Context, own cdi.File, inv *discovery.Inventory) *cdi.Validator {
+func specValidator(ctx context.Context, a *app, own cdi.File, inv *discovery.Inventory) *cdi.Validator {
 	return &cdi.Validator{
-		Root: a.Root, Host: true, Kind: a.Config.CDI.Kind, Own: own.Path, Inventory: inv, Orders: a.SpecOrders(ctx),
+		Root: a.Root, Host: true, Kind: a.Config.CDI.Kind, Own: own.Path, Inventory: inv, Orders: cli.SpecOrders(ctx, a.Root),
 	}
 }
 
 // preparedClaims are the uids of the claims that the DRA driver has recorded as prepared;
 // nil if that cannot be read.
-func (a *app) preparedClaims() []string {
-	memory, err := node.RememberIn(a.Root)
+func preparedClaims(root host.Root, log *slog.Logger) []string {
+	memory, err := node.RememberIn(root)
 	if err != nil {
 		return nil
 	}
 	records, err := claim.Records(memory.Dir, host.Now().Boot)
 	if err != nil {
-		a.Log.Warn("it is not known which claims are prepared", "error", err)
+		log.Warn("it is not known which claims are prepared", "error", err)
 		return nil
 	}
 	return cli.Each(records, func(r *claim.Record) string { return r.UID })

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -43,16 +44,16 @@ Printed are all cordons of the node.`,
   sudo lpuctl cordon 0000:46:00.1 lpu4 --reason "firmware update"
   lpuctl list                          # HEALTH is healthy,cordoned`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeLPUs,
+		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reason = strings.TrimSpace(reason)
 			if reason == "" || len(reason) > reasonLimit || strings.ContainsFunc(reason, unicode.IsControl) {
 				return cli.Usage("--reason %.40q: say why on one line, with at most %d characters, for those who find the LPU cordoned",
 					reason, reasonLimit)
 			}
-			cordon := health.Cordon{Reason: reason, Since: time.Now().UTC().Truncate(time.Second), By: a.caller()}
-			return a.changeCordons(cmd.Context(), args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
-				return a.cordon(inv, cordons, args, cordon)
+			cordon := health.Cordon{Reason: reason, Since: time.Now().UTC().Truncate(time.Second), By: caller(a.Env)}
+			return changeCordons(cmd.Context(), a, args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
+				return addCordon(a.Config.CDI.Kind, inv, cordons, args, cordon)
 			})
 		},
 	}
@@ -66,9 +67,9 @@ Printed are all cordons of the node.`,
 const reasonLimit = 200
 
 // caller is the user who runs the command, before sudo.
-func (a *app) caller() string {
+func caller(env func(string) (string, bool)) string {
 	id := fmt.Sprint(os.Getuid())
-	if before, ok := a.Env("SUDO_UID"); ok && os.Getuid() == 0 {
+	if before, ok := env("SUDO_UID"); ok && os.Getuid() == 0 {
 		id = before
 	}
 	u, err := user.LookupId(id)
@@ -78,9 +79,9 @@ func (a *app) caller() string {
 	return u.Username + "(" + id + ")"
 }
 
-// cordon adds the LPUs that are named, and says what it did.
-func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []string, cordon health.Cordon) (says []string, err error) {
-	cards, err := a.lpus(inv, words)
+// addCordon adds the LPUs that are named, and says what it did.
+func addCordon(kind string, inv *discovery.Inventory, cordons health.Cordons, words []string, cordon health.Cordon) (says []string, err error) {
+	cards, err := inv.Resolve(kind, words...)
 	for _, card := range cards {
 		l := &inv.LPUs[card]
 		who, c := fmt.Sprintf("%s (%s)", l.Name, l.Address), cordon
@@ -102,8 +103,8 @@ func (a *app) cordon(inv *discovery.Inventory, cordons health.Cordons, words []s
 
 // changeCordons changes the cordons of LPUs that are named, says what change says, and
 // prints those that are in force.
-func (a *app) changeCordons(
-	ctx context.Context, words []string, f cli.Format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
+func changeCordons(
+	ctx context.Context, a *app, words []string, f cli.Format, change func(*discovery.Inventory, health.Cordons) ([]string, error),
 ) error {
 	inv, err := a.scan(ctx)
 	if err != nil {
@@ -126,9 +127,9 @@ func (a *app) changeCordons(
 	}
 	a.Report(findings)
 	for _, text := range says {
-		a.Say("%s", cli.Printable(text))
+		a.Say("%s", shell.Printable(text))
 	}
-	return a.writeCordons(inv, cordons, f)
+	return writeCordons(&a.Terminal, inv, cordons, f)
 }
 
 // isNumbered reports whether words may name an LPU by its index, and not by its PCI
@@ -155,9 +156,9 @@ func stateError(err error, what string) error {
 	return err
 }
 
-func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f cli.Format) error {
+func writeCordons(t *cli.Terminal, inv *discovery.Inventory, cordons health.Cordons, f cli.Format) error {
 	if f.IsDocument() {
-		return a.WriteDocument(f, cordons.Document())
+		return t.WriteDocument(f, cordons.Document())
 	}
 	if len(cordons) == 0 {
 		return nil
@@ -168,5 +169,5 @@ func (a *app) writeCordons(inv *discovery.Inventory, cordons health.Cordons, f c
 		c := cordons[address]
 		rows = append(rows, []string{names[address], address.String(), c.Since.Format(time.RFC3339), c.By, c.Reason})
 	}
-	return a.WriteTable([]string{"NAME", "ADDRESS", "SINCE", "BY", "REASON"}, rows)
+	return t.WriteTable([]string{"NAME", "ADDRESS", "SINCE", "BY", "REASON"}, rows)
 }

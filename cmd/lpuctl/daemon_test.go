@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -11,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/test/await"
 )
@@ -61,19 +58,5 @@ func TestDaemonsTellSystemd(t *testing.T) {
 				t.Errorf("%v, told %v", err, told)
 			}
 		})
-	}
-}
-
-func TestLatestFault(t *testing.T) {
-	var f cli.LatestFault
-	for i, test := range []struct {
-		err   error
-		isNew bool
-	}{
-		{nil, false}, {io.EOF, true}, {errors.New("EOF"), false}, {io.ErrClosedPipe, true}, {io.EOF, true}, {nil, false}, {io.EOF, true},
-	} {
-		if got := f.IsNew(test.err); got != test.isNew {
-			t.Errorf("%d: %v is new: %t", i, test.err, got)
-		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -35,20 +37,20 @@ serve runs on this node: it has watched the LPU for longer, and the health is ju
   lpuctl describe 0000:b1:00.1
   lpuctl describe 3 4 -o yaml`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeLPUs,
+		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
-			cards, err := a.lpus(inv, args)
+			cards, err := inv.Resolve(a.Config.CDI.Kind, args...)
 			if err != nil {
 				return err
 			}
-			findUsers(cmd.Context(), a.Root, inv)
+			node.FindUsers(cmd.Context(), a.Root, inv)
 			// What is not known of the machine's LPUs and is shown of each.
 			a.Report(withID(inv.Problems, finding.UsersHidden, finding.CordonsUnreadable))
-			return a.describe(cmd.Context(), inv, cards, f)
+			return describe(cmd.Context(), &a.Terminal, a.Root, inv, cards, f)
 		},
 	}
 	a.RingTableFlag(cmd)
@@ -62,35 +64,35 @@ type description struct {
 	Details discovery.Details `json:"details"`
 }
 
-func (a *app) describe(ctx context.Context, inv *discovery.Inventory, cards []int, f cli.Format) error {
+func describe(ctx context.Context, t *cli.Terminal, root host.Root, inv *discovery.Inventory, cards []int, f cli.Format) error {
 	var all []description
 	noted := ""
 	for _, card := range cards {
 		l := &inv.LPUs[card]
-		details, err := discovery.Describe(ctx, string(a.Root), l, detailLimit)
+		details, err := discovery.Describe(ctx, string(root), l, detailLimit)
 		if err != nil && err.Error() != noted {
 			noted = err.Error()
-			a.Say("%s", noted)
+			t.Say("%s", noted)
 		}
 		all = append(all, description{l, details})
 	}
 	switch {
 	case f.IsDocument() && len(all) == 1:
-		return a.WriteDocument(f, struct {
+		return t.WriteDocument(f, struct {
 			cli.Header
 			description
 		}{cli.NewHeader("LPU"), all[0]})
 	case f.IsDocument():
-		return a.WriteDocument(f, struct {
+		return t.WriteDocument(f, struct {
 			cli.Header
 			LPUs []description `json:"lpus"`
 		}{cli.NewHeader("LPUList"), all})
 	}
 	for i, d := range all {
 		if i > 0 {
-			fmt.Fprintln(a.Out)
+			fmt.Fprintln(t.Out)
 		}
-		if err := writeDescription(a.Out, d.LPU, d.Details); err != nil {
+		if err := writeDescription(t.Out, d.LPU, d.Details); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -19,7 +20,7 @@ import (
 
 func newHealthCommand(a *app) *cobra.Command {
 	var f cli.Format
-	var watch bool
+	var follow bool
 	cmd := &cobra.Command{
 		Use:   healthName + " [LPU...]",
 		Short: "Show how the LPUs are, and why",
@@ -40,26 +41,26 @@ The exit code is 3 if an LPU is unhealthy or in doubt, and 4 if there is no LPU.
   lpuctl health lpu3 -o json | jq '.lpus[0].reasons'
   lpuctl health -o npd         # as node-problem-detector runs it`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completeLPUs,
+		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			show := func(a *app, inv *discovery.Inventory) error {
-				inv.Problems = append(slices.Clip(inv.Problems), lostTables(cmd.Context(), a.Root, inv)...)
-				return a.health(inv, args, f)
+				inv.Problems = append(slices.Clip(inv.Problems), node.LostTables(cmd.Context(), a.Root, inv)...)
+				return showHealth(a, inv, args, f)
 			}
-			if watch {
-				return a.watch(cmd.Context(), f, show)
+			if follow {
+				return watch(cmd.Context(), a, f, show)
 			}
 			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if f == cli.FormatNPD {
-				return a.healthForNPD(inv, args)
+				return healthForNPD(a, inv, args)
 			}
 			return show(a, inv)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the health anew whenever it changes, until ^C")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "print the health anew whenever it changes, until ^C")
 	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatNPD)
 	return cmd
 }
@@ -85,12 +86,12 @@ type lpuHealth struct {
 	Watts        *float64             `json:"watts,omitempty"`
 }
 
-// health prints how the LPUs of an inventory are, or those that are named.
-func (a *app) health(inv *discovery.Inventory, words []string, f cli.Format) error {
-	if err := a.keepNamed(inv, words); err != nil {
+// showHealth prints how the LPUs of an inventory are, or those that are named.
+func showHealth(a *app, inv *discovery.Inventory, words []string, f cli.Format) error {
+	if err := keepNamed(a.Config.CDI.Kind, inv, words); err != nil {
 		return err
 	}
-	if err := a.writeHealth(inv, f); err != nil {
+	if err := writeHealth(&a.Terminal, inv, f); err != nil {
 		return err
 	}
 	a.Report(outOfOrder(inv))
@@ -105,9 +106,9 @@ func (a *app) health(inv *discovery.Inventory, words []string, f cli.Format) err
 	return nil
 }
 
-func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
+func writeHealth(t *cli.Terminal, inv *discovery.Inventory, f cli.Format) error {
 	if f.IsDocument() {
-		return a.WriteDocument(f, healthDocument{cli.NewHeader("Health"), cli.Each(inv.LPUs, func(l discovery.LPU) lpuHealth {
+		return t.WriteDocument(f, healthDocument{cli.NewHeader("Health"), cli.Each(inv.LPUs, func(l discovery.LPU) lpuHealth {
 			return lpuHealth{
 				l.Name, l.Address, l.Health, l.Usable, l.Reasons, l.Judged, l.Cordoned, l.Link, l.PowerState, l.Temperatures, l.Watts,
 			}
@@ -126,7 +127,7 @@ func (a *app) writeHealth(inv *discovery.Inventory, f cli.Format) error {
 			l.Name, l.Address.String(), l.Condition(), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(l.Reasons),
 		})
 	}
-	return a.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
+	return t.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
 }
 
 func withoutNotes(reasons finding.List) finding.List {

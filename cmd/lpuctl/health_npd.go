@@ -35,8 +35,8 @@ var errFaulty = errors.New("")
 
 // healthForNPD prints the line for node-problem-detector about an inventory, or about the
 // LPUs that are named.
-func (a *app) healthForNPD(inv *discovery.Inventory, words []string) error {
-	if err := a.keepNamed(inv, words); err != nil {
+func healthForNPD(a *app, inv *discovery.Inventory, words []string) error {
+	if err := keepNamed(a.Config.CDI.Kind, inv, words); err != nil {
 		return err
 	}
 	if len(inv.LPUs) == 0 {

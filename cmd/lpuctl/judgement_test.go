@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/launch"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
@@ -143,7 +145,7 @@ func newJudges(t *testing.T, lpus int, faults ...string) (*judges, bool) {
 // serve watches the node as serve does until it is at rest and agrees with a command.
 func (j *judges) serve() {
 	j.t.Helper()
-	a := &app{cli.App{Err: new(bytes.Buffer), Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
+	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
 	options, memory, _, err := a.Following()
 	if err != nil {
 		j.t.Fatal(err)
@@ -226,7 +228,7 @@ func (j *judges) document(into any, args ...string) {
 	j.t.Helper()
 	var out, said bytes.Buffer
 	code := run(j.t.Context(), append([]string{"--root", j.root}, args...), &out, &said, noEnvironment)
-	if out.Len() == 0 && (code == cli.ExitFound || code == exitNotStarted) {
+	if out.Len() == 0 && (code == cli.ExitFound || code == launch.Code(errors.ErrUnsupported)) {
 		return
 	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
@@ -250,7 +252,7 @@ func (j *judges) run() []string {
 
 // leased are the LPUs that the arbiter gives.
 func (j *judges) leased() (names []string) {
-	a := &app{cli.App{Err: new(bytes.Buffer), Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
+	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
 	view, err := a.lookForLeases()(context.Background(), lease.Seek{})
 	if err != nil {
 		j.t.Error(err)

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/user"
@@ -22,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -101,14 +99,20 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	leases, reservations, err := a.LeaseFiles(memory)
+	files, err := lease.FilesOf(a.Root, memory.Dir)
 	if err != nil {
 		return nil, err
 	}
 	arbiter := &lease.Arbiter{
-		Leases: leases, Reservations: reservations, Look: a.lookForLeases(), Describe: describePeer, Log: a.Log,
+		Leases: files.Leases, Reservations: files.Reservations, Look: a.lookForLeases(), Describe: describePeer, Log: a.Log,
 	}
-	arbiter.Closed = func(lpus []pci.Address) (why, remedy string) { return a.closedSince(memory, lpus) }
+	arbiter.Closed = func(lpus []pci.Address) (why, remedy string) {
+		of, err := a.leasing(memory)
+		if err != nil {
+			return err.Error(), cli.RemedyFor(err)
+		}
+		return of.ClosedSince(lpus)
+	}
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	}
@@ -166,85 +170,21 @@ func (a *app) viewForLeases(ctx context.Context, seek lease.Seek, hidden *discov
 	view, err := lease.Look(ctx, a.Root, inv, seek, hidden)
 	c := a.Config.Leases
 	view.Pool, view.Limits = c.Addresses(), lease.Limits{LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour}
-	closed, lately := a.leasesClosed(memory)
-	if closed != "" { // what pods have changes nothing, and a kubelet that hangs takes its time
-		view.Closed = closed
-		return view, err
+	of, podsErr := a.leasing(memory)
+	if podsErr != nil {
+		return view, podsErr
 	}
-	pods, unknown := a.holders(ctx, memory)
-	if unknown != nil && view.Pool == nil {
-		view.Closed, view.ClosedRemedy = podsUnknown(unknown)
-	}
-	for i := range inv.LPUs {
-		if address := inv.LPUs[i].Address; lately != "" && pods[address] == "" {
-			pods[address] = lately
-		}
-	}
-	view.Pods = pods
+	of.Look(ctx, &view)
 	return view, err
 }
 
-// podsUnknown says why no LPU can be leased, and what to do, where it is not known which
-// LPUs pods have.
-func podsUnknown(err error) (why, remedy string) {
-	return "it cannot be known which LPUs pods have: " + err.Error(), cli.RemedyFor(err)
-}
-
-// holders are the LPUs that pods have from plugin or driver, whether or not these run:
-// pods outlive them. With an error it is not known of one of the two.
-func (a *app) holders(ctx context.Context, memory node.Memory) (map[pci.Address]string, error) {
-	said, claims, untold, err := a.podsAndClaims(ctx, memory)
+// leasing is what pods have of the LPUs that can be leased. The config was read.
+func (a *app) leasing(memory node.Memory) (*pods.Leasing, error) {
+	of, err := a.Pods(memory)
 	if err != nil {
-		return map[pci.Address]string{}, err
+		return nil, err
 	}
-	all := said.InPods()
-	claimed, unread := claims.Holders()
-	maps.Copy(all, claimed)
-	return all, errors.Join(untold, unread)
-}
-
-// closedSince says why LPUs that were free cannot be leased any more, and what to do
-// about that. What a claim has is written down before its pod starts, so the kubelet need
-// not be asked.
-func (a *app) closedSince(memory node.Memory, lpus []pci.Address) (why, remedy string) {
-	if closed, lately := a.leasesClosed(memory); closed != "" || lately != "" {
-		return cmp.Or(closed, lately), ""
-	}
-	// This comes after the above: a program that has ended meanwhile has written it.
-	store, err := a.claims(memory)
-	claims := map[pci.Address]string{}
-	if err == nil {
-		claims, err = store.Holders()
-	}
-	for _, address := range lpus {
-		if by := claims[address]; by != "" {
-			return address.String() + " is in use by " + by, ""
-		}
-	}
-	if err != nil && a.Config.Leases.Addresses() == nil {
-		return podsUnknown(err)
-	}
-	return "", ""
-}
-
-// leasesClosed says why no LPU can be leased: Kubernetes hands them out, and none are set
-// apart; "": they can. Lately says who may have any of them, and is not named by the
-// kubelet yet.
-func (a *app) leasesClosed(memory node.Memory) (closed, lately string) {
-	if a.Config.Leases.Addresses() != nil {
-		return "", ""
-	}
-	now, err := a.standing(memory)
-	if err != nil {
-		return err.Error(), ""
-	}
-	if closed = now.Kubernetes(); closed != "" {
-		closed += "; and the config file sets none apart for leases"
-	}
-	if now.Lately {
-		lately = "a pod, perhaps, that was given an LPU a moment ago"
-	}
-	return closed, lately
+	return &pods.Leasing{Node: *of, Pool: a.Config.Leases.Addresses(), Remedy: cli.RemedyFor}, nil
 }
 
 // describePeer adds the names of user and program, as far as they are known.

@@ -226,7 +226,8 @@ func TestLeasedBeforeAProgramStarts(t *testing.T) {
 		}
 		g := &owner.Gate{File: file, Me: me, Log: a.Log}
 		g.Others = func(context.Context) (map[pci.Address]string, error) { return nil, nil }
-		if err := a.RespectLeases(g, memory); err != nil {
+		of, err := a.Pods(memory)
+		if err := errors.Join(err, of.RespectLeases(g)); err != nil {
 			t.Fatal(err)
 		}
 		enter := func(address pci.Address) error {
@@ -345,7 +346,8 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 		await.For(t, "a user leases an LPU while no program runs", func() bool { return leases.Load() != before })
 		g := &owner.Gate{File: file, Me: owner.DRA, Log: a.Log}
 		g.Others = func(context.Context) (map[pci.Address]string, error) { return nil, nil }
-		if err := a.RespectLeases(g, memory); err != nil {
+		of, err := a.Pods(memory)
+		if err := errors.Join(err, of.RespectLeases(g)); err != nil {
 			t.Fatal(err)
 		}
 		had := map[int]pci.Address{}

@@ -1,39 +1,28 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// dialArbiter connects to the arbiter of this node.
-func dialArbiter(root host.Root) (*lease.Client, error) {
-	socket, err := root.Resolve(lease.Socket)
-	if err != nil {
-		return nil, err
-	}
-	return lease.Dial(socket)
-}
-
 // withArbiter connects to the arbiter for one request.
 func withArbiter(root host.Root, ask func(*lease.Client) error) error {
-	client, err := dialArbiter(root)
+	client, err := lease.DialIn(root)
 	if err != nil {
 		return err
 	}
 	return errors.Join(ask(client), client.Close())
 }
 
-// selection is a wish as the arbiter reads it. LPUs are known to it by their addresses.
-func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, error) {
+// selection is the wish as the arbiter reads it. LPUs are known to it by their addresses.
+func (w *wish) selection(inv *discovery.Inventory, kind string) (lease.Selection, error) {
 	if w.size < 1 {
 		return lease.Selection{}, cli.Usage("-n %d: at least one LPU", w.size)
 	}
@@ -41,21 +30,9 @@ func (a *app) selection(inv *discovery.Inventory, w wish) (lease.Selection, erro
 	if len(w.must) == 0 {
 		return s, nil
 	}
-	must, err := a.withNodes(inv, w.must)
+	must, err := withNodes(kind, inv, w.must)
 	s.Must = addressesOf(inv, must)
 	return s, err
-}
-
-// leasedNames are the names that leased LPUs have in an inventory, in the same order.
-func leasedNames(inv *discovery.Inventory, leased []lease.LPU) (names []string, err error) {
-	for _, of := range leased {
-		i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address == of.Address && !l.Absent })
-		if i < 0 {
-			return nil, cli.Fail(cli.ExitFailed, "try again", "the LPU at %s was leased, and has left the bus since", of.Address)
-		}
-		names = append(names, inv.LPUs[i].Name)
-	}
-	return names, nil
 }
 
 // untilText is when a time since boot is, for people; "" for 0, which is never.
@@ -76,7 +53,7 @@ func holderText(l *discovery.LPU) string {
 	says := func(how string, h *discovery.Holder) string {
 		text := how + h.String()
 		if h.Command != "" {
-			text += " " + cli.Printable(h.Command)
+			text += " " + shell.Printable(h.Command)
 		}
 		if until := untilText(h.Until); until != "" {
 			text += " until " + until
@@ -101,58 +78,4 @@ func holderText(l *discovery.LPU) string {
 func sharesByLease(root host.Root, inv *discovery.Inventory) bool {
 	return root.Exists(lease.Socket) ||
 		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil })
-}
-
-// lease asks the arbiter for LPUs, and waits for them if that is wished.
-func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, command string) (*grant, error) {
-	inv, err := a.scan(ctx)
-	if err != nil {
-		return nil, err
-	}
-	selection, err := a.selection(inv, o.wish)
-	if err != nil {
-		return nil, err
-	}
-	w := lease.Wish{Selection: selection, For: o.limit, Wait: o.wait > 0, DryRun: o.dryRun, Command: shortened(command)}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	// The timer runs from the first answer. Before, no program knows what is waited for.
-	var timer *time.Timer
-	told := ""
-	granted, err := client.Wish(ctx, w, func(p lease.Place) {
-		if timer == nil {
-			timer = time.AfterFunc(o.wait, func() { end(errWaited) })
-		}
-		told = p.Why
-		a.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
-	})
-	if timer != nil {
-		timer.Stop()
-	}
-	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errWaited):
-		return nil, cli.Fail(exitNotStarted, "wait longer, or ask for fewer", "waited %v: %s", o.wait, told)
-	case err != nil:
-		return nil, err
-	case granted.UsersHidden:
-		a.Say("warning: the arbiter cannot see all processes: somebody may use an LPU without a lease")
-	}
-	if o.wait > 0 { // the machine may have changed meanwhile
-		if inv, err = a.scan(ctx); err != nil {
-			return nil, err
-		}
-	}
-	names, err := leasedNames(inv, granted.LPUs)
-	return &grant{inv: inv, lpus: names, connected: granted.Connected, until: granted.Until}, err
-}
-
-var errWaited = errors.New("waited long enough")
-
-// shortened is the name of a program as far as the arbiter takes it.
-func shortened(command string) string {
-	name := cli.Printable(path.Base(command))
-	if lease.CheckReason(name) != nil {
-		return ""
-	}
-	return fmt.Sprintf("%.60s", name)
 }

@@ -6,22 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// usersLimit bounds the look through /proc for those who use the LPUs.
-const usersLimit = 3 * time.Second
-
 func newListCommand(a *app) *cobra.Command {
 	var f cli.Format
-	var watch bool
+	var follow bool
 	cmd := &cobra.Command{
 		Use:     "list [LPU...]",
 		Aliases: []string{"ls", "get", "ps"},
@@ -42,31 +39,31 @@ The exit code is 4 if there is no LPU.`,
   lpuctl list -o json | jq -r '.lpus[] | select(.usable | not) | .address'
   lpuctl list -o name          # names for podman run --device`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completeLPUs,
+		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if watch {
-				return a.watch(cmd.Context(), f, func(a *app, inv *discovery.Inventory) error { return a.list(cmd.Context(), inv, args, f) })
+			if follow {
+				return watch(cmd.Context(), a, f, func(a *app, inv *discovery.Inventory) error { return list(cmd.Context(), a, inv, args, f) })
 			}
 			inv, err := a.scan(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.list(cmd.Context(), inv, args, f)
+			return list(cmd.Context(), a, inv, args, f)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the list anew whenever it changes, until ^C")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "print the list anew whenever it changes, until ^C")
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &f, cli.FormatTable, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
 // list prints an inventory, or those of its LPUs that are named.
-func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string, f cli.Format) error {
-	findUsers(ctx, a.Root, inv)
-	if err := a.keepNamed(inv, words); err != nil {
+func list(ctx context.Context, a *app, inv *discovery.Inventory, words []string, f cli.Format) error {
+	node.FindUsers(ctx, a.Root, inv)
+	if err := keepNamed(a.Config.CDI.Kind, inv, words); err != nil {
 		return err
 	}
-	if err := a.writeInventory(inv, f); err != nil {
+	if err := writeInventory(&a.Terminal, a.Root, a.Config.CDI.Kind, inv, f); err != nil {
 		return err
 	}
 	a.Report(outOfOrder(inv))
@@ -78,31 +75,16 @@ func (a *app) list(ctx context.Context, inv *discovery.Inventory, words []string
 
 // keepNamed removes the LPUs that are not named from an inventory; without names it keeps
 // all.
-func (a *app) keepNamed(inv *discovery.Inventory, words []string) error {
+func keepNamed(kind string, inv *discovery.Inventory, words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
-	cards, err := a.lpus(inv, words)
+	cards, err := inv.Resolve(kind, words...)
 	if err != nil {
 		return err
 	}
 	inv.LPUs = cli.Each(cards, func(card int) discovery.LPU { return inv.LPUs[card] })
 	return nil
-}
-
-// findUsers fills in who uses the LPUs, as far as that can be found out in time.
-func findUsers(ctx context.Context, root host.Root, inv *discovery.Inventory) {
-	ctx, cancel := context.WithTimeout(ctx, usersLimit)
-	defer cancel()
-	discovery.FindUsers(ctx, string(root), inv)
-}
-
-// lostTables are findings about containers that read the ring table of the host, as far
-// as that can be found out in time.
-func lostTables(ctx context.Context, root host.Root, inv *discovery.Inventory) finding.List {
-	ctx, cancel := context.WithTimeout(ctx, usersLimit)
-	defer cancel()
-	return discovery.LostTables(ctx, string(root), inv)
 }
 
 // outOfOrder returns what is wrong with the machine, why each LPU is not usable or else
@@ -132,18 +114,18 @@ func withID(all finding.List, ids ...finding.ID) finding.List {
 	return slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool { return !slices.Contains(ids, f.ID) })
 }
 
-func (a *app) writeInventory(inv *discovery.Inventory, f cli.Format) error {
+func writeInventory(t *cli.Terminal, root host.Root, kind string, inv *discovery.Inventory, f cli.Format) error {
 	switch f {
 	case cli.FormatJSON, cli.FormatYAML:
-		return a.WriteDocument(f, inv)
+		return t.WriteDocument(f, inv)
 	case cli.FormatName:
-		return a.WriteLines(cli.Each(inv.LPUs, func(l discovery.LPU) string { return a.Config.CDI.Kind + "=" + l.Name })...)
+		return t.WriteLines(cli.Each(inv.LPUs, func(l discovery.LPU) string { return kind + "=" + l.Name })...)
 	}
 	if len(inv.LPUs) == 0 {
 		return nil
 	}
 	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "RING", "HEALTH", "USED-BY"}
-	leases := sharesByLease(a.Root, inv)
+	leases := sharesByLease(root, inv)
 	if leases {
 		header = append(header, "LEASE")
 	}
@@ -165,7 +147,7 @@ func (a *app) writeInventory(inv *discovery.Inventory, f cli.Format) error {
 		}
 		rows = append(rows, row)
 	}
-	return a.WriteTable(header, rows)
+	return t.WriteTable(header, rows)
 }
 
 func nodeNames(nodes []discovery.Node) string {

@@ -11,14 +11,15 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
+	"github.com/hyperaccel/lpuctl/internal/launch"
 )
 
 func main() {
 	if err := isolate.Continue(os.Args); err != nil {
 		if !errors.Is(err, isolate.ErrAbandoned) {
-			(&app{cli.App{Err: os.Stderr}}).Complain(err)
+			(&cli.Terminal{Err: os.Stderr}).Complain(err)
 		}
-		os.Exit(codeOfRun(err))
+		os.Exit(launch.Code(err))
 	}
 	base := cli.HeedHangUp(context.Background())
 	heeded := []os.Signal{syscall.SIGTERM}

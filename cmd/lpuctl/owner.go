@@ -3,22 +3,19 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-	"github.com/hyperaccel/lpuctl/internal/dra/claim"
-	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/pods"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -50,7 +47,7 @@ driver has written down, and those that the kubelet names. It is exit code 3 if 
 LPUs, and if two pods have one LPU.`,
 		Example: `  sudo lpuctl owner show
   lpuctl owner show -o json | jq -r .owner`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.showOwner(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return showOwner(cmd.Context(), a, f) },
 	}
 	a.FormatFlag(cmd, &f)
 	return cmd
@@ -75,23 +72,23 @@ A program that is started with --owner, as by the Helm chart, changes it again w
 			if err != nil {
 				return cli.Usage("%v", err)
 			}
-			if err := a.setOwner(cmd.Context(), o); err != nil {
+			if err := setOwner(cmd.Context(), a, o); err != nil {
 				return err
 			}
-			return a.showOwner(cmd.Context(), f)
+			return showOwner(cmd.Context(), a, f)
 		},
 	}
 	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
-func (a *app) setOwner(ctx context.Context, to owner.Owner) error {
+func setOwner(ctx context.Context, a *app, to owner.Owner) error {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
 		return err
 	}
 	file := owner.File{Dir: memory.Dir}
-	before, err := file.Set(ctx, to, a.caller(), false)
+	before, err := file.Set(ctx, to, caller(a.Env), false)
 	if err != nil {
 		return stateError(err, "change the owner")
 	}
@@ -127,16 +124,16 @@ type heldLPU struct {
 	Holder  string      `json:"holder"`
 }
 
-func (a *app) showOwner(ctx context.Context, f cli.Format) error {
+func showOwner(ctx context.Context, a *app, f cli.Format) error {
 	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
 	if err != nil {
 		return err
 	}
-	now, err := a.standing(memory)
+	of, err := a.Pods(memory)
 	if err != nil {
 		return err
 	}
-	file := owner.File{Dir: memory.Dir}
+	now, file := of.Owner().Stand(), of.Owner()
 	o := ownership{
 		Header: cli.NewHeader("Owner"), Held: []heldLPU{}, Unknown: []string{}, Problems: finding.List{},
 	}
@@ -150,29 +147,16 @@ func (a *app) showOwner(ctx context.Context, f cli.Format) error {
 			o.Unknown = append(o.Unknown, fmt.Sprintf("whether %s runs: %v", who.Program(), why))
 		}
 	}
-	said, claims, untold, err := a.podsAndClaims(ctx, memory)
-	if err != nil {
-		return err
-	}
+	said, claims, untold := of.All(ctx)
 	o.add(inv, owner.Plugin, said.InPods(), untold)
 	claimed, unread := claims.Holders()
 	o.add(inv, owner.DRA, claimed, unread)
 	o.addTwice(inv, said.Twice())
-	if err := a.writeOwner(&o, f); err != nil {
+	if err := o.write(&a.Terminal, f); err != nil {
 		return err
 	}
 	a.Report(o.Problems)
 	return cli.FoundIn(o.Problems)
-}
-
-// standing is which programs can hand out the LPUs of this node to pods now. The config
-// was read.
-func (a *app) standing(memory node.Memory) (owner.Standing, error) {
-	file, err := a.OwnerFile(memory)
-	if err != nil {
-		return owner.Standing{}, err
-	}
-	return file.Stand(), nil
 }
 
 // add adds the LPUs that pods have from one of the two. With an error they are not all.
@@ -196,58 +180,10 @@ func (o *ownership) addTwice(inv *discovery.Inventory, twice map[pci.Address]fin
 	}
 }
 
-var errNoKubelet = errors.New("there is no kubelet")
-
-// askKubelet asks the kubelet which pods have LPUs, behind the first socket that is named
-// and is there. The error may be errNoKubelet.
-func (a *app) askKubelet(ctx context.Context, named ...string) (*plugin.Said, error) {
-	socket, err := a.PodResources(named...)
-	if err != nil {
-		return nil, err
-	}
-	if socket == "" {
-		return nil, errNoKubelet
-	}
-	said, err := (&plugin.Pods{Socket: socket}).Ask(ctx)
-	if err == nil {
-		return said, nil
-	}
-	if listens, unseen := host.Listens(socket); !listens && unseen == nil {
-		return nil, cli.WithRemedy(err, "start the kubelet; if none is to run on this node: sudo rm "+socket)
-	}
-	return nil, err
-}
-
-// podsAndClaims are which pods have LPUs, as the kubelet says, and the prepared claims.
-// untold is why the kubelet does not say it; where there is none, no pod has LPUs.
-func (a *app) podsAndClaims(ctx context.Context, memory node.Memory) (said *plugin.Said, claims *claim.Store, untold, err error) {
-	if claims, err = a.claims(memory); err != nil {
-		return nil, nil, nil, err
-	}
-	said, untold = a.askKubelet(ctx, a.Config.Serve.PodResources)
-	switch {
-	case untold == nil:
-		claims.Hear(said.Claims())
-	case errors.Is(untold, errNoKubelet):
-		said, untold = &plugin.Said{}, nil
-	default:
-		said = &plugin.Said{}
-	}
-	return said, claims, untold, nil
-}
-
-// claims are the prepared claims of this node.
-func (a *app) claims(memory node.Memory) (*claim.Store, error) {
-	spec, err := a.LocateSpec()
-	if err != nil {
-		return nil, err
-	}
-	return &claim.Store{Root: a.Root, Dir: memory.Dir, SpecDir: filepath.Dir(spec.Path), BootID: host.Now().Boot}, nil
-}
-
-func (a *app) writeOwner(o *ownership, f cli.Format) error {
+// write prints it in a format.
+func (o *ownership) write(t *cli.Terminal, f cli.Format) error {
 	if f.IsDocument() {
-		return a.WriteDocument(f, o)
+		return t.WriteDocument(f, o)
 	}
 	since := "-"
 	if !o.Since.IsZero() {
@@ -260,62 +196,32 @@ func (a *app) writeOwner(o *ownership, f cli.Format) error {
 		return "?"
 	}
 	row := []string{cmp.Or(string(o.Owner), "?"), since, o.By, running(owner.Plugin), running(owner.DRA)}
-	if err := a.WriteTable([]string{"OWNER", "SINCE", "BY", "PLUGIN-RUNS", "DRA-RUNS"}, [][]string{row}); err != nil {
+	if err := t.WriteTable([]string{"OWNER", "SINCE", "BY", "PLUGIN-RUNS", "DRA-RUNS"}, [][]string{row}); err != nil {
 		return err
 	}
 	if len(o.Held) > 0 {
-		fmt.Fprintln(a.Out)
+		fmt.Fprintln(t.Out)
 		rows := cli.Each(o.Held, func(h heldLPU) []string { return []string{h.LPU, h.Address, string(h.From), h.Holder} })
-		if err := a.WriteTable([]string{"NAME", "ADDRESS", "FROM", "HOLDER"}, rows); err != nil {
+		if err := t.WriteTable([]string{"NAME", "ADDRESS", "FROM", "HOLDER"}, rows); err != nil {
 			return err
 		}
 	}
 	for _, text := range o.Unknown {
-		a.Say("it cannot be known %s", cli.Printable(text))
+		t.Say("it cannot be known %s", shell.Printable(text))
 	}
 	return nil
 }
 
 // newGate is what serve asks before it hands out LPUs. With --owner it is the owner when
-// this returns. While the kubelet behind the socket does not answer, what it said of
-// claims last counts, and their files do. hear gets what the kubelet says.
-func (a *app) newGate(cmd *cobra.Command, memory node.Memory, socket string, hear func(*plugin.Said)) (*owner.Gate, error) {
-	word, _ := cmd.Flags().GetString("owner") // it has the flag
+// this returns. hear gets what the kubelet behind the socket says.
+func newGate(ctx context.Context, of *pods.Node, word, socket string, hear func(*plugin.Said)) (*owner.Gate, error) {
 	if word != "" && word != string(owner.Plugin) {
 		return nil, cli.Usage("--owner %s: serve can be the owner %s only; for the DRA driver: lpuctl-dra serve --owner dra", word, owner.Plugin)
 	}
-	file, err := a.OwnerFile(memory)
-	if err != nil {
-		return nil, err
-	}
-	claims, err := a.claims(memory)
-	if err != nil {
-		return nil, err
-	}
-	var logged atomic.Bool
-	configured := a.Config.Serve.PodResources // which a reload takes another one in place of
-	ask := func(ctx context.Context) (*plugin.Said, error) {
-		said, err := a.askKubelet(ctx, socket, configured)
-		if err == nil {
-			claims.Hear(said.Claims())
-			hear(said)
-		} else if !logged.Load() && !errors.Is(err, errNoKubelet) && ctx.Err() == nil {
-			a.Log.Warn("the kubelet cannot be asked which pods have claims; their files tell", "error", err)
-		}
-		logged.Store(err != nil)
-		return said, err
-	}
-	g := &owner.Gate{
-		File: file, Me: owner.Plugin, Insist: word != "", By: "lpuctl serve --owner", Log: a.Log,
-		Others: func(ctx context.Context) (map[pci.Address]string, error) {
-			_, _ = ask(ctx)
-			return claims.Holders()
-		},
-		Twice:  plugin.From(ask, (*plugin.Said).Twice),
-		Follow: filepath.Join(memory.Dir, claim.DirName),
-	}
-	if err := a.RespectLeases(g, memory); err != nil || !g.Insist {
+	g, err := of.PluginGate(socket, hear)
+	if err != nil || word == "" {
 		return g, err
 	}
-	return g, stateError(g.Claim(cmd.Context()), "change the owner")
+	g.Insist = true
+	return g, stateError(g.Claim(ctx), "change the owner")
 }

@@ -155,7 +155,7 @@ func TestServeNamesPodsWithoutTheirTable(t *testing.T) {
 // gate is what serve asks.
 func (n *observedNode) gate() *owner.Gate {
 	n.Helper()
-	a := &app{App: cli.App{Program: "lpuctl", Root: host.Root(n.root), Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
+	a := &app{App: cli.App{Root: host.Root(n.root), Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
 	if err := a.LoadConfig(); err != nil {
 		n.Fatal(err)
 	}
@@ -163,7 +163,11 @@ func (n *observedNode) gate() *owner.Gate {
 	if err != nil {
 		n.Fatal(err)
 	}
-	g, err := a.newGate(newServeCommand(a), memory, "", func(*plugin.Said) {})
+	of, err := a.Pods(memory)
+	if err != nil {
+		n.Fatal(err)
+	}
+	g, err := of.PluginGate("", func(*plugin.Said) {})
 	if err != nil {
 		n.Fatal(err)
 	}

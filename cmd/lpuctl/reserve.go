@@ -9,6 +9,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -43,10 +44,10 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 			if err := lease.CheckReason(reason); err != nil {
 				return cli.Usage("--reason: say why on one line, for those who find the LPUs reserved")
 			}
-			return a.reserve(cmd.Context(), w, limit, reason, f)
+			return reserve(cmd.Context(), a, &w, lease.Reserve{For: limit, Reason: reason}, f)
 		},
 	}
-	a.wishFlags(cmd, &w)
+	w.flags(a, cmd)
 	flags := cmd.Flags()
 	flags.Func("for", "for how long (`TIME`), such as 30m or 4h; has to be given", positiveTime(&limit))
 	flags.StringVar(&reason, "reason", "", "why, in a few words (`TEXT`); has to be given")
@@ -56,21 +57,20 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 	return cmd
 }
 
-func (a *app) reserve(ctx context.Context, w wish, limit time.Duration, reason string, f cli.Format) error {
+func reserve(ctx context.Context, a *app, w *wish, r lease.Reserve, f cli.Format) error {
 	inv, err := a.scan(ctx)
 	if err != nil {
 		return err
 	}
-	selection, err := a.selection(inv, w)
-	if err != nil {
+	if r.Selection, err = w.selection(inv, a.Config.CDI.Kind); err != nil {
 		return err
 	}
 	return withArbiter(a.Root, func(c *lease.Client) error {
-		r, err := c.Reserve(ctx, lease.Reserve{Selection: selection, For: limit, Reason: reason})
+		reserved, err := c.Reserve(ctx, r)
 		if err != nil {
 			return err
 		}
-		return a.writeReservation(r, f)
+		return writeReservation(&a.Terminal, reserved, f)
 	})
 }
 
@@ -84,7 +84,7 @@ func newExtendCommand(a *app) *cobra.Command {
 		Example: `  lpuctl extend r3 --for 2h
   lpuctl list                     # LEASE names the reservations`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeReservations,
+		ValidArgsFunction: completeReservations(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == 0 {
 				return cli.Usage("--for is missing: say how much longer, such as --for 2h")
@@ -94,7 +94,7 @@ func newExtendCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.writeReservation(r, f)
+				return writeReservation(&a.Terminal, r, f)
 			})
 		},
 	}
@@ -112,14 +112,14 @@ func newReleaseCommand(a *app) *cobra.Command {
 LPU keeps it: its lease ends with the command.`,
 		Example:           `  lpuctl release r3`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeReservations,
+		ValidArgsFunction: completeReservations(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withArbiter(a.Root, func(c *lease.Client) error {
 				for _, id := range args {
 					if err := c.Release(cmd.Context(), id); err != nil {
 						return err
 					}
-					a.Say("released %s", cli.Printable(id))
+					a.Say("released %s", shell.Printable(id))
 				}
 				return nil
 			})
@@ -128,27 +128,27 @@ LPU keeps it: its lease ends with the command.`,
 }
 
 // completeReservations offers the ids of the reservations of this node.
-func (a *app) completeReservations(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeReservations(a *app) cobra.CompletionFunc {
 	seen := map[string]bool{}
-	return a.offered(cmd, func(l *discovery.LPU) string {
+	return a.offered(func(l *discovery.LPU, _ []string) string {
 		r := l.Reserved
 		if r == nil || seen[r.ID] {
 			return ""
 		}
 		seen[r.ID] = true
 		return r.ID + "\t" + r.String() + ": " + r.Reason
-	}), cobra.ShellCompDirectiveNoFileComp
+	})
 }
 
-func (a *app) writeReservation(r *lease.Reservation, f cli.Format) error {
+func writeReservation(t *cli.Terminal, r *lease.Reservation, f cli.Format) error {
 	switch {
 	case f.IsDocument():
-		return a.WriteDocument(f, reservation{cli.NewHeader("Reservation"), *r})
+		return t.WriteDocument(f, reservation{cli.NewHeader("Reservation"), *r})
 	case f == cli.FormatName:
-		return a.WriteLines(r.ID)
+		return t.WriteLines(r.ID)
 	}
 	names := cli.Each(r.LPUs, func(l lease.LPU) string { return l.Name })
-	return a.WriteTable(nil, [][]string{
+	return t.WriteTable(nil, [][]string{
 		{"Reservation", r.ID}, {"LPUs", strings.Join(names, " ")}, {"Until", untilText(r.Until)}, {"Reason", r.Reason},
 	})
 }

@@ -51,7 +51,7 @@ func readTable(path string) (*boundTable, error) {
 
 // bind reads a table and holds it against the LPUs of this node, the cards among them that
 // the table knows and that are not here.
-func (a *app) bind(ctx context.Context, path string) (*boundTable, error) {
+func bind(ctx context.Context, a *app, path string) (*boundTable, error) {
 	b, err := readTable(path)
 	if err != nil || b.table == nil || b.findings.HasErrors() {
 		return b, err
@@ -70,9 +70,9 @@ func (a *app) bind(ctx context.Context, path string) (*boundTable, error) {
 
 // nodeTable reads and binds the table that is named, or else the one that is in force on
 // this node. Then it says what HyperDex makes wrongly of its own table too.
-func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error) {
+func nodeTable(ctx context.Context, a *app, args []string) (*boundTable, error) {
 	if len(args) > 0 {
-		return a.bind(ctx, args[0])
+		return bind(ctx, a, args[0])
 	}
 	inv, err := a.scan(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 	default:
 		return nil, cli.Fail(cli.ExitFailed, "name a FILE; lpuctl ring install FILE installs it on this node", "this node has no ring table")
 	}
-	b, err := a.bind(ctx, path)
+	b, err := bind(ctx, a, path)
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +100,19 @@ func (a *app) nodeTable(ctx context.Context, args []string) (*boundTable, error)
 
 // onTable makes the RunE of a command that needs the cabling: it ends where there is
 // none.
-func (a *app) onTable(do func(*boundTable) error) func(*cobra.Command, []string) error {
+func onTable(a *app, do func(*boundTable) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		b, err := a.nodeTable(cmd.Context(), args)
+		b, err := nodeTable(cmd.Context(), a, args)
 		if err != nil {
 			return err
 		}
-		return a.use(b, do)
+		return b.use(&a.Terminal, do)
 	}
 }
 
-// use reports what is wrong with a table, and does something with it if it has a cabling.
-func (a *app) use(b *boundTable, do func(*boundTable) error) error {
-	a.Report(b.findings)
+// use reports what is wrong with the table, and does something with it if it has a cabling.
+func (b *boundTable) use(t *cli.Terminal, do func(*boundTable) error) error {
+	t.Report(b.findings)
 	if b.cabling == nil {
 		return cli.Fail(cli.ExitFound, "", "%s: cannot be used as it is", b.path)
 	}

@@ -8,7 +8,7 @@ import (
 
 func newRingCheckCommand(a *app) *cobra.Command {
 	var f cli.Format
-	var bind, strict bool
+	var held, strict bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Say everything that is wrong with a ring table",
@@ -23,10 +23,10 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var b *boundTable
 			var err error
-			if len(args) > 0 && !bind {
+			if len(args) > 0 && !held {
 				b, err = readTable(args[0])
 			} else {
-				b, err = a.nodeTable(cmd.Context(), args)
+				b, err = nodeTable(cmd.Context(), a, args)
 			}
 			if err != nil {
 				return err
@@ -48,7 +48,7 @@ The exit code is 3 if there is an error, with --strict also if there is a warnin
 	}
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &f)
-	cmd.Flags().BoolVar(&bind, "bind", false, "hold FILE against the LPUs of this node")
+	cmd.Flags().BoolVar(&held, "bind", false, "hold FILE against the LPUs of this node")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 on warnings too")
 	return cmd
 }

@@ -34,12 +34,12 @@ fails, as on a full disk, the file stays as it was.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.CompleteFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.tableToConvert(cmd.Context(), args, to == "hyperdex" && lpus == nil)
+			b, err := tableToConvert(cmd.Context(), a, args, to == "hyperdex" && lpus == nil)
 			if err != nil {
 				return err
 			}
-			return a.use(b, func(b *boundTable) error {
-				text, err := a.convert(b, to, lpus)
+			return b.use(&a.Terminal, func(b *boundTable) error {
+				text, err := b.convert(a, to, lpus)
 				switch {
 				case err != nil:
 				case output != "" && output != "-":
@@ -56,13 +56,13 @@ fails, as on a full disk, the file stays as it was.`,
 	cmd.Flags().StringSliceVar(&lpus, "lpus", nil, "only these `LPUS`, renumbered as a container sees them")
 	cmd.Flags().StringVar(&output, "output", "", "write to `FILE` instead of stdout, which is -")
 	cli.Complete(cmd, "to", "hyperdex", "lpuctl")
-	_ = cmd.RegisterFlagCompletionFunc("lpus", a.completeLPUList)
+	_ = cmd.RegisterFlagCompletionFunc("lpus", completeLPUList(a))
 	return cmd
 }
 
 // tableToConvert reads the table and binds it to this node. A FILE by index needs no node
 // to be written by index, byItself.
-func (a *app) tableToConvert(ctx context.Context, args []string, byItself bool) (*boundTable, error) {
+func tableToConvert(ctx context.Context, a *app, args []string, byItself bool) (*boundTable, error) {
 	if len(args) > 0 && byItself {
 		b, err := readTable(args[0])
 		if err != nil {
@@ -72,12 +72,12 @@ func (a *app) tableToConvert(ctx context.Context, args []string, byItself bool) 
 			return b, nil
 		}
 	}
-	return a.nodeTable(ctx, args)
+	return nodeTable(ctx, a, args)
 }
 
 // convert writes the table in another format, for the LPUs that are named; none: for all
 // of the node.
-func (a *app) convert(b *boundTable, to string, lpus []string) ([]byte, error) {
+func (b *boundTable) convert(a *app, to string, lpus []string) ([]byte, error) {
 	if to == "hyperdex" && len(b.table.Extra) > 0 {
 		a.Complain(cli.Fail(cli.ExitDone, "put it back if HyperDex needs it",
 			"%s: what lpuctl does not know is left out: %s", b.path, strings.Join(b.table.Extra, ", ")))
@@ -89,7 +89,7 @@ func (a *app) convert(b *boundTable, to string, lpus []string) ([]byte, error) {
 	if b.inv == nil {
 		return write(b.cabling, b.cabling.Cards()), nil
 	}
-	cards, err := a.toConvert(b.inv, to, lpus)
+	cards, err := toConvert(a.Config.CDI.Kind, b.inv, to, lpus)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (a *app) convert(b *boundTable, to string, lpus []string) ([]byte, error) {
 }
 
 // toConvert is the LPUs of a table in a format. HyperDex counts those that are present.
-func (a *app) toConvert(inv *discovery.Inventory, to string, lpus []string) ([]int, error) {
-	cards, err := a.withNodes(inv, lpus)
+func toConvert(kind string, inv *discovery.Inventory, to string, lpus []string) ([]int, error) {
+	cards, err := withNodes(kind, inv, lpus)
 	for i, l := range inv.LPUs {
 		if lpus == nil && (to == "lpuctl" || !l.Absent) {
 			cards = append(cards, i)

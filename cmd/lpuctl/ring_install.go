@@ -21,12 +21,13 @@ should be here: an LPU that is missing keeps its index. A table with an error is
 		Example:           `  sudo lpuctl ring install /tmp/hyperdex/xclbin/table_bdf.json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cli.CompleteFile,
-		RunE:              a.onTable(a.install),
+		RunE:              onTable(a, func(b *boundTable) error { return b.install(a) }),
 	}
 }
 
-func (a *app) install(b *boundTable) error {
-	text, err := a.convert(b, "lpuctl", nil)
+// install writes the table where lpuctl looks for it.
+func (b *boundTable) install(a *app) error {
+	text, err := b.convert(a, "lpuctl", nil)
 	if err != nil {
 		return err
 	}

@@ -57,13 +57,13 @@ FILE has an error.`,
 			if err := b.has(ids); err != nil {
 				return err
 			}
-			return a.showReading(b, n, ids, f)
+			return b.showReading(&a.Terminal, n, ids, f)
 		},
 	}
 	a.FormatFlag(cmd, &f)
 	cmd.Flags().IntVarP(&n, "count", "n", 1, "`NUMBER` of LPUs that the program asks for")
 	cmd.Flags().StringSliceVar(&busy, "busy", nil, "`LPUS` that are in use or missing, by name or index")
-	_ = cmd.RegisterFlagCompletionFunc("busy", a.completeLPUList)
+	_ = cmd.RegisterFlagCompletionFunc("busy", completeLPUList(a))
 	return cmd
 }
 
@@ -110,16 +110,17 @@ type hop struct {
 	Cabled bool   `json:"cabled"`
 }
 
-func (a *app) showReading(b *boundTable, n int, busy []int, f cli.Format) error {
+// showReading prints what HyperDex makes of the table.
+func (b *boundTable) showReading(t *cli.Terminal, n int, busy []int, f cli.Format) error {
 	doc := readingDocument{Header: cli.NewHeader("RingReading"), File: b.path, Asked: n, Members: []string{}, Hops: []hop{}}
 	doc.Findings = cli.EmptyNotNull(b.findings)
 	end := doc.read(b, n, busy)
 	var err error
 	if f.IsDocument() {
-		err = a.WriteDocument(f, doc)
+		err = t.WriteDocument(f, doc)
 	} else {
-		a.Report(b.findings)
-		err = a.writeReading(doc)
+		t.Report(b.findings)
+		err = doc.write(t)
 	}
 	return cmp.Or(err, end)
 }
@@ -171,11 +172,11 @@ func (doc *readingDocument) fill(t *ring.Table, r ring.Reading) {
 	}
 }
 
-func (a *app) writeReading(doc readingDocument) error {
+func (doc *readingDocument) write(t *cli.Terminal) error {
 	if doc.Error != "" {
 		return nil
 	}
-	a.Say("%s: HyperDex takes %s as a %s: %s", doc.File, cli.Plural(doc.Asked, "LPU"), doc.Shape, strings.Join(doc.Members, " "))
+	t.Say("%s: HyperDex takes %s as a %s: %s", doc.File, cli.Plural(doc.Asked, "LPU"), doc.Shape, strings.Join(doc.Members, " "))
 	var rows [][]string
 	for i, member := range doc.Members {
 		row := []string{member, "", "", ""} // the last one of a line has no next one
@@ -185,5 +186,5 @@ func (a *app) writeReading(doc readingDocument) error {
 		}
 		rows = append(rows, row)
 	}
-	return a.WriteTable([]string{"LPU", "NEXT", "SIDE", "CABLE"}, rows)
+	return t.WriteTable([]string{"LPU", "NEXT", "SIDE", "CABLE"}, rows)
 }

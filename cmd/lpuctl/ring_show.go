@@ -21,7 +21,7 @@ The exit code is 3 if the table cannot be used.`,
   lpuctl ring show table.json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.CompleteFile,
-		RunE:              a.onTable(func(b *boundTable) error { return a.showRings(b, f) }),
+		RunE:              onTable(a, func(b *boundTable) error { return b.showRings(&a.Terminal, f) }),
 	}
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &f)
@@ -42,7 +42,8 @@ type shownRing struct {
 	Members []string `json:"members"`
 }
 
-func (a *app) showRings(b *boundTable, f cli.Format) error {
+// showRings prints the rings of the table.
+func (b *boundTable) showRings(t *cli.Terminal, f cli.Format) error {
 	shown := ringDocument{Header: cli.NewHeader("Ring"), File: b.path, Rings: []shownRing{}}
 	rings := 0
 	for _, r := range b.cabling.Rings {
@@ -59,9 +60,9 @@ func (a *app) showRings(b *boundTable, f cli.Format) error {
 		shown.Rings = append(shown.Rings, s)
 	}
 	if f.IsDocument() {
-		return a.WriteDocument(f, shown)
+		return t.WriteDocument(f, shown)
 	}
-	return a.WriteTable([]string{"RING", "SHAPE", "LPUS"}, cli.Each(shown.Rings, func(s shownRing) []string {
+	return t.WriteTable([]string{"RING", "SHAPE", "LPUS"}, cli.Each(shown.Rings, func(s shownRing) []string {
 		return []string{s.ID, s.Shape, strings.Join(s.Members, " ")}
 	}))
 }

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/launch"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
@@ -16,8 +20,8 @@ type app struct{ cli.App }
 
 // run is the whole program: arguments in, exit code out.
 func run(ctx context.Context, args []string, out, errOut io.Writer, env func(string) (string, bool)) int {
-	a := &app{cli.App{Out: out, Err: errOut, Env: env}}
-	root := newRootCommand(a)
+	a := &app{cli.App{Terminal: cli.Terminal{Out: out, Err: errOut}, Env: env}}
+	root := newRootCommand(a, args...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -27,14 +31,15 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	}
 	switch {
 	case cmd.Name() == runName:
-		return codeOfRun(err)
+		return launch.Code(err)
 	case isForNPD(cmd, args, err):
 		return codeForNPD(a.Out, err)
 	}
 	return cli.CodeOf(err)
 }
 
-func newRootCommand(a *app) *cobra.Command {
+// newRootCommand makes the tree of commands, of which args call one.
+func newRootCommand(a *app, args ...string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lpuctl",
 		Short: "Bring LPUs from the PCIe slot into the container",
@@ -51,13 +56,33 @@ run has that of the command that it starts, or 125.`,
   lpuctl simulate /tmp/node            # such a server that stays
   lpuctl --root /tmp/node list`,
 	}
-	cmd.AddCommand(newListCommand(a), newHealthCommand(a), newDescribeCommand(a), newTopologyCommand(a), newRingCommand(a),
-		newAllocateCommand(a), newRunCommand(a), newReserveCommand(a), newReleaseCommand(a), newExtendCommand(a),
-		newCordonCommand(a), newUncordonCommand(a),
-		newCDICommand(a), newRuntimeCommand(a), newServeCommand(a), newOwnerCommand(a), newExporterCommand(a), newLeaseCommand(a),
-		newConfigCommand(a),
-		newSimulateCommand(a), newDemoCommand(a), newDRACommand())
-	a.SetUpRoot(cmd)
+	of := func(make func(*app) *cobra.Command) func() *cobra.Command {
+		return func() *cobra.Command { return make(a) }
+	}
+	a.SetUpRoot(cmd, cli.Commands{
+		"list":     of(newListCommand),
+		"health":   of(newHealthCommand),
+		"describe": of(newDescribeCommand),
+		"topology": of(newTopologyCommand),
+		"ring":     of(newRingCommand),
+		"allocate": of(newAllocateCommand),
+		"run":      of(newRunCommand),
+		"reserve":  of(newReserveCommand),
+		"release":  of(newReleaseCommand),
+		"extend":   of(newExtendCommand),
+		"cordon":   of(newCordonCommand),
+		"uncordon": of(newUncordonCommand),
+		"cdi":      of(newCDICommand),
+		"runtime":  of(newRuntimeCommand),
+		"serve":    of(newServeCommand),
+		"owner":    of(newOwnerCommand),
+		"exporter": of(newExporterCommand),
+		"lease":    of(newLeaseCommand),
+		"config":   of(newConfigCommand),
+		"simulate": of(newSimulateCommand),
+		"demo":     of(newDemoCommand),
+		"dra":      newDRACommand,
+	}, args)
 	return cmd
 }
 
@@ -71,13 +96,24 @@ func (a *app) scanWith(ctx context.Context, options discovery.Options) (*discove
 	if err != nil {
 		return nil, err
 	}
-	return a.marking(memory)(inv), nil
+	return marking(a.Log, a.Root, memory)(inv), nil
 }
 
 // marking returns what adds the cordons, the leases and the reservations to an inventory.
-func (a *app) marking(memory node.Memory) func(*discovery.Inventory) *discovery.Inventory {
+func marking(log *slog.Logger, root host.Root, memory node.Memory) func(*discovery.Inventory) *discovery.Inventory {
 	cordons := memory.Cordons()
 	return func(inv *discovery.Inventory) *discovery.Inventory {
-		return a.MarkLeases(inv.WithCordons(cordons.Read()), memory)
+		return lease.MarkOrWarn(log, root, memory.Dir, inv.WithCordons(cordons.Read()))
 	}
+}
+
+// site is where something is launched on this node. The config was read.
+func (a *app) site() (launch.Site, error) {
+	spec, err := a.LocateSpec()
+	if err != nil {
+		return launch.Site{}, err
+	}
+	return launch.Site{
+		Root: a.Root, Spec: spec, Kind: a.Config.CDI.Kind, Env: a.Env, Log: a.Log, Say: a.Say, Report: a.Report,
+	}, nil
 }

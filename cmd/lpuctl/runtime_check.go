@@ -65,11 +65,11 @@ What is not installed does not count, nor a CRI that is disabled and that no kub
 			began := host.Now()
 			found := runtimes.Check(cmd.Context(), string(a.Root), o)
 			if w.wanted {
-				if err := a.writeResult(cmd.Context(), runtimes.NewResult(found, began, w.period)); err != nil {
+				if err := writeResult(cmd.Context(), a, runtimes.NewResult(found, began, w.period)); err != nil {
 					return err
 				}
 			}
-			if err := a.writeRuntimes(found, f); err != nil {
+			if err := writeRuntimes(a, found, f); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(found, func(r runtimes.Runtime) bool { return !r.Confirmed() }) {
@@ -106,7 +106,7 @@ func (w resultWish) validate(o runtimes.Options) error {
 }
 
 // writeResult writes the result of a check that was not interrupted.
-func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
+func writeResult(ctx context.Context, a *app, r *runtimes.Result) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (a *app) writeResult(ctx context.Context, r *runtimes.Result) error {
 	return nil
 }
 
-func (a *app) writeRuntimes(all []runtimes.Runtime, f cli.Format) error {
+func writeRuntimes(a *app, all []runtimes.Runtime, f cli.Format) error {
 	if f.IsDocument() {
 		return a.WriteDocument(f, struct {
 			cli.Header

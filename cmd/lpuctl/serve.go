@@ -18,6 +18,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -65,7 +66,7 @@ asking which are connected, so it is off by default; auto does it only where the
 	cmd.Flags().String("owner", "", "be the `OWNER` of the LPUs from now on: plugin; empty: as lpuctl owner says")
 	cli.FromEnvironment(cmd.Flags().Lookup("owner"))
 	cli.Complete(cmd, "owner", string(owner.Plugin))
-	a.NodeNameFlag(cmd)
+	cli.NodeNameFlag(cmd, &a.NodeName)
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	return cmd
@@ -78,7 +79,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	config := a.followConfig()
 	c, options, err := a.serveConfig(cmd)
 	if err == nil {
-		err = a.CheckNodeName()
+		err = cli.CheckNodeName(a.NodeName)
 	}
 	if err != nil {
 		return err
@@ -91,7 +92,12 @@ func (a *app) serve(cmd *cobra.Command) error {
 		return err
 	}
 	d.detached = &plugin.Detached{Root: a.Root, Node: d.plugin.Node}
-	gate, err := a.newGate(cmd, d.plugin.Node.Memory, c.PodResources, d.detached.Hear)
+	of, err := a.Pods(d.plugin.Node.Memory)
+	if err != nil {
+		return err
+	}
+	word, _ := cmd.Flags().GetString("owner") // it has the flag
+	gate, err := newGate(ctx, of, word, c.PodResources, d.detached.Hear)
 	if err != nil {
 		return err
 	}
@@ -215,17 +221,17 @@ func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin
 	}
 	d.watch.start(ctx, watchConfig{scan, interval}, func(ctx context.Context, c watchConfig) { d.watchLPUs(ctx, remembering, c.interval) })
 	d.registration.start(ctx, r, func(ctx context.Context, _ registrationConfig) { server.Run(ctx) })
-	pods := podsConfig{r, d.podsSocket(c.PodResources), c.PodResources != ""}
-	d.pods.start(ctx, pods, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket, c.metrics) })
+	asked := podsConfig{r, d.podsSocket(c.PodResources), c.PodResources != ""}
+	d.pods.start(ctx, asked, func(ctx context.Context, c podsConfig) { server.FollowPods(ctx, c.socket, c.metrics) })
 	d.http.start(ctx, httpConfig{r, c.Listen}, func(ctx context.Context, c httpConfig) {
-		d.app.Listen(ctx, c.address, observedServe{server, d})
+		node.Listen(ctx, c.address, observedServe{server, d}, d.app.Log, cli.BuildLabels()...)
 	})
 }
 
 // podsSocket returns where the kubelet is asked for pods, unless a socket is named; "":
 // nowhere.
 func (d *serveDaemon) podsSocket(named string) string {
-	if found, err := d.app.PodResources(); err == nil && found != "" && named == "" {
+	if found, err := pods.Socket(d.app.Root); err == nil && found != "" && named == "" {
 		return found
 	}
 	socket, err := d.app.Root.Resolve(cmp.Or(named, plugin.DefaultPodResources)) // it may come later
@@ -274,7 +280,7 @@ func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, 
 	defer following.Wait()
 	// Nothing here waits for the kubelet, which may be away for long: that is no failure
 	// to start.
-	cli.WatchAndTell(ctx, watcher, interval, func() bool {
+	node.WatchAndTell(ctx, watcher, interval, func() bool {
 		updated := d.plugin.Update(ctx, watcher.Scan)
 		d.features.Look(d.plugin.Node.Latest().Inventory)
 		if updated {

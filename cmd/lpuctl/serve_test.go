@@ -61,7 +61,7 @@ func TestListen(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(said, nil))
 	go func() {
 		defer close(ended)
-		(&app{cli.App{Log: log}}).Listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
+		node.Listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log}, log)
 	}()
 	saysNext := func(words string) {
 		t.Helper()

@@ -53,7 +53,7 @@ or not exist.
 			if err != nil {
 				return invalidNode(err)
 			}
-			a.tellSimulated(args[0], node.Profile, result)
+			tellSimulated(&a.Terminal, args[0], node.Profile, result)
 			return nil
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -83,12 +83,12 @@ or not exist.
 	return cmd
 }
 
-func (a *app) tellSimulated(dir, profile string, r simulate.Result) {
-	a.Say("simulated node in %s: profile %s, %s among %s", dir, profile, cli.Plural(r.LPUs, "LPU"), cli.Plural(r.Functions, "PCI function"))
+func tellSimulated(t *cli.Terminal, dir, profile string, r simulate.Result) {
+	t.Say("simulated node in %s: profile %s, %s among %s", dir, profile, cli.Plural(r.LPUs, "LPU"), cli.Plural(r.Functions, "PCI function"))
 	if !r.DeviceNodes {
-		a.Say("device nodes cannot be made by this user, so there is no %s and nodes stay unverified", filepath.Join(dir, "dev"))
+		t.Say("device nodes cannot be made by this user, so there is no %s and nodes stay unverified", filepath.Join(dir, "dev"))
 	}
-	a.Say("try: lpuctl --root %s list", dir)
+	t.Say("try: lpuctl --root %s list", dir)
 }
 
 // invalidNode makes the error about a node that cannot be simulated one of wrong usage

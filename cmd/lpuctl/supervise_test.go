@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,35 +92,6 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			t.Errorf("%v: exit code %d, and it said %q", signal, got, out.String())
 		}
 	}
-}
-
-// TestLeaseIsHandedOver: a command inherits the lease with a high number, and run itself keeps nothing of it.
-func TestLeaseIsHandedOver(t *testing.T) {
-	lease, end, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := handOver(lease); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lease.Stat(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("run still has it: %v", err)
-	}
-	var kept unix.Stat_t
-	if err := unix.Fstat(int(end.Fd()), &kept); err != nil {
-		t.Fatal(err)
-	}
-	script := fmt.Sprintf("ls -i -L /proc/self/fd | grep -w %d", kept.Ino)
-	end.Close()
-	out, err := exec.Command("sh", "-c", script).Output()
-	number := -1
-	if fields := strings.Fields(string(out)); len(fields) == 2 {
-		number, _ = strconv.Atoi(fields[1])
-	}
-	if err != nil || number < leaseDescriptor {
-		t.Errorf("%q, %v", out, err)
-	}
-	_ = unix.Close(number) // so that no other test's command inherits it
 }
 
 // terminal runs a command as the leader of a session with a new terminal, answers lines when they are shown, and returns all lines.

@@ -37,7 +37,7 @@ NUMA node only.`,
 			}
 			a.Report(inv.Problems)
 			if len(inv.LPUs) > 0 || f.IsDocument() {
-				if err := a.drawTopology(inv, f); err != nil {
+				if err := drawTopology(&a.Terminal, inv, f); err != nil {
 					return err
 				}
 			}
@@ -52,13 +52,13 @@ NUMA node only.`,
 	return cmd
 }
 
-func (a *app) drawTopology(inv *discovery.Inventory, f cli.Format) error {
+func drawTopology(t *cli.Terminal, inv *discovery.Inventory, f cli.Format) error {
 	scene := topology.New(inv)
 	var text string
 	switch f {
 	case formatMatrix:
 		header, rows := scene.Matrix()
-		if err := a.WriteTable(header, rows); err != nil {
+		if err := t.WriteTable(header, rows); err != nil {
 			return err
 		}
 		text = topology.MatrixLegend
@@ -67,10 +67,10 @@ func (a *app) drawTopology(inv *discovery.Inventory, f cli.Format) error {
 	case formatSVG:
 		text = scene.SVG()
 	case cli.FormatJSON, cli.FormatYAML:
-		return a.WriteDocument(f, inv)
+		return t.WriteDocument(f, inv)
 	default:
 		text = scene.Text()
 	}
-	_, err := io.WriteString(a.Out, text)
+	_, err := io.WriteString(t.Out, text)
 	return err
 }

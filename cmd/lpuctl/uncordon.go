@@ -28,10 +28,10 @@ Printed are the cordons that are left.`,
   sudo lpuctl uncordon 0000:46:00.1    # the card may be absent
   sudo lpuctl uncordon all`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeCordoned,
+		ValidArgsFunction: completeCordoned(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeCordons(cmd.Context(), args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
-				return a.uncordon(inv, cordons, args)
+			return changeCordons(cmd.Context(), a, args, f, func(inv *discovery.Inventory, cordons health.Cordons) ([]string, error) {
+				return uncordon(a.Config.CDI.Kind, inv, cordons, args)
 			})
 		},
 	}
@@ -40,11 +40,11 @@ Printed are the cordons that are left.`,
 }
 
 // uncordon removes the LPUs and absent cards that are named, and says what it did.
-func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words []string) (says []string, err error) {
+func uncordon(kind string, inv *discovery.Inventory, cordons health.Cordons, words []string) (says []string, err error) {
 	var addresses []pci.Address
 	for _, list := range words {
 		for word := range strings.SplitSeq(list, ",") {
-			named, err := a.cordonedCards(inv, cordons, strings.TrimSpace(word))
+			named, err := cordonedCards(kind, inv, cordons, strings.TrimSpace(word))
 			if err != nil {
 				return nil, err
 			}
@@ -72,12 +72,12 @@ func (a *app) uncordon(inv *discovery.Inventory, cordons health.Cordons, words [
 
 // cordonedCards are the PCI addresses that a word means: of LPUs, or of a card that is
 // not in the machine.
-func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, word string) ([]pci.Address, error) {
-	bare := strings.ToLower(strings.TrimPrefix(word, a.Config.CDI.Kind+"="))
+func cordonedCards(kind string, inv *discovery.Inventory, cordons health.Cordons, word string) ([]pci.Address, error) {
+	bare := strings.ToLower(strings.TrimPrefix(word, kind+"="))
 	if bare == cdi.AllDevice {
 		return slices.SortedFunc(maps.Keys(cordons), pci.Address.Compare), nil
 	}
-	cards, err := a.lpus(inv, []string{word})
+	cards, err := inv.Resolve(kind, word)
 	if err == nil {
 		return addressesOf(inv, cards), nil
 	}
@@ -91,11 +91,11 @@ func (a *app) cordonedCards(inv *discovery.Inventory, cordons health.Cordons, wo
 
 // completeCordoned offers what is cordoned and not yet among the arguments: names of
 // LPUs, addresses of absent cards.
-func (a *app) completeCordoned(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offered(cmd, func(l *discovery.LPU) string {
+func completeCordoned(a *app) cobra.CompletionFunc {
+	return a.offered(func(l *discovery.LPU, args []string) string {
 		if l.Cordoned == nil || slices.Contains(args, l.Name) {
 			return ""
 		}
 		return l.Name + "\t" + l.Address.String() + " " + l.Cordoned.Reason
-	}), cobra.ShellCompDirectiveNoFileComp
+	})
 }

@@ -17,7 +17,7 @@ type view func(a *app, inv *discovery.Inventory) error
 
 // watch prints a view whenever it changes, until ctx ends. An error ends it only at the
 // first look, except that there is no LPU yet, or that something is found.
-func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
+func watch(ctx context.Context, a *app, f cli.Format, show view) (err error) {
 	switch f {
 	case cli.FormatName:
 		return cli.Usage("--watch does not go with -o name: use table, wide, json or yaml")
@@ -30,10 +30,10 @@ func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	watcher, mark := discovery.NewWatcher(string(a.Root), options, host.SinceBoot), a.marking(memory)
+	watcher, mark := discovery.NewWatcher(string(a.Root), options, host.SinceBoot), marking(a.Log, a.Root, memory)
 	var shown *printed
 	watcher.Run(ctx, cli.WatchInterval, func() {
-		now, lookErr := a.look(ctx, watcher, mark, show)
+		now, lookErr := look(ctx, a, watcher, mark, show)
 		code := cli.CodeOf(lookErr)
 		switch {
 		case ctx.Err() != nil: // the look may be half-way
@@ -41,7 +41,7 @@ func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 			err = lookErr
 			end()
 		case shown == nil || *shown != now:
-			if err = a.showNext(shown, now, f); err != nil {
+			if err = showNext(&a.Terminal, shown, now, f); err != nil {
 				end()
 			}
 			shown = &now
@@ -54,8 +54,8 @@ func (a *app) watch(ctx context.Context, f cli.Format, show view) (err error) {
 type printed struct{ out, err string }
 
 // look prints a view of what is there now. Its error is among what it prints.
-func (a *app) look(
-	ctx context.Context, watcher *discovery.Watcher, mark func(*discovery.Inventory) *discovery.Inventory, show view,
+func look(
+	ctx context.Context, a *app, watcher *discovery.Watcher, mark func(*discovery.Inventory) *discovery.Inventory, show view,
 ) (p printed, err error) {
 	var out, errOut bytes.Buffer
 	aside := *a
@@ -71,7 +71,7 @@ func (a *app) look(
 }
 
 // showNext shows what follows on another one: on a terminal in its place, else after it.
-func (a *app) showNext(before *printed, now printed, f cli.Format) error {
+func showNext(t *cli.Terminal, before *printed, now printed, f cli.Format) error {
 	head := ""
 	switch {
 	// In this case only what is said to people has changed.
@@ -80,12 +80,12 @@ func (a *app) showNext(before *printed, now printed, f cli.Format) error {
 	case f == cli.FormatYAML:
 		head = "---\n"
 	case f == cli.FormatJSON:
-	case cli.IsTerminal(a.Out):
+	case cli.IsTerminal(t.Out):
 		head = "\x1b[H\x1b[2J" // the cursor goes to the top left, and what was there is erased
 	default:
 		head = time.Now().Format(time.RFC3339) + "\n"
 	}
-	_, err := io.WriteString(a.Out, head+now.out)
-	fmt.Fprint(a.Err, now.err)
+	_, err := io.WriteString(t.Out, head+now.out)
+	fmt.Fprint(t.Err, now.err)
 	return err
 }

@@ -13,14 +13,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -50,11 +49,20 @@ func (c *claimed) puzzling() bool { return !c.known() && slices.Contains(c.fates
 
 // app is lpuctl on this node.
 func (w *world) app() *app {
-	a := &app{cli.App{Root: host.Root(w.root), Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
+	a := &app{cli.App{Root: host.Root(w.root), Terminal: cli.Terminal{Out: io.Discard, Err: io.Discard}, Log: slog.New(slog.DiscardHandler), Env: noEnvironment}}
 	if err := a.LoadConfig(); err != nil {
 		w.t.Fatal(err)
 	}
 	return a
+}
+
+// pods are those of this node.
+func (w *world) pods(memory node.Memory) *pods.Node {
+	of, err := w.app().Pods(memory)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return of
 }
 
 // gate is that of serve. The one before ends.
@@ -68,7 +76,7 @@ func (w *world) gate() *owner.Gate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := w.app().newGate(&cobra.Command{}, memory, "", func(*plugin.Said) {})
+	g, err := w.pods(memory).PluginGate("", func(*plugin.Said) {})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -221,7 +229,7 @@ func (w *world) checkHolders() error {
 	if err != nil {
 		return err
 	}
-	holders, unknown := w.app().holders(w.t.Context(), memory)
+	holders, unknown := w.pods(memory).Holders(w.t.Context())
 	puzzling := false
 	for _, c := range w.claims {
 		puzzling = puzzling || c.puzzling()

@@ -137,7 +137,7 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 	}
 	return plugin.Options{
 		Strategy: plugin.CDI, NUMA: plugin.NUMAOff,
-		Spec: node.Spec{File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind}, Orders: a.SpecOrders(w.t.Context())},
+		Spec: node.Spec{File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind}, Orders: cli.SpecOrders(w.t.Context(), a.Root)},
 	}, scan
 }
 

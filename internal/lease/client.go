@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -196,4 +197,13 @@ func (c *Client) receive(ctx context.Context) (a Answer, err error) {
 		return a, errUnexpected
 	}
 	return a, nil
+}
+
+// DialIn connects to the arbiter of the node under root.
+func DialIn(root host.Root) (*Client, error) {
+	socket, err := root.Resolve(Socket)
+	if err != nil {
+		return nil, err
+	}
+	return Dial(socket)
 }

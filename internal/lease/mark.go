@@ -3,7 +3,9 @@ package lease
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
@@ -126,4 +128,56 @@ func (r *Record) endedContainers(root host.Root) map[string]bool {
 		delete(ended, id)
 	}
 	return ended
+}
+
+// Files are where the arbiter of a node writes down what it gives.
+type Files struct{ Leases, Reservations File }
+
+// FilesOf returns the files of the machine under root, whose state directory is dir.
+func FilesOf(root host.Root, dir string) (Files, error) {
+	run, err := root.Resolve(path.Dir(Socket))
+	return Files{LeasesIn(run), ReservationsIn(dir)}, err
+}
+
+// MarkNow is [Mark] with what the arbiter has written down. The arbiter is not asked,
+// because that would start it. With an error, a record that cannot be read, it returns
+// the inventory that was given.
+func MarkNow(root host.Root, dir string, inv *discovery.Inventory) (*discovery.Inventory, error) {
+	files, err := FilesOf(root, dir)
+	var leases, reservations *Record
+	if err == nil {
+		leases, err = files.Leases.Peek()
+	}
+	if err == nil {
+		reservations, err = files.Reservations.Peek()
+	}
+	if err != nil || leases == nil && reservations == nil {
+		return inv, err
+	}
+	return Mark(root, inv, leases, reservations, host.Now()), nil
+}
+
+// MarkOrWarn is [MarkNow] that logs the error.
+func MarkOrWarn(log *slog.Logger, root host.Root, dir string, inv *discovery.Inventory) *discovery.Inventory {
+	marked, err := MarkNow(root, dir, inv)
+	if err != nil {
+		WarnUnread(log, err)
+	}
+	return marked
+}
+
+// unreadRemedy is what to do about a record of the arbiter that cannot be read.
+const unreadRemedy = "start the arbiter again, which puts such a file aside: systemctl restart lpuctl-lease.service"
+
+// UnreadError is that of a record that cannot be read.
+type UnreadError struct{ Err error }
+
+func (e UnreadError) Error() string { return e.Err.Error() }
+
+// Remedy says how the record can be read again.
+func (UnreadError) Remedy() string { return unreadRemedy }
+
+// WarnUnread logs that a record of the arbiter cannot be read.
+func WarnUnread(log *slog.Logger, err error) {
+	log.Warn("who has leased LPUs is not known", "error", err, "remedy", unreadRemedy)
 }

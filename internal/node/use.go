@@ -2,12 +2,15 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
 // Use is who had the LPUs of a node at one moment. It does not change.
@@ -71,4 +74,22 @@ func holderLabels(users []discovery.User) []string {
 		uid = strconv.Itoa(first.UID)
 	}
 	return []string{"runtime", first.Runtime, "container", first.Container[:min(shownDigits, len(first.Container))], "uid", uid}
+}
+
+// usersLimit bounds the look through /proc for those who use the LPUs.
+const usersLimit = 3 * time.Second
+
+// FindUsers fills in who uses the LPUs, as far as that can be found out in time.
+func FindUsers(ctx context.Context, root host.Root, inv *discovery.Inventory) {
+	ctx, cancel := context.WithTimeout(ctx, usersLimit)
+	defer cancel()
+	discovery.FindUsers(ctx, string(root), inv)
+}
+
+// LostTables returns findings about containers that read the ring table of the host, as far
+// as that can be found out in time.
+func LostTables(ctx context.Context, root host.Root, inv *discovery.Inventory) finding.List {
+	ctx, cancel := context.WithTimeout(ctx, usersLimit)
+	defer cancel()
+	return discovery.LostTables(ctx, string(root), inv)
 }

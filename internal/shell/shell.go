@@ -1,7 +1,10 @@
-// Package shell writes words as a shell reads them.
+// Package shell writes words as a shell reads them, and text that a terminal can show.
 package shell
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Quoted returns words as they are typed in a shell.
 func Quoted(words ...string) string {
@@ -14,4 +17,15 @@ func Quoted(words ...string) string {
 		}
 	}
 	return strings.Join(shown, " ")
+}
+
+// Printable replaces the control characters of what files and names say, which would
+// steer the terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }

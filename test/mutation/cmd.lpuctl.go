@@ -16,8 +16,8 @@ func cmdLpuctl() []mutation {
 		},
 		{
 			name:    "a container's table has an LPU that is not there",
-			fix:     "a.withNodes(inv, lpus)",
-			without: "a.lpus(inv, lpus)",
+			fix:     "withNodes(kind, inv, lpus)",
+			without: "inv.Resolve(kind, lpus...)",
 			test:    "TestConvertOfWhatIsThere",
 		},
 		{
@@ -37,24 +37,6 @@ func cmdLpuctl() []mutation {
 			fix:     "cli.HeedHangUp(context.Background())",
 			without: "context.Background()\n\t_ = cli.HeedHangUp",
 			test:    "TestHangUpAtTheStart",
-		},
-		{
-			name:    "serve gives away what a claim has that lost its files",
-			fix:     "\t\tif err == nil {\n\t\t\tclaims.Hear(said.Claims())",
-			without: "\t\tif err == nil {\n\t\t\t_ = said.Claims()",
-			test:    "TestServeFollowsTheOwner",
-		},
-		{
-			name:    "a kubelet that hangs delays each lease that is refused all the same",
-			fix:     `if closed != "" { // what`,
-			without: "if _ = closed; false { // what",
-			test:    "TestAKubeletIsNotAskedInVain",
-		},
-		{
-			name:    "who leases LPUs does not know which of them claims have",
-			fix:     "maps.Copy(all, claimed)",
-			without: "maps.Copy(said.InPods(), claimed)",
-			test:    "TestAWorldThatChanges",
 		},
 		{
 			name:    "a reload does not reach the feature file",

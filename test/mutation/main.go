@@ -39,7 +39,6 @@ type mutation struct {
 // mutations are the fixes that keep lpuctl right while the node changes. Those of internal/dra are in internal.dra.go, and so on.
 func mutations() (all []mutation) {
 	for dir, of := range map[string][]mutation{
-		"cmd/internal/cli":    cmdInternalCli(),
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
 		"internal/filelock":   internalFilelock(),
@@ -59,6 +58,7 @@ func mutations() (all []mutation) {
 		"internal/lease":      internalLease(),
 		"internal/node":       internalNode(),
 		"internal/owner":      internalOwner(),
+		"internal/pods":       internalPods(),
 		"pkg/plugin":          pkgPlugin(),
 		"pkg/ring":            pkgRing(),
 		"internal/runtimes":   internalRuntimes(),

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -15,26 +12,22 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
-	"github.com/hyperaccel/lpuctl/internal/owner"
+	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
-	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
-	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
 
-// App is what all commands share: where to speak, and the global flags.
+// App is what all commands share: the terminal, the global flags and the configuration.
 type App struct {
-	Program  string // that complains; "": lpuctl
-	Out, Err io.Writer
-	Env      func(string) (string, bool)
+	Terminal
+
+	Env func(string) (string, bool)
 
 	Root       host.Root
 	ConfigFile string
 	LogLevel   string
 	LogFormat  string
-	Quiet      bool
-	NoHeaders  bool // of the commands that print tables
 
 	Log       *slog.Logger
 	Config    *Config
@@ -46,8 +39,9 @@ type App struct {
 }
 
 // SetUpRoot gives the root of a program's commands what all programs have: the global
-// flags and the commands about itself. Its other commands are there already.
-func (a *App) SetUpRoot(cmd *cobra.Command) {
+// flags and the commands about itself. Of its other commands it has the one that args
+// call made, or all of them if that is not one of these.
+func (a *App) SetUpRoot(cmd *cobra.Command, others Commands, args []string) {
 	cmd.Version = ReadVersion().String()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.Prepare(cmd) }
@@ -68,31 +62,18 @@ func (a *App) SetUpRoot(cmd *cobra.Command) {
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newCompletionCommand(a, cmd.Name()), newVersionCommand(a), newHelpTreeCommand(a))
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	checkArguments(cmd)
+	var all func()
+	all = func() { others.add(cmd, all) }
+	checkArguments(cmd, all)
+	if name := called(f, args); others[name] != nil {
+		Commands{name: others[name]}.add(cmd, all)
+	} else {
+		all()
+	}
 }
 
 // envAnnotation marks a flag that an environment variable LPUCTL_NAME can set.
 const envAnnotation = "lpuctl_env"
-
-// Complain prints an error the way all of them are printed: what is wrong, then what to
-// do.
-func (a *App) Complain(err error) {
-	if faults, ok := errors.AsType[faultyConfig](err); ok {
-		a.Report(finding.List(faults))
-		return
-	}
-	fmt.Fprintf(a.Err, "%s: %s\n", cmp.Or(a.Program, "lpuctl"), Printable(err.Error()))
-	if remedy := RemedyFor(err); remedy != "" {
-		fmt.Fprintf(a.Err, "  remedy: %s\n", Printable(remedy))
-	}
-}
-
-// Say tells people what was done, unless they asked for quiet.
-func (a *App) Say(format string, args ...any) {
-	if !a.Quiet {
-		fmt.Fprintf(a.Err, format+"\n", args...)
-	}
-}
 
 // FromEnvironment lets LPUCTL_NAME set a flag that was not given.
 func FromEnvironment(f *pflag.Flag) {
@@ -240,30 +221,17 @@ func (a *App) ScanOnly(ctx context.Context, options discovery.Options) (*discove
 	return inv, memory, nil
 }
 
-// OwnerFile is the file that says who hands out the LPUs of this node, with the other
-// signs of it. The config was read.
-func (a *App) OwnerFile(memory node.Memory) (owner.File, error) {
-	sockets, err := a.Root.Resolve(a.Config.Serve.PluginDir)
-	return owner.File{Dir: memory.Dir, Sockets: sockets}, err
-}
-
-// PodResources returns the socket where the kubelet says which pods have LPUs: the first
-// that is there of those that are named, by a flag or in the config file, and then of the
-// usual ones; "" if there is none.
-func (a *App) PodResources(named ...string) (string, error) {
-	for _, socket := range append(named, plugin.PodResources()...) {
-		if socket == "" {
-			continue
-		}
-		resolved, err := a.Root.Resolve(socket)
-		if err != nil {
-			return "", err
-		}
-		if host.State(resolved) != "" {
-			return resolved, nil
-		}
+// Pods is what asks which pods of this node have which LPUs. The config was read.
+func (a *App) Pods(memory node.Memory) (*pods.Node, error) {
+	spec, err := a.LocateSpec()
+	if err != nil {
+		return nil, err
 	}
-	return "", nil
+	sockets, err := a.Root.Resolve(a.Config.Serve.PluginDir)
+	return &pods.Node{
+		Root: a.Root, StateDir: memory.Dir, SpecDir: filepath.Dir(spec.Path), PluginDir: sockets,
+		PodResources: a.Config.Serve.PodResources, Log: a.Log,
+	}, err
 }
 
 // RingTableFlag lets a command take another ring table.

@@ -90,7 +90,7 @@ func (a *App) LoadConfig() error {
 	if len(findings) > 0 {
 		return faultyConfig(findings)
 	}
-	a.override(c)
+	c.override(a.Env, a.SpecDir)
 	if dir := c.CDI.SpecDir; !path.IsAbs(dir) {
 		return Usage("%s: %q is not an absolute path; it lies under the root", c.Origin("cdi.specDir"), dir)
 	}
@@ -98,18 +98,18 @@ func (a *App) LoadConfig() error {
 	return nil
 }
 
-// override lays the environment and the flags over the file.
-func (a *App) override(c *Config) {
+// override lays the environment and --spec-dir over the file.
+func (c *Config) override(env func(string) (string, bool), specDirFlag string) {
 	c.overrides = map[string]string{}
 	set := func(path string, value *string, to, origin string) {
 		if to != "" {
 			*value, c.overrides[path] = to, origin
 		}
 	}
-	specDir, _ := a.Env(SpecDirVariable)
+	specDir, _ := env(SpecDirVariable)
 	set("cdi.specDir", &c.CDI.SpecDir, specDir, "environment "+SpecDirVariable)
-	set("cdi.specDir", &c.CDI.SpecDir, a.SpecDir, "flag --spec-dir")
-	table, _ := a.Env(ringTableVariable)
+	set("cdi.specDir", &c.CDI.SpecDir, specDirFlag, "flag --spec-dir")
+	table, _ := env(ringTableVariable)
 	set("ring.table", &c.Ring.Table, table, "environment "+ringTableVariable)
 }
 

@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/allocate"
+	"github.com/hyperaccel/lpuctl/internal/exporter"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
+	"github.com/hyperaccel/lpuctl/internal/launch"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -80,8 +82,11 @@ func CodeOf(err error) int {
 	if e, ok := errors.AsType[*ExitError](err); ok {
 		return e.Code
 	}
-	if errors.As(err, new(*allocate.Refusal)) {
+	if errors.As(err, new(*allocate.Refusal)) || errors.As(err, new(*launch.Refusal)) {
 		return ExitFound
+	}
+	if errors.As(err, new(*exporter.TakenError)) {
+		return ExitUsage
 	}
 	return ExitFailed
 }
@@ -90,6 +95,9 @@ func CodeOf(err error) int {
 func RemedyFor(err error) string {
 	if e, ok := errors.AsType[*ExitError](err); ok && e.Remedy != "" {
 		return e.Remedy
+	}
+	if r, ok := errors.AsType[*launch.Refusal](err); ok {
+		return r.Remedy()
 	}
 	if r, ok := errors.AsType[*allocate.Refusal](err); ok {
 		return r.Remedy

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -17,30 +18,30 @@ type FindingList struct {
 // WriteFindings shows findings to people on stderr, or to programs as a document, and
 // ends with found on an error; if strict, on a warning too. If nothing is wrong, people
 // read the sentence good, unless it is empty.
-func (a *App) WriteFindings(l FindingList, f Format, strict bool, good string) error {
+func (t *Terminal) WriteFindings(l FindingList, f Format, strict bool, good string) error {
 	l.Header, l.Findings = NewHeader("FindingList"), EmptyNotNull(l.Findings)
 	if f.IsDocument() {
-		if err := a.WriteDocument(f, l); err != nil {
+		if err := t.WriteDocument(f, l); err != nil {
 			return err
 		}
 	} else {
-		a.Report(l.Findings)
+		t.Report(l.Findings)
 	}
 	switch {
 	case l.Findings.HasErrors(), strict && l.Findings.MoreThanNotes():
 		return Found()
 	case good != "" && !f.IsDocument() && !l.Findings.MoreThanNotes():
-		a.Say("%s", good)
+		t.Say("%s", good)
 	}
 	return nil
 }
 
 // Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes
 // are left out where quiet is asked for.
-func (a *App) Report(findings finding.List) {
+func (t *Terminal) Report(findings finding.List) {
 	for _, f := range findings.ForPeople() {
-		if !a.Quiet || f.Severity != finding.Note {
-			fmt.Fprintf(a.Err, "%s\n  remedy: %s\n", Printable(f.String()), Printable(f.Remedy))
+		if !t.Quiet || f.Severity != finding.Note {
+			fmt.Fprintf(t.Err, "%s\n  remedy: %s\n", shell.Printable(f.String()), shell.Printable(f.Remedy))
 		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 )
 
@@ -38,7 +38,7 @@ const (
 func (f Format) IsDocument() bool { return f == FormatJSON || f == FormatYAML }
 
 // FormatFlag adds -o/--format with the formats the command has; the first is the default.
-func (a *App) FormatFlag(cmd *cobra.Command, f *Format, have ...Format) {
+func (t *Terminal) FormatFlag(cmd *cobra.Command, f *Format, have ...Format) {
 	if have == nil {
 		have = []Format{FormatTable, FormatJSON, FormatYAML}
 	}
@@ -47,7 +47,7 @@ func (a *App) FormatFlag(cmd *cobra.Command, f *Format, have ...Format) {
 	cmd.Flags().VarP(&formatValue{f, have}, "format", "o", "print as "+strings.Join(names, ", "))
 	Complete(cmd, "format", names...)
 	if have[0] == FormatTable {
-		cmd.Flags().BoolVar(&a.NoHeaders, "no-headers", false, "print tables without their first line")
+		cmd.Flags().BoolVar(&t.NoHeaders, "no-headers", false, "print tables without their first line")
 	}
 }
 
@@ -92,45 +92,34 @@ func MarshalDocument(f Format, document any) ([]byte, error) {
 }
 
 // WriteDocument writes a result as JSON or YAML.
-func (a *App) WriteDocument(f Format, document any) error {
+func (t *Terminal) WriteDocument(f Format, document any) error {
 	data, err := MarshalDocument(f, document)
 	if err == nil {
-		_, err = a.Out.Write(data)
+		_, err = t.Out.Write(data)
 	}
 	return err
 }
 
 // WriteLines writes lines for scripts.
-func (a *App) WriteLines(lines ...string) error {
+func (t *Terminal) WriteLines(lines ...string) error {
 	var text strings.Builder
 	for _, line := range lines {
 		text.WriteString(line + "\n")
 	}
-	_, err := io.WriteString(a.Out, text.String())
+	_, err := io.WriteString(t.Out, text.String())
 	return err
-}
-
-// Printable replaces the control characters of what files and names say, which would
-// steer the terminal.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
 }
 
 // WriteTable writes rows in columns, below their names if they have any. An empty cell is
 // a dash, so that columns can be cut by scripts.
-func (a *App) WriteTable(columns []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	if len(columns) > 0 && !a.NoHeaders {
+func (t *Terminal) WriteTable(columns []string, rows [][]string) error {
+	tw := tabwriter.NewWriter(t.Out, 0, 0, 2, ' ', 0)
+	if len(columns) > 0 && !t.NoHeaders {
 		fmt.Fprintln(tw, strings.Join(columns, "\t"))
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = cmp.Or(Printable(cell), "-")
+			row[i] = cmp.Or(shell.Printable(cell), "-")
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
@@ -147,10 +136,10 @@ type Progress struct {
 
 // Progress begins a job. It is shown on a terminal only, unless people asked for quiet,
 // and from the third second on.
-func (a *App) Progress(what string) *Progress {
+func (t *Terminal) Progress(what string) *Progress {
 	p := &Progress{Out: io.Discard, What: what, Next: time.Now().Add(2 * time.Second)}
-	if !a.Quiet && IsTerminal(a.Err) {
-		p.Out = a.Err
+	if !t.Quiet && IsTerminal(t.Err) {
+		p.Out = t.Err
 	}
 	return p
 }

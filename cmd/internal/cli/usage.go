@@ -46,8 +46,9 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 // checkArguments makes wrong arguments, and unknown commands below a group, usage errors.
-// A command that says nothing about its arguments has none.
-func checkArguments(cmd *cobra.Command) {
+// A command that says nothing about its arguments has none. all makes the commands that
+// are not there.
+func checkArguments(cmd *cobra.Command, all func()) {
 	check := cmd.Args
 	if check == nil {
 		check = cobra.NoArgs
@@ -63,6 +64,7 @@ func checkArguments(cmd *cobra.Command) {
 			return nil
 		}
 		if cmd.HasSubCommands() {
+			all()
 			return unknownCommand(cmd, args[0])
 		}
 		e := Fail(ExitUsage, "usage: "+cmd.UseLine(), "an argument is missing")
@@ -75,7 +77,7 @@ func checkArguments(cmd *cobra.Command) {
 		return e
 	}
 	for _, sub := range cmd.Commands() {
-		checkArguments(sub)
+		checkArguments(sub, all)
 	}
 }
 

@@ -53,3 +53,9 @@ func ReadVersion() Version {
 	}
 	return v
 }
+
+// BuildLabels are the labels of metrics that identify the build.
+func BuildLabels() []string {
+	v := ReadVersion()
+	return []string{"version", v.Version, "goversion", v.Go}
+}

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"errors"
@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is how long a command may take to end after the signal that asks it to.
-const grace = 10 * time.Second
+// Grace is how long a command may take to end after the signal that asks it to.
+const Grace = 10 * time.Second
 
 // supervise starts a program and stays until it ends: it passes signals on, ends the
 // program after a time (0: never), and stops while the program is stopped. The program is
 // in this process group, so that a shell's job control reaches both.
-func (a *app) supervise(start func() (pid int, err error), limit time.Duration) error {
+func (s *Site) supervise(start func() (pid int, err error), limit time.Duration) error {
 	signals := make(chan os.Signal, 64)
 	passedOn := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 	signal.Notify(signals, slices.DeleteFunc(passedOn, signal.Ignored)...) // nohup(1) ignores one
@@ -38,17 +38,17 @@ func (a *app) supervise(start func() (pid int, err error), limit time.Duration) 
 		select {
 		case status := <-end:
 			if status.Signaled() {
-				return ended(exitSignal + int(status.Signal()))
+				return Ended(exitSignal + int(status.Signal()))
 			}
-			return ended(status.ExitStatus())
-		case s := <-signals:
-			if !typed(s) {
-				_ = unix.Kill(pid, s.(syscall.Signal)) // it may have ended
+			return Ended(status.ExitStatus())
+		case sent := <-signals:
+			if !typed(sent) {
+				_ = unix.Kill(pid, sent.(syscall.Signal)) // it may have ended
 			}
 		case <-over:
-			a.Say("%v are over: %v", limit, last)
+			s.Say("%v are over: %v", limit, last)
 			_ = unix.Kill(pid, last)
-			last, over = unix.SIGKILL, time.After(grace)
+			last, over = unix.SIGKILL, time.After(Grace)
 		}
 	}
 }

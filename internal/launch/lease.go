@@ -1,9 +1,11 @@
-package main
+package launch
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,8 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/shell"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -32,26 +35,26 @@ type heldLease struct {
 
 // hold connects to the arbiter, and hands the connection over to the command: it is the
 // lease once LPUs were granted.
-func (a *app) hold(o runOptions, args []string) (*heldLease, error) {
-	if o.noLease {
+func (j *Job) hold() (*heldLease, error) {
+	if j.NoLease {
 		return nil, nil
 	}
 	h := &heldLease{}
-	byID, err := needsID(args)
+	byID, err := j.needsID()
 	if err == nil && byID {
-		err = h.findID(args)
+		err = h.findID(j.Args)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if h.client, err = dialArbiter(a.Root); err != nil {
+	if h.client, err = lease.DialIn(j.Root); err != nil {
 		if r, ok := errors.AsType[*lease.Refusal](err); ok {
 			r.Remedy += "; or --no-lease, and others may be given the same LPUs"
 		}
 		h.end()
 		return nil, err
 	}
-	if o.dryRun {
+	if j.DryRun {
 		return h, nil
 	}
 	file, err := h.client.File()
@@ -116,23 +119,24 @@ func (h *heldLease) id() string {
 
 // needsID reports whether the lease of a container must be bound to its id, because the
 // container does not inherit it. The error names what no lease can follow.
-func needsID(args []string) (bool, error) {
-	if !startsContainer(args) {
+func (j *Job) needsID() (bool, error) {
+	args := j.Args
+	if !j.startsContainer() {
 		return false, nil
 	}
 	// What stands before it are options of the runtime itself.
 	verb := max(0, slices.IndexFunc(args, func(arg string) bool { return arg == "run" || arg == "create" }))
 	if args[verb] == "create" {
-		return false, cli.Fail(cli.ExitUsage, "use run in place of create", "a container that is only created has no lease when it is started")
+		return false, refuse("use run in place of create", "a container that is only created has no lease when it is started")
 	}
 	switch runtime := filepath.Base(args[0]); {
 	case runtime == "docker", runtime == "nerdctl":
 		return true, nil
-	case runtime == "podman" && !isRemote(args[:verb]):
+	case runtime == "podman" && !j.isRemote(args[:verb]):
 		return false, nil
 	default:
 		if option := detaches(args); option != "" {
-			return false, cli.Fail(cli.ExitUsage, "leave out "+option+", or start the container by podman, docker or nerdctl itself",
+			return false, refuse("leave out "+option+", or start the container by podman, docker or nerdctl itself",
 				"%s leaves the container behind, and no lease can follow it through %s", option, runtime)
 		}
 		return false, nil
@@ -156,7 +160,7 @@ func (h *heldLease) findID(args []string) (err error) {
 		}
 	}
 	if !slices.Contains(args[1:], "{args}") {
-		return cli.Fail(cli.ExitUsage, "write {args} in place of --device {}",
+		return refuse("write {args} in place of --device {}",
 			"a container of %s outlives the command, and with {} alone its id would not be known", filepath.Base(args[0]))
 	}
 	if h.dir, err = os.MkdirTemp("", "lpuctl-run-"); err == nil {
@@ -166,8 +170,8 @@ func (h *heldLease) findID(args []string) (err error) {
 }
 
 // isRemote reports whether podman only asks a service, which starts the container.
-func isRemote(options []string) bool {
-	if os.Getenv("CONTAINER_HOST") != "" {
+func (j *Job) isRemote(options []string) bool {
+	if service, _ := j.Env("CONTAINER_HOST"); service != "" {
 		return true
 	}
 	return slices.ContainsFunc(options, func(arg string) bool {
@@ -194,7 +198,7 @@ const bindEvery = 100 * time.Millisecond
 
 // bound runs a command, and binds the lease to the container that it starts, if it has to
 // be, as soon as that runs.
-func (a *app) bound(h *heldLease, run func() error) error {
+func (h *heldLease) bound(run func() error) error {
 	if !h.byID() {
 		return run()
 	}
@@ -212,7 +216,7 @@ func (a *app) bound(h *heldLease, run func() error) error {
 	err := h.client.Bind(context.Background(), container)
 	r, refused := errors.AsType[*lease.Refusal](err)
 	if err != nil && (!refused || r.ID != finding.LeaseNoContainer) {
-		return cli.Fail(exitNotStarted, "stop the container, if it still runs: "+container, "its lease is lost: %w", err)
+		return refuse("stop the container, if it still runs: "+container, "its lease is lost: %w", err)
 	}
 	return result
 }
@@ -232,4 +236,70 @@ func (h *heldLease) keepBinding(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// leasedNames are the names that leased LPUs have in an inventory, in the same order.
+func leasedNames(inv *discovery.Inventory, leased []lease.LPU) (names []string, err error) {
+	for _, of := range leased {
+		i := slices.IndexFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Address == of.Address && !l.Absent })
+		if i < 0 {
+			return nil, refuse("try again", "the LPU at %s was leased, and has left the bus since", of.Address)
+		}
+		names = append(names, inv.LPUs[i].Name)
+	}
+	return names, nil
+}
+
+// lease asks the arbiter for LPUs, and waits for them if that is wished.
+func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
+	inv, err := j.Scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	selection, err := j.Select(inv)
+	if err != nil {
+		return nil, err
+	}
+	w := lease.Wish{Selection: selection, For: j.Limit, Wait: j.Wait > 0, DryRun: j.DryRun, Command: shortened(j.Args[0])}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	// The timer runs from the first answer. Before, no program knows what is waited for.
+	var timer *time.Timer
+	told := ""
+	granted, err := client.Wish(ctx, w, func(p lease.Place) {
+		if timer == nil {
+			timer = time.AfterFunc(j.Wait, func() { end(errWaited) })
+		}
+		told = p.Why
+		j.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+	})
+	if timer != nil {
+		timer.Stop()
+	}
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errWaited):
+		return nil, refuse("wait longer, or ask for fewer", "waited %v: %s", j.Wait, told)
+	case err != nil:
+		return nil, err
+	case granted.UsersHidden:
+		j.Say("warning: the arbiter cannot see all processes: somebody may use an LPU without a lease")
+	}
+	if j.Wait > 0 { // the machine may have changed meanwhile
+		if inv, err = j.Scan(ctx); err != nil {
+			return nil, err
+		}
+	}
+	names, err := leasedNames(inv, granted.LPUs)
+	return &grant{inv: inv, lpus: names, connected: granted.Connected, until: granted.Until}, err
+}
+
+var errWaited = errors.New("waited long enough")
+
+// shortened is the name of a program as far as the arbiter takes it.
+func shortened(command string) string {
+	name := shell.Printable(path.Base(command))
+	if lease.CheckReason(name) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%.60s", name)
 }

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -7,22 +7,23 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/hyperaccel/lpuctl/internal/node"
 )
 
-// observed is what /healthz, /readyz and /metrics tell of.
-type observed interface {
-	Alive() error // nil: its loops turn
+// Observed is what /healthz, /readyz and /metrics tell of.
+type Observed interface {
+	// Alive returns nil if its loops turn.
+	Alive() error
 	// Ready returns nil if it does what it is there for. phase says what that is.
 	Ready() (phase string, err error)
-	Metrics(build ...string) []*node.Metric // build are labels that identify the build
+	// Metrics returns what it measures. build are labels that identify the build.
+	Metrics(build ...string) []*Metric
 }
 
-// HTTPServer serves /healthz, /readyz and /metrics.
-func (a *App) HTTPServer(of observed) *http.Server {
+// HTTPServer returns a server of /healthz, /readyz and /metrics. build are labels that
+// identify the build.
+func HTTPServer(of Observed, log *slog.Logger, build ...string) *http.Server {
 	return &http.Server{
-		Handler: handler(of), ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		Handler: handler(of, build), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 }
@@ -30,22 +31,22 @@ func (a *App) HTTPServer(of observed) *http.Server {
 // Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken,
 // for example by an instance that is about to end, pods are served nevertheless and
 // listen tries again.
-func (a *App) Listen(ctx context.Context, address string, of observed) {
+func Listen(ctx context.Context, address string, of Observed, log *slog.Logger, build ...string) {
 	if address == "" {
 		return
 	}
-	h := a.HTTPServer(of)
+	h := HTTPServer(of, log, build...)
 	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
 	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err == nil {
 			if logged {
-				a.Log.Info("health and metrics are served", "address", address)
+				log.Info("health and metrics are served", "address", address)
 			}
 			err = h.Serve(listener)
 		}
 		if !logged && ctx.Err() == nil {
-			a.Log.Warn("health and metrics are not served; pods are", "error", err)
+			log.Warn("health and metrics are not served; pods are", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -54,8 +55,7 @@ func (a *App) Listen(ctx context.Context, address string, of observed) {
 	}
 }
 
-func handler(of observed) http.Handler {
-	v := ReadVersion()
+func handler(of Observed, build []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		phase, err := of.Ready()
@@ -63,9 +63,9 @@ func handler(of observed) http.Handler {
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok", of.Alive()) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", node.MetricsType)
+		w.Header().Set("Content-Type", MetricsType)
 		// The client that asked may be gone.
-		_ = node.WriteMetrics(w, of.Metrics("version", v.Version, "goversion", v.Go)...)
+		_ = WriteMetrics(w, of.Metrics(build...)...)
 	})
 	return mux
 }

@@ -1,4 +1,4 @@
-package main
+package launch
 
 import (
 	"fmt"
@@ -12,63 +12,63 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// memlockDefault is how much memory a command should be able to lock. The library pins
+// MemlockDefault is how many bytes of memory a command should be able to lock. The library pins
 // the buffers that an LPU reads and writes; how much that is depends on the model that is
 // served, and it is not published. Other users of the library allow it to lock any
 // amount.
-const memlockDefault = 64 << 20
+const MemlockDefault = 64 << 20
 
 // raiseMemlock lets the command lock as much memory as this user may. If that is less
 // than wanted, it warns, unless the limit does not count for those who lock: root's own
 // processes, and containers whose limits a daemon sets.
-func (a *app) raiseMemlock(wanted uint64, args []string) error {
+func (j *Job) raiseMemlock() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		return fmt.Errorf("memlock: %w", err)
 	}
-	if limit.Max < wanted && unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: wanted, Max: wanted}) == nil {
+	if limit.Max < j.Memlock && unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: j.Memlock, Max: j.Memlock}) == nil {
 		return nil
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}); err != nil {
 		return fmt.Errorf("memlock: %w", err)
 	}
 	counts := !mayLockAll()
-	if startsContainer(args) {
-		counts = !startedByDaemon(args)
+	if j.startsContainer() {
+		counts = !j.startedByDaemon()
 	}
-	if limit.Max < wanted && counts {
+	if limit.Max < j.Memlock && counts {
 		var findings finding.List
 		findings.Add(finding.MemlockLow, "memlock", fmt.Sprintf("the command may lock %s of memory, and %s may be needed",
-			sizeText(limit.Max), sizeText(wanted)), "")
-		a.Report(findings)
+			SizeText(limit.Max), SizeText(j.Memlock)), "")
+		j.Report(findings)
 	}
 	return nil
 }
 
 // memlockOption lets a container lock memory that a daemon of root's starts: as much as
 // --memlock says, or any amount. Other daemons cannot raise their limit.
-func (a *app) memlockOption(o runOptions, args []string) []string {
-	given := slices.ContainsFunc(args, func(arg string) bool {
+func (j *Job) memlockOption() []string {
+	given := slices.ContainsFunc(j.Args, func(arg string) bool {
 		return strings.HasPrefix(arg, "memlock=") || strings.HasPrefix(arg, "--ulimit=memlock=")
 	})
-	if !startedByDaemon(args) || given || o.memlock == 0 || !a.ofRoot(args) {
+	if !j.startedByDaemon() || given || j.Memlock == 0 || !j.ofRoot() {
 		return nil
 	}
 	limit := "-1"
-	if o.memlockGiven {
-		limit = fmt.Sprintf("%d:%[1]d", o.memlock)
+	if j.MemlockGiven {
+		limit = fmt.Sprintf("%d:%[1]d", j.Memlock)
 	}
 	return []string{"--ulimit", "memlock=" + limit}
 }
 
 // ofRoot reports whether the daemon that docker or nerdctl asks is root's.
-func (a *app) ofRoot(args []string) bool {
+func (j *Job) ofRoot() bool {
 	if os.Geteuid() == 0 {
 		return true
 	}
-	_, elsewhere := a.Env("DOCKER_HOST")
-	_, other := a.Env("DOCKER_CONTEXT")
-	return filepath.Base(args[0]) == "docker" && !elsewhere && !other && unix.Access(dockerSocket, unix.W_OK) == nil
+	_, elsewhere := j.Env("DOCKER_HOST")
+	_, other := j.Env("DOCKER_CONTEXT")
+	return filepath.Base(j.Args[0]) == "docker" && !elsewhere && !other && unix.Access(dockerSocket, unix.W_OK) == nil
 }
 
 // dockerSocket is where the daemon of root's docker listens.
@@ -80,4 +80,13 @@ func mayLockAll() bool {
 	var have [2]unix.CapUserData // two words of 32 capabilities each, by version 3
 	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &have[0])
 	return err == nil && have[0].Effective>>unix.CAP_IPC_LOCK&1 == 1
+}
+
+// SizeText is a number of bytes for people: "64 MiB".
+func SizeText(n uint64) string {
+	unit, units := "", []string{"KiB", "MiB", "GiB", "TiB"}
+	for n > 0 && n%1024 == 0 && len(units) > 0 {
+		n, unit, units = n/1024, " "+units[0], units[1:]
+	}
+	return fmt.Sprint(n, unit)
 }

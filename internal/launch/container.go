@@ -1,11 +1,9 @@
-package main
+package launch
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -21,38 +19,24 @@ import (
 )
 
 // startsContainer reports whether a container gets the LPUs, and not the command itself.
-func startsContainer(args []string) bool {
-	return slices.Contains(args[1:], "{args}") || slices.Contains(args[1:], "{}")
+func (j *Job) startsContainer() bool {
+	return slices.Contains(j.Args[1:], "{args}") || slices.Contains(j.Args[1:], "{}")
 }
 
 // startedByDaemon reports whether a container is one that a daemon starts, and so has
 // that daemon's limits.
-func startedByDaemon(args []string) bool {
-	return slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(args[0]))
+func (j *Job) startedByDaemon() bool {
+	return slices.Contains([]string{"docker", "nerdctl"}, filepath.Base(j.Args[0]))
 }
 
 // containerOptions are what {args} stands for: the options by which a container gets the
 // LPUs and can use them.
-func (a *app) containerOptions(o runOptions, args []string, g *grant, held *heldLease, image imageEnv, e *cdi.Explanation) []string {
-	options := slices.Concat(a.arguments(e), libraryOption(a.Root, e, image), held.options(), a.memlockOption(o, args))
-	if needsKeepGroups(a.Root, g, args) {
+func (j *Job) containerOptions(g *grant, held *heldLease, image imageEnv, e *cdi.Explanation) []string {
+	options := slices.Concat(j.Arguments(e), libraryOption(j.Root, e, image), held.options(), j.memlockOption())
+	if needsKeepGroups(j.Root, g, j.Args) {
 		options = append(options, "--group-add", "keep-groups")
 	}
 	return options
-}
-
-// putTable puts a ring table in place, and returns where it is. A user who may not write
-// where the tables of the node are has it in a directory of his own.
-func (a *app) putTable(t *cdi.RingTable) (file string, err error) {
-	err = t.Write(a.Root)
-	forbidden := errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)
-	if own, _ := a.Env("XDG_RUNTIME_DIR"); forbidden && a.Root == "/" && filepath.IsAbs(own) {
-		return t.WriteIn(filepath.Join(own, "lpuctl"))
-	}
-	if err == nil {
-		file, err = absolute(a.Root, t.HostPath)
-	}
-	return file, err
 }
 
 // needsKeepGroups reports whether a container of this user's own podman can open the
