@@ -16,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/dra"
 	"github.com/hyperaccel/lpuctl/internal/dra/plan"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 )
 
 // planFlags are where the slices and claims of a plan come from.
