@@ -68,7 +68,7 @@ func TestWhoseLease(t *testing.T) {
 	for line, want := range map[string]string{
 		"./benchmark -d":                          "false",
 		"podman run {args} x":                     "false",
-		"podman --remote run -d {args} x":         "podman leaves the container behind",
+		"podman --remote run -d {args} x":         "no lease can follow it through podman",
 		"docker run -d {args} x":                  "true",
 		"nerdctl --namespace k8s.io run {args} x": "true",
 		"docker create {args} x":                  "only created",

@@ -13,7 +13,9 @@ import (
 type Leasing struct {
 	Node
 
-	Pool   []pci.Address      // that can be leased; nil: all, unless Kubernetes hands out those of the node
+	// Pool are the LPUs that can be leased; nil: all, unless Kubernetes hands out those of
+	// the node.
+	Pool   []pci.Address
 	Remedy func(error) string // what to do about an error
 }
 
