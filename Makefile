@@ -90,16 +90,15 @@ mutations: ## take each fix out that keeps lpuctl right over time, and want a te
 	$(MEMORY:%=TMPDIR=%) go run ./test/mutation $(OF)
 
 .PHONY: golden
-golden: bin/lpuctl ## compare what lpuctl prints and writes with revision BASE, on twelve simulated nodes (WORDS=-words: also words)
+golden: bin/lpuctl bin/lpuctl-dra ## compare what both programs print and write with revision BASE, on twelve simulated nodes (WORDS=-words: also words)
 	@$(if $(BASE),,$(error say which revision to compare with: make golden BASE=REVISION))
 	@dir=$$(mktemp -d $(MEMORY:%=-p %)); export TMPDIR="$$dir"; \
 	trap 'git worktree remove --force "$$dir/base" 2>/dev/null || true; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" $(BASE); \
-	( cd "$$dir/base" && $(BUILD) -o "$$dir/old" ./cmd/lpuctl ); \
+	mkdir "$$dir/old"; ( cd "$$dir/base" && $(BUILD) -o "$$dir/old/" ./cmd/... ); \
 	go build -o "$$dir/golden" ./test/golden; \
-	"$$dir/golden" -lpuctl "$$dir/old" -trees "$$dir/trees" -o "$$dir/OLD"; \
-	cp bin/lpuctl "$$dir/new"; : neither has lpuctl-dra beside it; \
-	"$$dir/golden" -lpuctl "$$dir/new" -trees "$$dir/trees" -o "$$dir/NEW"; \
+	"$$dir/golden" -lpuctl "$$dir/old/lpuctl" -trees "$$dir/trees" -o "$$dir/OLD"; \
+	"$$dir/golden" -lpuctl bin/lpuctl -trees "$$dir/trees" -o "$$dir/NEW"; \
 	"$$dir/golden" -compare $(WORDS) "$$dir/OLD" "$$dir/NEW"
 
 .PHONY: bare

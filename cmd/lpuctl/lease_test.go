@@ -31,6 +31,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/test/await"
+	"github.com/hyperaccel/lpuctl/test/long"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -289,7 +290,8 @@ func TestAProgramStartsMeanwhile(t *testing.T) {
 // TestNoLPUForAPodAndAUser while the driver starts and ends at any moment, and its pods outlive it.
 // Who gets one never finds it with another.
 func TestNoLPUForAPodAndAUser(t *testing.T) {
-	const changeovers, users, given = 20, 3, 4
+	const users, given = 3, 4
+	rounds := long.Steps(t, 20)
 	dir := leaseNode(t)
 	a, _, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
 	defer stop()
@@ -338,7 +340,7 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 	record := func(i int) string {
 		return filepath.Join(memory.Dir, claim.DirName, fmt.Sprintf("0d8ef4a5-1f0c-4f62-9f6d-%012d.json", i))
 	}
-	for round := range changeovers {
+	for round := 0; round < rounds || pods.Load() == 0; round++ { // each LPU may have been leased just then
 		before := leases.Load()
 		await.For(t, "a user leases an LPU while no program runs", func() bool { return leases.Load() != before })
 		g := &owner.Gate{File: file, Me: owner.DRA, Log: a.Log}
@@ -377,9 +379,6 @@ func TestNoLPUForAPodAndAUser(t *testing.T) {
 	end()
 	all.Wait()
 	t.Logf("%d leases, %d pods", leases.Load(), pods.Load())
-	if pods.Load() == 0 {
-		t.Error("no pod was given an LPU")
-	}
 }
 
 // TestPodsOutliveTheProgram: what pods have from plugin or driver is not leased while neither runs.

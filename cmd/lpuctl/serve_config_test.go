@@ -12,6 +12,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
 
 // TestConfigFileAtRest: a change is taken once, and not while the file is being written or is away for a moment.
@@ -83,7 +84,7 @@ func TestServeSeesAChangeWhileItStarts(t *testing.T) {
 		}
 		return "", false
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*configInterval)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	log, write := io.Pipe()
 	go func() {

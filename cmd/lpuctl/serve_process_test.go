@@ -141,9 +141,10 @@ func TestConfigValid(t *testing.T) {
 	if after := host.State(file); after != state {
 		t.Errorf("the feature file was %s and is %s", state, after)
 	}
-	log, err := os.ReadFile(s.log)
-	if err != nil || strings.Count(string(log), "two entries match node az") != 1 {
-		t.Errorf("log:\n%s%v", log, err)
+	said := func() int { return strings.Count(readText(t, s.log), "two entries match node az") }
+	await.For(t, "it is said", func() bool { return said() > 0 })
+	if n := said(); n != 1 {
+		t.Errorf("said %d times:\n%s", n, readText(t, s.log))
 	}
 	n.configure(s, "topology:\n"+two)
 	s.eventually("/metrics", 200, valid)

@@ -57,13 +57,23 @@ func TestListen(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	var said bytes.Buffer // complete when ended
-	log := slog.New(slog.NewTextHandler(&said, nil))
+	said := lineWriter(make(chan string, 100))
+	log := slog.New(slog.NewTextHandler(said, nil))
 	go func() {
 		defer close(ended)
 		(&app{cli.App{Log: log}}).Listen(ctx, taken.Addr().String(), &plugin.Server{Plugin: plugin.New(plugin.Options{}, log), Log: log})
 	}()
-	time.Sleep(50 * time.Millisecond)
+	saysNext := func(words string) {
+		t.Helper()
+		for text := ""; !strings.Contains(text, words); {
+			select {
+			case text = <-said:
+			case <-time.After(await.Limit):
+				t.Fatalf("it does not say so: %s", words)
+			}
+		}
+	}
+	saysNext("are not served")
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +100,7 @@ func TestListen(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	if _, after, not := strings.Cut(said.String(), "are not served"); !not || !strings.Contains(after, `"health and metrics are served"`) {
-		t.Errorf("log:\n%s", &said)
-	}
+	saysNext("health and metrics are served")
 }
 
 // TestReloadKeepsWhatDidNotChange: only the components of serve whose configuration has changed start again.

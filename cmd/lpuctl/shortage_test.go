@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sort"
 	"strings"
 	"testing"
 
@@ -48,10 +49,8 @@ func TestFewDescriptors(t *testing.T) {
 		return code == 0
 	}
 	const plenty = 64
-	first := 16
-	for first > 6 && begins(first-1) { // with fewer the runtime of Go cannot begin
-		first--
-	}
+	const fewest, most = 6, 16 // with fewer the runtime of Go cannot begin
+	first := fewest + sort.Search(most-fewest, func(i int) bool { return begins(fewest + i) })
 	limits := []int{plenty}
 	for limit := first; limit < 26; limit++ {
 		limits = append(limits, limit)

@@ -1,5 +1,6 @@
-// golden runs every command of a built lpuctl, in every format, on twelve simulated nodes and writes down all that it
-// printed and wrote; then it compares two such runs. With it one sees what a change of lpuctl changes for its users.
+// golden runs every command of a built lpuctl, and of the lpuctl-dra beside it, in every format, on twelve simulated nodes
+// and with broken files, and writes down all that they printed and wrote; then it compares two such runs. With it one sees
+// what a change of lpuctl changes for its users.
 //
 //	go run ./test/golden -lpuctl bin/lpuctl -o DIR
 //	go run ./test/golden -compare [-words] OLD NEW

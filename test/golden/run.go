@@ -26,8 +26,8 @@ type run struct {
 	work   string // a temporary directory
 }
 
-// timeLimit ends a command that hangs; what it printed by then is its record.
-const timeLimit = 20 * time.Second
+// timeLimit ends a command that hangs, and none because the machine is busy; what it printed by then is its record.
+const timeLimit = 2 * time.Minute
 
 // aboutFile says in which circumstances a run was made: runs in different ones cannot be compared.
 const aboutFile = "about"
@@ -40,14 +40,19 @@ func (r *run) all() error {
 	if err := os.WriteFile(filepath.Join(r.out, aboutFile), []byte(about), 0o644); err != nil {
 		return err
 	}
-	pages, err := r.helpSteps()
+	kept, err := stateSteps()
+	if err != nil {
+		return err
+	}
+	pages, err := r.helpSteps(slices.Concat(plainSteps(), nodeSteps(), kept))
 	if err != nil {
 		return err
 	}
 	jobs := []func() error{func() error { return r.steps("plain", slices.Concat(plainSteps(), pages)) }}
 	for _, n := range nodes() {
-		jobs = append(jobs, func() error { return r.onNode(n.name) })
+		jobs = append(jobs, func() error { return r.onNode(n.name, n.name, nodeSteps()) })
 	}
+	jobs = append(jobs, func() error { return r.onNode("state", "broken-table", kept) })
 	return inParallel(jobs)
 }
 
@@ -71,8 +76,8 @@ type helpPage struct {
 	Commands []helpPage
 }
 
-// helpSteps are the steps that show the help of every command that this lpuctl has.
-func (r *run) helpSteps() ([]step, error) {
+// helpSteps are the steps that show the help of every command that this lpuctl has. Those that no known step runs are said.
+func (r *run) helpSteps(known []step) ([]step, error) {
 	text, err := exec.Command(r.lpuctl, "help-tree").Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s help-tree: %w", r.lpuctl, err)
@@ -81,7 +86,6 @@ func (r *run) helpSteps() ([]step, error) {
 	if err := json.Unmarshal(text, &top); err != nil {
 		return nil, fmt.Errorf("%s help-tree: %w", r.lpuctl, err)
 	}
-	known := slices.Concat(plainSteps(), nodeSteps())
 	s := script{}
 	s.run("help-tree")
 	var visit func(helpPage)
@@ -99,16 +103,16 @@ func (r *run) helpSteps() ([]step, error) {
 	return s, nil
 }
 
-// onNode runs the steps on a fresh copy of a node.
-func (r *run) onNode(name string) error {
+// onNode runs steps on a fresh copy of a node.
+func (r *run) onNode(name, tree string, steps []step) error {
 	dir := filepath.Join(r.work, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	if err := copyTree(filepath.Join(r.trees, name), filepath.Join(dir, "NODE")); err != nil {
+	if err := copyTree(filepath.Join(r.trees, tree), filepath.Join(dir, "NODE")); err != nil {
 		return err
 	}
-	return r.steps(name, nodeSteps())
+	return r.steps(name, steps)
 }
 
 // steps runs steps in a directory with the inputs and, if there is one, the node. The node is named by a relative path,
@@ -127,7 +131,7 @@ func (r *run) steps(name string, steps []step) error {
 		if err != nil {
 			return err
 		}
-		file := fileName(s.args)
+		file := strings.TrimSpace(fileName(s.args) + " " + s.about)
 		if times[file]++; times[file] > 1 {
 			file += fmt.Sprintf("#%d", times[file])
 		}
@@ -139,8 +143,8 @@ func (r *run) steps(name string, steps []step) error {
 }
 
 func fileName(args []string) string {
-	if len(args) > 1 && args[0] == "--root" && args[1] == "NODE" {
-		args = args[2:]
+	if i := slices.Index(args, "NODE"); i > 0 && args[i-1] == "--root" {
+		args = slices.Delete(slices.Clone(args), i-1, i+1)
 	}
 	return strings.ReplaceAll(strings.Join(append([]string{"lpuctl"}, args...), "_"), "/", "%")
 }

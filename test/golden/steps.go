@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 // step is one command. Steps are run in order, since some of them write what later ones read.
 type step struct {
 	args     []string
+	about    string                 // what the step is about, if another has the same arguments
 	document bool                   // stdout is for programs
 	before   func(dir string) error // what happens to the node before the step; nil: nothing
 }
@@ -63,10 +65,20 @@ func (s *script) damage(change func([]byte) []byte, command string) {
 func nodeSteps() []step {
 	var s script
 	s.look()
+	s.dra()
 	s.spec()
 	s.ring()
+	return onNode(s)
+}
+
+// onNode lets each step look at the node. lpuctl dra has no flags: all behind it are of lpuctl-dra.
+func onNode(s script) []step {
 	for i := range s {
-		s[i].args = slices.Concat([]string{"--root", "NODE"}, s[i].args)
+		at := 0
+		if s[i].args[0] == "dra" {
+			at = 1
+		}
+		s[i].args = slices.Insert(s[i].args, at, "--root", "NODE")
 	}
 	return s
 }
@@ -102,6 +114,21 @@ func (s *script) look() {
 	s.run("runtime check --containerd-address NODE/run/none.sock")
 	s.run("--quiet list")
 	s.every("uncordon all") // cordon prints the time
+}
+
+// dra adds the documents of the DRA driver, which lies beside lpuctl.
+func (s *script) dra() {
+	s.every("dra slices --node-name n")
+	s.document("dra slices --node-name n --sizes 1,2 -o yaml")
+	s.run("dra slices --node-name n --sizes 3")
+	s.document("dra slices --node-name n --ring-table chain.yaml -o json")
+	s.every("dra claims")
+	for _, file := range []string{"claims.yaml", "pods.yaml", "bad-claims.yaml", "nowhere.yaml"} {
+		s.formats("dra plan "+file+" --node-name n", "json", "yaml")
+	}
+	s.run("--config bad-config.yaml dra slices")
+	s.run("dra slices --config bad-config.yaml")
+	s.document("dra slices --node-name n --config leases.yaml -o json")
 }
 
 // spec adds all about the CDI spec: none, one that is right, stale, damaged, in conflict with another, removed.
@@ -190,13 +217,14 @@ func plainSteps() []step {
 	}
 	s.every("config check config.yaml")
 	s.formats("config check bad-config.yaml", "json", "yaml")
-	s.run("config check nowhere.yaml")
+	s.config()
 	for _, file := range []string{"four.json", "broken.json", "chain.yaml", "bad-spec.json", "nowhere.json"} {
 		s.formats("ring check "+file, "json", "yaml")
 	}
 	for _, file := range []string{"bad-spec.json", "specs", "specs/a.json", "four.json", "nowhere.json"} {
 		s.formats("cdi validate "+file, "json", "yaml")
 	}
+	s.plan()
 	s.document("ring convert four.json --to lpuctl")
 	s.run("simulate --profile edge sim")
 	for _, wrong := range []string{
@@ -207,4 +235,34 @@ func plainSteps() []step {
 		s.run(wrong)
 	}
 	return s
+}
+
+// config adds files with all faults of a kind that there can be in a config file.
+func (s *script) config() {
+	for _, file := range slices.Sorted(maps.Keys(badConfigs())) {
+		s.formats("config check "+file, "json")
+		s.run("--config " + file + " config show")
+	}
+	for _, file := range []string{"nowhere.yaml", "specs", "large.yaml"} {
+		s.run("config check " + file)
+	}
+	(*s)[len(*s)-1].before = add(map[string]string{"large.yaml": strings.Repeat("# a word\n", 1<<17)})
+	s.run("config check specs")
+	(*s)[len(*s)-1].before = func(dir string) error { return os.Remove(filepath.Join(dir, "large.yaml")) }
+}
+
+// plan adds lpuctl-dra without a node.
+func (s *script) plan() {
+	for _, command := range []string{"", "slices ", "claims ", "plan ", "serve ", "version "} {
+		s.run("dra " + command + "--help")
+	}
+	s.run("dra help-tree")
+	for _, wrong := range []string{
+		"", "frob", "slices extra", "slices --sizes 0", "slices --sizes two", "plan", "plan claims.yaml -o wide", "--root nowhere slices",
+		"plan claims.yaml --slices claims.yaml", "plan claims.yaml --slices four.json", "plan four.json", "serve extra",
+	} {
+		s.run("dra " + wrong)
+	}
+	s.formats("dra plan claims.yaml --slices slices.yaml", "json")
+	s.formats("dra plan pods.yaml --slices slices.yaml --claims claims.yaml", "json")
 }
