@@ -129,12 +129,10 @@ func (e *exporter) refused() error {
 
 // run watches the node and answers at a listener until ctx ends; end ends it.
 func (e *exporter) run(ctx context.Context, end context.CancelCauseFunc, listener net.Listener) {
-	server := e.app.HTTPServer(e)
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := e.app.ServeHTTP(ctx, listener, e); !errors.Is(err, http.ErrServerClosed) {
 			end(err)
 		}
 	})

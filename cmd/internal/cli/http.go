@@ -19,12 +19,30 @@ type observed interface {
 	Metrics(build ...string) []*node.Metric // build are labels that identify the build
 }
 
-// HTTPServer serves /healthz, /readyz and /metrics.
-func (a *App) HTTPServer(of observed) *http.Server {
-	return &http.Server{
+// answerPatience is for how long answers that have begun may go on after their server's
+// end.
+const answerPatience = time.Second
+
+// ServeHTTP serves /healthz, /readyz and /metrics at a listener until ctx ends. An answer
+// that has begun by then ends first: one that is cut off counts as a failed scrape.
+func (a *App) ServeHTTP(ctx context.Context, listener net.Listener, of observed) error {
+	server := &http.Server{
 		Handler: handler(of), ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
+	defer func() { _ = server.Close() }()
+	ended := make(chan struct{})
+	goesOn := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
+		defer cancel()
+		_ = server.Shutdown(patience) // what goes on after that is closed
+	})
+	err := server.Serve(listener)
+	if !goesOn() {
+		<-ended
+	}
+	return err
 }
 
 // Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken,
@@ -34,15 +52,13 @@ func (a *App) Listen(ctx context.Context, address string, of observed) {
 	if address == "" {
 		return
 	}
-	h := a.HTTPServer(of)
-	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
 	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err == nil {
 			if logged {
 				a.Log.Info("health and metrics are served", "address", address)
 			}
-			err = h.Serve(listener)
+			err = a.ServeHTTP(ctx, listener, of)
 		}
 		if !logged && ctx.Err() == nil {
 			a.Log.Warn("health and metrics are not served; pods are", "error", err)
