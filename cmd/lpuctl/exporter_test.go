@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -150,15 +149,7 @@ func (e *exporting) end() int {
 }
 
 // get asks for a page.
-func (e *exporting) get(page string) (code int, body string) {
-	answer, err := http.Get(e.url + page)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text)
-}
+func (e *exporting) get(page string) (code int, body string) { return getPage(e.url + page) }
 
 // samples are the metrics as Prometheus reads them, as family{values of labels} and value.
 func (e *exporting) samples() map[string]float64 {

@@ -131,6 +131,7 @@ func (a *app) serve(cmd *cobra.Command) error {
 	err = cli.Stopped(ctx, cmd)
 	d.registration.stop()
 	d.watch.stop() // a look that has begun may still write
+	d.http.stop()  // so that an answer that has begun is whole
 	fail(nil)
 	following.Wait()
 	a.Log.Info("ended; the CDI spec stays")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,14 +57,10 @@ func TestScrapes(t *testing.T) {
 	n := long.Rounds(t, 100)
 	for range n {
 		start := time.Now()
-		answer, err := http.Get(s.url + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := bodyOf(t, answer)
+		code, text := s.get("/metrics")
 		took = append(took, time.Since(start))
-		if err := answer.Body.Close(); err != nil || !strings.Contains(text, "\nlpuctl_registered 1\n") {
-			t.Fatalf("%v\n%s", err, text)
+		if code != 200 || !strings.Contains(text, "\nlpuctl_registered 1\n") {
+			t.Fatalf("%d\n%s", code, text)
 		}
 	}
 	slices.Sort(took)

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,9 +95,12 @@ func TestServeKeepsTheFeatureFile(t *testing.T) {
 	wait("at the start", file, "\nhyperaccel.ai/lpu.count=8\n")
 	wait("at the start", file, "\nhyperaccel.ai/lpu.ring.sizes=8\n")
 	wait("the log", logFile, "the feature file is in place") // it is synced before it is written down
-	if metrics := get(t, "http://"+listen+"/metrics"); !strings.Contains(metrics, "\nlpuctl_nfd_file_written_timestamp_seconds 1") {
-		t.Error(metrics)
-	}
+	await.Until(t, "the metrics say so", func() error {
+		if _, metrics := getPage("http://" + listen + "/metrics"); !strings.Contains(metrics, "\nlpuctl_nfd_file_written_timestamp_seconds 1") {
+			return errors.New(metrics)
+		}
+		return nil
+	})
 	if err := m.Unplug(3); err != nil {
 		t.Fatal(err)
 	}
@@ -127,35 +130,15 @@ func TestServeKeepsTheFeatureFile(t *testing.T) {
 	}
 }
 
-// freeAddress is an address at which nobody listens.
+// freeAddress is an address at which nobody listens. Its port is below those that the
+// kernel gives out itself, so that no other program gets it in the meantime.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(12000))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			_ = listener.Close()
+			return address
+		}
 	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
-}
-
-func get(t *testing.T, url string) string {
-	t.Helper()
-	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	return bodyOf(t, answer)
-}
-
-func bodyOf(t *testing.T, answer *http.Response) string {
-	t.Helper()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -45,14 +46,21 @@ func (n *observedNode) servesMetrics(args ...string) *serving {
 	return s
 }
 
-// get asks for a page. The code is 0 while nobody listens.
-func (s *serving) get(page string) (code int, body string) {
-	answer, err := http.Get(s.url + page)
+// get asks for a page. The code is 0 if no whole answer comes.
+func (s *serving) get(page string) (code int, body string) { return getPage(s.url + page) }
+
+// getPage asks for a page. The code is 0 if no whole answer comes, as from a server that is killed.
+func getPage(url string) (code int, body string) {
+	answer, err := http.Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}
 	defer func() { _ = answer.Body.Close() }()
-	return answer.StatusCode, bodyOf(s.T, answer)
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(data)
 }
 
 // eventually waits until a page has a code and a text.

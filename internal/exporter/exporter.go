@@ -89,12 +89,10 @@ func (e *Exporter) Refused() error {
 func (e *Exporter) Run(
 	ctx context.Context, end context.CancelCauseFunc, listener net.Listener, interval time.Duration, build ...string,
 ) {
-	server := node.HTTPServer(e, e.pods.Log, build...)
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := node.ServeHTTP(ctx, listener, e, e.pods.Log, build...); !errors.Is(err, http.ErrServerClosed) {
 			end(err)
 		}
 	})

@@ -19,13 +19,31 @@ type Observed interface {
 	Metrics(build ...string) []*Metric
 }
 
-// HTTPServer returns a server of /healthz, /readyz and /metrics. build are labels that
-// identify the build.
-func HTTPServer(of Observed, log *slog.Logger, build ...string) *http.Server {
-	return &http.Server{
+// answerPatience is for how long answers that have begun may go on after their server's
+// end.
+const answerPatience = time.Second
+
+// ServeHTTP serves /healthz, /readyz and /metrics at a listener until ctx ends. An answer
+// that has begun by then ends first: one that is cut off counts as a failed scrape. build
+// are labels that identify the build.
+func ServeHTTP(ctx context.Context, listener net.Listener, of Observed, log *slog.Logger, build ...string) error {
+	server := &http.Server{
 		Handler: handler(of, build), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
+	defer func() { _ = server.Close() }()
+	ended := make(chan struct{})
+	goesOn := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
+		defer cancel()
+		_ = server.Shutdown(patience) // what goes on after that is closed
+	})
+	err := server.Serve(listener)
+	if !goesOn() {
+		<-ended
+	}
+	return err
 }
 
 // Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken,
@@ -35,15 +53,13 @@ func Listen(ctx context.Context, address string, of Observed, log *slog.Logger, 
 	if address == "" {
 		return
 	}
-	h := HTTPServer(of, log, build...)
-	defer context.AfterFunc(ctx, func() { _ = h.Close() })()
 	for logged := false; ctx.Err() == nil; logged = true {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err == nil {
 			if logged {
 				log.Info("health and metrics are served", "address", address)
 			}
-			err = h.Serve(listener)
+			err = ServeHTTP(ctx, listener, of, log, build...)
 		}
 		if !logged && ctx.Err() == nil {
 			log.Warn("health and metrics are not served; pods are", "error", err)

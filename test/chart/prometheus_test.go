@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -339,15 +340,17 @@ func start(t *testing.T, program string, args ...string) {
 	})
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress is one that nobody listens on. Its port is below those that the kernel gives
+// out itself, so that no other program gets it in the meantime.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(12000))
+		if listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address); err == nil {
+			_ = listener.Close()
+			return address
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // waitFor asks until there is a good answer that has the text.

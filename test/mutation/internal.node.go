@@ -164,5 +164,11 @@ func internalNode() []mutation {
 			without: "d.Dangling, d.Missing)",
 			test:    "TestRingTablesFollowTheCabling",
 		},
+		{
+			name:    "an answer that has begun is cut off when serve ends or reads its config file again",
+			fix:     "_ = server.Shutdown(patience)",
+			without: "_, _ = patience, server.Close()",
+			test:    "TestAnAnswerThatHasBegunIsWhole",
+		},
 	}
 }
