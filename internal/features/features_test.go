@@ -72,7 +72,7 @@ func TestLabelsOfNothing(t *testing.T) {
 func TestLabelsOfDifferentLPUs(t *testing.T) {
 	node := 1
 	inv := &discovery.Inventory{LPUs: []discovery.LPU{
-		{Model: "orion-u55c", Driver: "xocl", DriverVersion: "2.16.204+,4be1c3d", NUMANode: &node},
+		{Model: "orion-u55c", Driver: "xocl", DriverVersion: "2.16.204+,4be1c3d", Place: discovery.Place{NUMANode: &node}},
 		{Model: "bertha"}, {Model: "orion-u55c", Driver: "xocl"}, {Model: "lpu", Absent: true},
 	}}
 	machine := new(Machine)

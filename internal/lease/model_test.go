@@ -670,7 +670,8 @@ func (g *glimpse) view() View {
 	for i := range size {
 		node, above := i/2, pci.Address{Bus: uint8(i / 4)}
 		l := discovery.LPU{
-			Name: fmt.Sprintf("lpu%d", i), Index: i, Address: address(i), Usable: true, Health: discovery.Healthy, NUMANode: &node, Switch: &above,
+			Name: fmt.Sprintf("lpu%d", i), Index: i, Address: address(i), Usable: true, Health: discovery.Healthy,
+			Place: discovery.Place{NUMANode: &node, Switch: &above},
 		}
 		if g.open.has(i) {
 			l.Users = []discovery.User{{PID: 7, Command: "x"}}

@@ -45,10 +45,12 @@ func TestUse(t *testing.T) {
 	use := &node.Use{
 		ReadAt: time.UnixMilli(1500), LeasesKnown: true,
 		Inventory: &discovery.Inventory{LPUs: []discovery.LPU{
-			{Name: "lpu0", Address: address("0000:01:00.1"), Users: []discovery.User{worker, first}, Leased: &discovery.Holder{UID: 1001}},
-			{Name: "lpu1", Address: address("0000:02:00.1"), Users: []discovery.User{first, bare}, Reserved: &discovery.Holder{UID: 7}},
-			{Name: "lpu2", Address: address("0000:03:00.1"), Users: []discovery.User{}},
-			{Name: "lpu3", Address: address("0000:04:00.1"), UsersHidden: true},
+			{Name: "lpu0", Address: address("0000:01:00.1"), Use: discovery.Use{Users: []discovery.User{worker, first}},
+				Marks: discovery.Marks{Leased: &discovery.Holder{UID: 1001}}},
+			{Name: "lpu1", Address: address("0000:02:00.1"), Use: discovery.Use{Users: []discovery.User{first, bare}},
+				Marks: discovery.Marks{Reserved: &discovery.Holder{UID: 7}}},
+			{Name: "lpu2", Address: address("0000:03:00.1"), Use: discovery.Use{Users: []discovery.User{}}},
+			{Name: "lpu3", Address: address("0000:04:00.1"), Use: discovery.Use{UsersHidden: true}},
 		}},
 	}
 	want := `lpuctl_lpu_users{lpu="lpu0",device="pci-0000-01-00.1"} 2

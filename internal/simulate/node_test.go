@@ -19,6 +19,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -397,6 +398,7 @@ func TestOrion(t *testing.T) {
 			t.Errorf("%s: shell %s", dir, got)
 		}
 		checkProductData(t, tree, dir, tree.content(t, sensors+"/serial_num"))
+		checkStates(t, tree, dir, "/dev/dri/renderD128")
 	}
 	if diff := gocmp.Diff([]string{"0000:43:00.1", "0000:44:00.1", "0000:45:00.1", "0000:46:00.1",
 		"0000:83:00.1", "0000:84:00.1", "0000:85:00.1", "0000:86:00.1", "0001:43:00.1"}, addresses); diff != "" {
@@ -449,6 +451,16 @@ func childNamed(t *testing.T, tree listing, dir, prefix string) string {
 	return ""
 }
 
+// checkStates: a card has each attribute by which its driver says how it is.
+func checkStates(t *testing.T, tree listing, dir, node string) {
+	t.Helper()
+	for _, name := range discovery.DriverStates([]discovery.Node{{Path: node}}) {
+		if strings.HasPrefix(name, "ha/") == strings.HasPrefix(node, "/dev/ha") {
+			tree.content(t, dir+"/"+name)
+		}
+	}
+}
+
 func TestNumbersOfTheClassLPU(t *testing.T) {
 	tree, _ := write(t, Node{Profile: "lpu", LPUs: 9})
 	for i, dir := range lpuFunctions(t, tree) {
@@ -465,6 +477,7 @@ func TestBerthaNodesAreNotInAddressOrder(t *testing.T) {
 		name := childNamed(t, tree, dir+"/ha", "ha")
 		names = append(names, name)
 		checkProductData(t, tree, dir, tree.content(t, dir+"/ha/"+name+"/serial"))
+		checkStates(t, tree, dir, "/dev/"+name)
 	}
 	if diff := gocmp.Diff([]string{"ha4", "ha5", "ha6", "ha7", "ha0", "ha1", "ha2", "ha3"}, names); diff != "" {
 		t.Error(diff)

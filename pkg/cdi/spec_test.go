@@ -31,9 +31,11 @@ func node(n int) *discovery.Inventory {
 		inv.LPUs = append(inv.LPUs, discovery.LPU{
 			Name: fmt.Sprintf("lpu%d", i), Index: i, Model: "lpu", Address: pci.Address{Bus: uint8(0x43 + i), Function: 1},
 			Driver: "lpu", DriverVersion: "1.0.0", Usable: true, Health: discovery.Healthy,
-			Nodes:      []discovery.Node{{Path: fmt.Sprintf("/dev/lpu%d", i), Major: 511, Minor: uint32(i)}},
-			Management: &discovery.Management{Nodes: []discovery.Node{{Path: fmt.Sprintf("/dev/mgmt%d", i)}}},
-			Mounts:     []discovery.Mount{{HostPath: "/opt/hyperaccel/lib", ContainerPath: "/usr/lib/hyperaccel", Present: true}},
+			Nodes: []discovery.Node{{Path: fmt.Sprintf("/dev/lpu%d", i), Major: 511, Minor: uint32(i)}},
+			Place: discovery.Place{Management: &discovery.Management{Nodes: []discovery.Node{{Path: fmt.Sprintf("/dev/mgmt%d", i)}}}},
+			Equipment: discovery.Equipment{
+				Mounts: []discovery.Mount{{HostPath: "/opt/hyperaccel/lib", ContainerPath: "/usr/lib/hyperaccel", Present: true}},
+			},
 		})
 	}
 	return inv

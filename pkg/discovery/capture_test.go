@@ -97,11 +97,13 @@ func TestScanOfARealKernel(t *testing.T) {
 	upstream := pci.Address{Bus: 0x81}
 	want := LPU{
 		Name: "lpu5", Index: 5, Model: "vm-u55c", Address: pci.Address{Bus: 0x84, Function: 1},
-		Vendor: "10ee", Device: "505d", Subvendor: "10ee", Subdevice: "000e", Driver: "uio_pci_generic",
-		Nodes:    []Node{{Path: "/dev/uio1", Major: 245, Minor: 1}},
-		NUMANode: &numa, PCIeRoot: "pci0000:80", Switch: &upstream, Link: &Link{8, 16, 8, 16}, IOMMUGroup: &group,
-		Management: &Management{Address: pci.Address{Bus: 0x84}},
-		Usable:     true, Health: Healthy, Reasons: finding.List{},
+		IDs: IDs{Vendor: "10ee", Device: "505d", Subvendor: "10ee", Subdevice: "000e"}, Driver: "uio_pci_generic",
+		Nodes: []Node{{Path: "/dev/uio1", Major: 245, Minor: 1}},
+		Place: Place{
+			NUMANode: &numa, PCIeRoot: "pci0000:80", Switch: &upstream, Link: &Link{8, 16, 8, 16},
+			IOMMUGroup: &group, Management: &Management{Address: pci.Address{Bus: 0x84}},
+		},
+		Usable: true, Health: Healthy, Reasons: finding.List{},
 	}
 	want.PowerState, want.Reading = "D0", inv.LPUs[5].Reading
 	if diff := cmp.Diff(want, inv.LPUs[5]); diff != "" {

@@ -81,8 +81,7 @@ func (s *scan) newLPU(ctx context.Context, index int, f function) LPU {
 
 // equip gives an LPU what its model says of its kind.
 func (l *LPU) equip(m *Model) {
-	l.Mounts, l.RingTable, l.Env = m.Mounts, m.place, m.Env
-	l.MemoryGiB, l.UsableSizes = m.MemoryGiB, m.UsableSizes
+	l.Equipment = Equipment{m.Mounts, m.Env, m.place, m.MemoryGiB, m.UsableSizes}
 }
 
 // readFirst reads what the kernel's core answers, which does not sleep.

@@ -62,13 +62,13 @@ func TestNames(t *testing.T) {
 		"usr/share/misc/pci.ids": "-> /usr/share/hwdata/pci.ids", "usr/share/hwdata/pci.ids": someNames,
 	}))
 	gzipped := host.Root(plant.Tree(t, map[string]string{"usr/share/hwdata/pci.ids.gz": packed.String()}))
-	lpu := &LPU{Vendor: "10ee", Device: "505d"}
+	lpu := &LPU{IDs: IDs{Vendor: "10ee", Device: "505d"}}
 	for name, roots := range map[string][]host.Root{"plain": {plain}, "packed": {gzipped}, "the second root": {none, plain}} {
 		if vendor, product, err := names(lpu, roots...); vendor != "Xilinx Corporation" || product != "Alveo U55C" || err != nil {
 			t.Errorf("%s: %q %q %v", name, vendor, product, err)
 		}
 	}
-	vendor, product, err := names(&LPU{Vendor: "10ee", Device: "505e"}, plain)
+	vendor, product, err := names(&LPU{IDs: IDs{Vendor: "10ee", Device: "505e"}}, plain)
 	if vendor != "Xilinx Corporation" || product != "" || err != nil {
 		t.Errorf("an unknown product: %q %q %v", vendor, product, err)
 	}

@@ -193,10 +193,7 @@ func (e *eye) read(t *host.Tree, l *LPU) string {
 	if e.kept == nil {
 		return "gone"
 	}
-	attributes := []string{runtimeStatus, "power_state", "current_link_width", "current_link_speed", "dev_offline", "ready"}
-	for _, n := range l.Nodes {
-		attributes = append(attributes, "ha/"+path.Base(n.Path)+"/state") // of a Bertha (docs/health.md)
-	}
+	attributes := append([]string{runtimeStatus, "power_state", "current_link_width", "current_link_speed"}, DriverStates(l.Nodes)...)
 	driver, _ := e.kept.LinkName("driver")
 	texts := []string{fmt.Sprint(e.device), driver}
 	for i, name := range attributes {

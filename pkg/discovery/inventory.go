@@ -126,7 +126,8 @@ const (
 
 // LPU is one accelerator: on a card of two functions its user function. Paths in the
 // comments are relative to sys/bus/pci/devices/ADDRESS unless they start with sys/. An
-// optional field that the kernel does not report is absent; it is never zero instead.
+// optional field that the kernel does not report is absent; it is never zero instead. The
+// groups of fields are embedded, so that JSON has their fields as those of the LPU.
 type LPU struct {
 	Name string `json:"name"` // "lpu" and the index
 	// Index is the position in ascending PCI address order, usable or not, from 0.
@@ -134,10 +135,7 @@ type LPU struct {
 	Model   string      `json:"model"` // row of the model table
 	Address pci.Address `json:"address"`
 
-	Vendor    string `json:"vendor"`    // vendor, four hexadecimal digits
-	Device    string `json:"device"`    // device, four hexadecimal digits
-	Subvendor string `json:"subvendor"` // subsystem_vendor
-	Subdevice string `json:"subdevice"` // subsystem_device
+	IDs
 
 	Driver string `json:"driver"` // driver, last element of the link; "" when unbound
 	// DriverVersion is sys/bus/pci/drivers/DRIVER/module/version; "" when the module has
@@ -148,6 +146,37 @@ type LPU struct {
 	Serial string `json:"serial,omitempty"` // xmc.u.N/serial_num (xocl) or CLASS/NAME/serial (ha)
 	Shell  string `json:"shell,omitempty"`  // rom.u.N/VBNV (xocl): the name of the flashed shell
 
+	Place
+
+	Ring *RingPlace `json:"ring,omitempty"`
+
+	Usable  bool         `json:"usable"` // a container that gets the node can work with it
+	Health  Health       `json:"health"`
+	Reasons finding.List `json:"reasons"` // why it is not usable, warnings, and that it is cordoned
+
+	Marks
+	Measured
+
+	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its
+	// index.
+	Absent bool `json:"absent,omitempty"`
+	Use
+	Equipment
+
+	// Reading is what Health was made of.
+	Reading health.Reading `json:"-"`
+}
+
+// IDs identify the LPU's function.
+type IDs struct {
+	Vendor    string `json:"vendor"`    // vendor, four hexadecimal digits
+	Device    string `json:"device"`    // device, four hexadecimal digits
+	Subvendor string `json:"subvendor"` // subsystem_vendor
+	Subdevice string `json:"subdevice"` // subsystem_device
+}
+
+// Place is where the LPU is in the machine, and what connects it.
+type Place struct {
 	NUMANode *int `json:"numaNode,omitempty"` // numa_node; absent for -1
 	// PCIeRoot is the host bridge in the device path: "pci0000:40".
 	PCIeRoot string `json:"pcieRoot"`
@@ -157,11 +186,13 @@ type LPU struct {
 	IOMMUGroup *int         `json:"iommuGroup,omitempty"` // iommu_group, last element of the link
 	Management *Management  `json:"management,omitempty"` // the card's other function
 
-	Ring *RingPlace `json:"ring,omitempty"`
+	// Physical is physfn, last element of the link: of a virtual function (SR-IOV), the
+	// function that it is one of.
+	Physical *pci.Address `json:"-"`
+}
 
-	Usable  bool         `json:"usable"` // a container that gets the node can work with it
-	Health  Health       `json:"health"`
-	Reasons finding.List `json:"reasons"` // why it is not usable, warnings, and that it is cordoned
+// Marks are put on an LPU by those who know them. A scan sets none.
+type Marks struct {
 	// Cordoned: an administrator has taken it out of use (Inventory.WithCordons). It may
 	// be usable and healthy.
 	Cordoned *health.Cordon `json:"cordoned,omitempty"`
@@ -172,20 +203,27 @@ type LPU struct {
 	// Judged is what lpuctl serve says of the LPU, which knows more than one reading. It
 	// is nil if serve has said nothing for a while.
 	Judged *Judged `json:"judged,omitempty"`
+}
 
+// Measured is the power state of the card, and what its sensors measure.
+type Measured struct {
 	PowerState   string               `json:"powerState,omitempty"`   // power_state: "D0"
 	Temperatures []health.Temperature `json:"temperatures,omitempty"` // hwmon/hwmonN/temp*_input
 	Watts        *float64             `json:"watts,omitempty"`        // hwmon/hwmonN/power1_input
-	// Absent: the ring table names the card, but it is not on the PCI bus. It keeps its
-	// index.
-	Absent bool `json:"absent,omitempty"`
+}
+
+// Use is which processes have the LPU. FindUsers sets it.
+type Use struct {
 	// Users are the processes that have a node open. It is nil if no process is known to use
 	// the LPU and that is not certain: FindUsers has not looked, or UsersHidden is true.
 	Users []User `json:"users,omitzero"`
 	// UsersHidden: there are processes that the caller may not inspect, and they may use
 	// the LPU.
 	UsersHidden bool `json:"usersHidden,omitempty"`
+}
 
+// Equipment is what the LPU's model says of each LPU of its kind.
+type Equipment struct {
 	// Mounts and Env are what a container needs besides the node. They are from the
 	// model.
 	Mounts []Mount  `json:"-"`
@@ -196,13 +234,6 @@ type LPU struct {
 	MemoryGiB int `json:"-"` // memory in GiB, from the model; 0: not known
 
 	UsableSizes Sizes `json:"-"` // from the model
-
-	// Physical is physfn, last element of the link: of a virtual function (SR-IOV), the
-	// function that it is one of.
-	Physical *pci.Address `json:"-"`
-
-	// Reading is what Health was made of.
-	Reading health.Reading `json:"-"`
 }
 
 // Holder is a user who has leased or reserved an LPU.

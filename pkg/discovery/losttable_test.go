@@ -68,9 +68,9 @@ func TestLostTables(t *testing.T) {
 				"proc/14/comm": "sh\n", // of another user
 			})
 			inv := &Inventory{LPUs: []LPU{
-				{Name: "lpu0", Nodes: []Node{{Path: "/dev/lpu0"}}, RingTable: c.place},
-				{Name: "lpu1", Nodes: []Node{{Path: "/dev/lpu1"}}, RingTable: c.place},
-				{Name: "lpu2", RingTable: c.place},
+				{Name: "lpu0", Nodes: []Node{{Path: "/dev/lpu0"}}, Equipment: Equipment{RingTable: c.place}},
+				{Name: "lpu1", Nodes: []Node{{Path: "/dev/lpu1"}}, Equipment: Equipment{RingTable: c.place}},
+				{Name: "lpu2", Equipment: Equipment{RingTable: c.place}},
 			}}
 			var got []string
 			for _, f := range LostTables(t.Context(), root, inv) {
@@ -107,7 +107,7 @@ func TestDetachedByTheKernel(t *testing.T) {
 	for i, node := range []Node{{Path: "/dev/null", Major: 1, Minor: 3}, {Path: "/dev/zero", Major: 1, Minor: 5}} {
 		inv.LPUs = append(inv.LPUs, LPU{
 			Name: fmt.Sprintf("lpu%d", i), Nodes: []Node{node},
-			RingTable: TablePlace{Path: "/mnt/hyperdex/hrt/xclbin/table.json", HostPath: table},
+			Equipment: Equipment{RingTable: TablePlace{Path: "/mnt/hyperdex/hrt/xclbin/table.json", HostPath: table}},
 		})
 	}
 	lost := func() int { return len(LostTables(t.Context(), "/", inv)) }

@@ -53,43 +53,11 @@ func (f *function) sense(lpu LPU) *health.Sensors {
 	sensors := &health.Sensors{}
 	aside := attributes{lpu.Name, &sensors.Unread}
 	function := lpu.Address.Dir()
-	switch f.model.Health {
-	case healthXocl:
-		f.senseXocl(function, sensors, aside)
-	case healthHA:
-		if dir := f.classDevice(); dir != nil {
-			sensors.ECC = aside.count(dir, "errors_uncorrectable")
-			dir.Close()
-		}
-	}
+	f.model.driver().sense(f, &lpu, sensors, aside)
 	chips, err := f.tree.Names(path.Join(function, "hwmon"))
 	aside.optional("", err)
 	f.below(path.Join(function, "hwmon"), chips, "hwmon", func(dir *host.Dir) { readHwmon(dir, sensors, aside) })
 	return sensors
-}
-
-// senseXocl reads what XRT's driver knows of the card's logic and memory. XRT's source
-// contradicts what is assumed of the memory's errors: HW-23 of docs/hardware.md.
-func (f *function) senseXocl(function string, sensors *health.Sensors, a attributes) {
-	if dir, err := f.tree.Dir(function); err == nil {
-		defer dir.Close()
-		// Lines of UUIDs; all zeros: there is no bitstream.
-		sensors.Loaded = strings.Trim(a.optional(dir.Text("xclbinuuid")), "0-\n") != ""
-		if n, ok := a.number(dir, "mig_calibration"); ok {
-			calibrated := n != 0
-			sensors.Calibrated = &calibrated
-		}
-	}
-	names, err := f.names()
-	a.optional("", err)
-	f.below(function, slices.Clone(names), "firewall.u.", func(dir *host.Dir) {
-		if status := a.count(dir, "status"); status != nil {
-			sensors.Firewall |= *status
-		}
-	})
-	f.below(function, slices.Clone(names), "mig.u.", func(dir *host.Dir) {
-		sensors.ECC = sum(sensors.ECC, a.count(dir, "ecc_ue_cnt"))
-	})
 }
 
 // below opens each directory in another one whose name begins with a prefix, in the order

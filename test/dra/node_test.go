@@ -41,8 +41,11 @@ func (s *server) inventory() *discovery.Inventory {
 		numaNode := 2 * i / s.count()
 		l := discovery.LPU{
 			Name: fmt.Sprint("lpu", i), Index: i, Model: "orion-u55c", DriverVersion: "2.17.391", Shell: "xilinx_u55c_gen3x16_xdma_base_3",
-			Address: address(i), PCIeRoot: fmt.Sprintf("pci0000:%02x", numaNode), NUMANode: &numaNode, MemoryGiB: 16,
-			Switch: &pci.Address{Bus: uint8(i / 2)}, Usable: true, Health: discovery.Healthy,
+			Address: address(i),
+			Place: discovery.Place{
+				PCIeRoot: fmt.Sprintf("pci0000:%02x", numaNode), NUMANode: &numaNode, Switch: &pci.Address{Bus: uint8(i / 2)},
+			},
+			Equipment: discovery.Equipment{MemoryGiB: 16}, Usable: true, Health: discovery.Healthy,
 		}
 		if i == s.badCard {
 			l.Usable, l.Health = false, discovery.Unhealthy

@@ -227,8 +227,8 @@ func pkgDiscovery() []mutation {
 		},
 		{
 			name:    "a glance does not look at what the driver brings",
-			fix:     "range l.Nodes {\n\t\tattributes",
-			without: "range l.Nodes[:0] {\n\t\tattributes",
+			fix:     "DriverStates(l.Nodes)...",
+			without: "DriverStates(nil)...",
 			test:    "TestAGlanceAfterABind",
 		},
 		{
