@@ -14,18 +14,23 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// dialArbiter connects to the arbiter of this node.
-func dialArbiter(root host.Root) (*lease.Client, error) {
+// dialArbiter connects to the arbiter of this node. While it is busy, it is asked again
+// for as long as a user waits.
+func dialArbiter(root host.Root, wait time.Duration) (client *lease.Client, err error) {
 	socket, err := root.Resolve(lease.Socket)
 	if err != nil {
 		return nil, err
 	}
-	return lease.Dial(socket)
+	err = lease.Patiently(context.Background(), max(wait, lease.Patience), func() (err error) {
+		client, err = lease.Dial(socket)
+		return err
+	})
+	return client, err
 }
 
 // withArbiter connects to the arbiter for one request.
 func withArbiter(root host.Root, ask func(*lease.Client) error) error {
-	client, err := dialArbiter(root)
+	client, err := dialArbiter(root, 0)
 	if err != nil {
 		return err
 	}
@@ -119,12 +124,16 @@ func (a *app) lease(ctx context.Context, client *lease.Client, o runOptions, com
 	// The timer runs from the first answer. Before, no program knows what is waited for.
 	var timer *time.Timer
 	told := ""
-	granted, err := client.Wish(ctx, w, func(p lease.Place) {
-		if timer == nil {
-			timer = time.AfterFunc(o.wait, func() { end(errWaited) })
-		}
-		told = p.Why
-		a.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+	var granted *lease.Grant
+	err = lease.Patiently(ctx, max(o.wait, lease.Patience), func() (err error) {
+		granted, err = client.Wish(ctx, w, func(p lease.Place) {
+			if timer == nil {
+				timer = time.AfterFunc(o.wait, func() { end(errWaited) })
+			}
+			told = p.Why
+			a.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+		})
+		return err
 	})
 	if timer != nil {
 		timer.Stop()

@@ -44,8 +44,8 @@ func (a *app) hold(o runOptions, args []string) (*heldLease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.client, err = dialArbiter(a.Root); err != nil {
-		if r, ok := errors.AsType[*lease.Refusal](err); ok {
+	if h.client, err = dialArbiter(a.Root, o.wait); err != nil {
+		if r, ok := errors.AsType[*lease.Refusal](err); ok && r.ID == finding.LeaseUnreachable {
 			r.Remedy += "; or --no-lease, and others may be given the same LPUs"
 		}
 		h.end()

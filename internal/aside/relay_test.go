@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/test/await"
+	"github.com/hyperaccel/lpuctl/test/hostile"
 )
 
 // relayOf starts a relay that ends with the test.
@@ -56,38 +56,6 @@ func next(t *testing.T, r *Relay) (id uint64, text string) {
 		t.Fatal(err)
 	}
 	return id, string(data)
-}
-
-// lingering is a descriptor whose last close sleeps for an hour.
-func lingering(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := conn.(*net.TCPConn).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 3600})
-	for err == nil { // until no one reads it
-		_, err = unix.SendmsgN(fd, make([]byte, 1<<16), nil, nil, unix.MSG_DONTWAIT)
-	}
-	if !errors.Is(err, unix.EAGAIN) {
-		t.Fatal(err)
-	}
-	return fd
 }
 
 // has are the sockets that a process has open, beside its standard streams and control.
@@ -146,7 +114,7 @@ func TestRelay(t *testing.T) {
 func TestARelayThatSleeps(t *testing.T) {
 	r := relayOf(t, 1000)
 	one, first := pair(t)
-	fd := lingering(t)
+	fd := hostile.Lingering(t)
 	if err := unix.Sendmsg(first, []byte("x"), unix.UnixRights(fd), nil, 0); err != nil {
 		t.Fatal(err)
 	}

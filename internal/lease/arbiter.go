@@ -67,8 +67,8 @@ type Arbiter struct {
 	// Describe adds the names of user and program.
 	Describe func(Peer) Peer
 	Log      *slog.Logger
-	// Relay has connections read by processes of their own also where the kernel passes no
-	// descriptors over them.
+	// Relay is for tests: descriptors are passed, and other processes read the connections,
+	// as before Linux 6.16.
 	Relay bool
 
 	boot     string
@@ -136,7 +136,9 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 		a.Log.Warn("no service manager keeps the connections: leases end with the arbiter", "id", finding.LeaseNoStore)
 	}
 	defer func() { _ = a.Listener.Close() }()
-	refuseRights(a.Listener)
+	if !a.Relay {
+		refuseRights(a.Listener)
+	}
 	accepting := a.accept(ctx)
 	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path)
 	for {
@@ -290,7 +292,7 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	a.keepRecords()
 	for _, c := range a.conns {
 		c.peer = a.book.open[c.conn].Peer
-		c.relayed = c.peer.UID != 0 && (mayHaveRights(c.UnixConn) || a.Relay)
+		c.relayed = c.peer.UID != 0 && (a.Relay || mayHaveRights(c.UnixConn))
 		a.take(ctx, c)
 		a.begin(ctx, c)
 	}

@@ -179,7 +179,7 @@ func (a *Arbiter) admitOne(ctx context.Context, conn *net.UnixConn) {
 		peer.UID = -1
 	}
 	c := &connection{UnixConn: conn, conn: a.last, peer: peer}
-	c.relayed = peer.UID != 0 && (mayHaveRights(conn) || a.Relay)
+	c.relayed = peer.UID != 0 && (a.Relay || mayHaveRights(conn))
 	if err == nil {
 		if refused := a.makeRoom(ctx, peer.UID); refused != nil {
 			_ = c.send(Answer{Refused: refused})

@@ -127,6 +127,12 @@ func (a *Arbiter) replace(ctx context.Context, r *relay) {
 			a.hangUp(ctx, conn)
 		}
 	}
+	// What it has to close may have unread descriptors. A process that is killed closes these
+	// without waiting.
+	if other := a.relays[r.uid]; other != nil {
+		delete(a.relays, r.uid)
+		other.Kill()
+	}
 	for _, c := range keep {
 		a.relayed(ctx, c)
 	}

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Store keeps descriptors of connections with the service manager, which hands them to
 // the next arbiter (FDSTORE in sd_notify(3)).
-type Store struct{ Socket string } // NOTIFY_SOCKET
+type Store struct {
+	Socket string // NOTIFY_SOCKET
+	// Wait is for how long it may have no room for a message, of whole seconds; 0: one.
+	Wait time.Duration
+}
 
 // StoredPrefix begins the name under which the service manager keeps a connection.
 const StoredPrefix = "lease-"
@@ -22,7 +27,7 @@ func nameOf(conn Conn) string { return fmt.Sprint(StoredPrefix, conn) }
 type storing struct {
 	*Store
 	*turns
-	slow bool // the service manager had no room for the latest message within a second
+	slow bool // the service manager had no room for the latest message
 }
 
 // run does the work until ctx ends, and then what is left.
@@ -55,14 +60,15 @@ func (s *storing) forget(uid int, conn Conn) {
 	s.add(uid, func() { _ = s.notify("FDSTOREREMOVE=1\nFDNAME="+nameOf(conn), nil) })
 }
 
-// notify waits for the service manager at most a second, and not at all once it was slow.
+// notify waits until the service manager has room, at most for its time, and not at all
+// once it had none.
 func (s *storing) notify(state string, rights []byte) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 1}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(max(s.Wait, time.Second) / time.Second)}); err != nil {
 		return err
 	}
 	flags := unix.MSG_NOSIGNAL

@@ -9,6 +9,12 @@ func internalAside() []mutation {
 			test:    "TestThreadAsleep",
 		},
 		{
+			name:    "a relay outlives its program",
+			fix:     "case err != 0 || n == 0:\n\t\treturn false",
+			without: "case err != 0 || n == 0:\n\t\treturn true",
+			test:    "TestARelayEndsWithItsProgram",
+		},
+		{
 			name:    "a process that reads aside keeps what this one has open",
 			fix:     "\tcloseOthers(w)\n",
 			without: "",

@@ -16,9 +16,15 @@ type LeasesConfig struct {
 	Pool     []string `json:"pool"`
 	MaxLPUs  int      `json:"maxLPUs"`  // that one user leases and reserves; 0: no limit
 	MaxHours int      `json:"maxHours"` // of a lease, and of a reservation from now on; 0: no limit
+	// MaxWaiting is how many wishes of one user wait at most, and MaxWaitingInAll how many of
+	// all users; 0: no limit.
+	MaxWaiting      int `json:"maxWaiting"`
+	MaxWaitingInAll int `json:"maxWaitingInAll"`
 }
 
-func defaultLeases() LeasesConfig { return LeasesConfig{Pool: []string{}} }
+func defaultLeases() LeasesConfig {
+	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096}
+}
 
 // check finds values that the types allow and the arbiter cannot use.
 func (c *LeasesConfig) check() (faults strictyaml.Faults) {
@@ -32,7 +38,9 @@ func (c *LeasesConfig) check() (faults strictyaml.Faults) {
 		}
 	}
 	const mostHours = 365 * 24
-	for key, n := range map[string]int{"maxLPUs": c.MaxLPUs, "maxHours": c.MaxHours} {
+	for key, n := range map[string]int{
+		"maxLPUs": c.MaxLPUs, "maxHours": c.MaxHours, "maxWaiting": c.MaxWaiting, "maxWaitingInAll": c.MaxWaitingInAll,
+	} {
 		if n < 0 || n > mostHours {
 			faults.Add(key, fmt.Sprintf("%d is not a number from 0 to %d", n, mostHours), "write 0 for no limit")
 		}
