@@ -518,7 +518,7 @@ func (a *Arbiter) flush(ctx context.Context) {
 	if err != nil {
 		out, a.listed = Unwritten(out, err), nil
 	}
-	unwritten := err // of what is promised; who waits is told its place all the same
+	unwritten := err // of what is promised; who waits hears its place all the same
 	if err == nil {
 		unwritten = a.journal.write(a.book.Steps(), a.book.queue, a.boot, a.last)
 	}

@@ -130,7 +130,9 @@ func isThere(t *testing.T, dir string) *lease.List {
 	t.Helper()
 	c := dial(t, dir)
 	defer func() { _ = c.Close() }()
-	l, err := c.List(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
+	l, err := c.List(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (b *Book) Steps() []step {
 	return steps
 }
 
-// couldUse are the LPUs that a wish in the queue could use, whoever has them now.
+// couldUse are the LPUs that a wish in the queue could use, though others may have them now.
 func (b *Book) couldUse(e *entry) []int {
 	if era := b.line.era + b.line.eraOf[e.UID]; e.claims.era != era {
 		e.claims = claims{b.possible(e.UID, &e.Wish.Selection), era}

@@ -120,8 +120,8 @@ func TestTheQueueIsFull(t *testing.T) {
 	}
 }
 
-// TestPlacesAreToldAFewAtATime: each who waits hears its newest place once, and nothing if it is the same.
-func TestPlacesAreToldAFewAtATime(t *testing.T) {
+// TestPlacesComeAFewAtATime: each who waits hears its newest place once, and nothing if it is the same.
+func TestPlacesComeAFewAtATime(t *testing.T) {
 	b := aLine(t, 100)
 	for range 30 {
 		b.Drop(50, b.queue[0].conn)

@@ -13,7 +13,7 @@ import (
 // the next arbiter (FDSTORE in sd_notify(3)).
 type Store struct {
 	Socket string // NOTIFY_SOCKET
-	// Wait is for how long it may have no room for a message, of whole seconds; 0: one.
+	// Wait is for how long it may have no room for a message, at least a second.
 	Wait time.Duration
 }
 
@@ -68,7 +68,8 @@ func (s *storing) notify(state string, rights []byte) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(max(s.Wait, time.Second) / time.Second)}); err != nil {
+	limit := unix.NsecToTimeval(int64(max(s.Wait, time.Second)))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
 		return err
 	}
 	flags := unix.MSG_NOSIGNAL

@@ -69,22 +69,22 @@ func internalLease() []mutation {
 			test:    "TestTurns",
 		},
 		{
-			name:    "what a wish could use is found anew for each change",
+			name:    "what a wish could use is found again for each change",
 			fix:     "e.claims.era != era {",
 			without: "true {\n\t\t_ = era",
 			test:    "TestAChangeCostsTheSame",
 		},
 		{
-			name:    "all who wait are told their places at each change",
+			name:    "all who wait hear their places at each change",
 			fix:     "most > 0 && b.line.untold > 0; most-- {",
 			without: "b.line.untold > 0; {",
-			test:    "TestPlacesAreToldAFewAtATime",
+			test:    "TestPlacesComeAFewAtATime",
 		},
 		{
-			name:    "those who wait are told that others have come after them",
+			name:    "those who wait hear that others have come after them",
 			fix:     "if p.Place == e.place.Place && p.Why == e.place.Why {",
 			without: "if p == e.place {",
-			test:    "TestPlacesAreToldAFewAtATime",
+			test:    "TestPlacesComeAFewAtATime",
 		},
 		{
 			name:    "a user fills the queue",
@@ -106,8 +106,8 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "a service manager that is busy holds up the arbiter",
-			fix:     "\t\ta.storing.add(c.peer.UID, func() {\n\t\t\terr := a.storing.keep(c)\n\t\t\ta.do(func() { a.wasStored(ctx, c, err) })\n\t\t})\n",
-			without: "\t\ta.wasStored(ctx, c, a.storing.keep(c))\n",
+			fix:     "a.storing.add(c.peer.UID, func() {",
+			without: "func(_ int, do func()) { do() }(c.peer.UID, func() {",
 			test:    "TestASlowServiceManager",
 		},
 		{
