@@ -17,11 +17,12 @@ type Relay struct {
 	control *net.UnixConn // to the process
 }
 
-// What goes to the process is an order, with the descriptor that it is about. What comes
-// from it is the id of a socket, and what was read there: nothing at its end.
+// What goes to the process is an order, but for orderEnd with the descriptor that it is
+// about. What comes from it is the id of a socket, and what was read there: nothing at its end.
 const (
 	orderTake = 1
 	orderDrop = 2
+	orderEnd  = 3
 	order     = 2 * word
 )
 
@@ -56,12 +57,16 @@ func StartRelay(sockets int) (*Relay, error) {
 // wait: the error is ErrFull if the relay sleeps.
 func (r *Relay) Take(id uint64, fd int) error { return r.order(orderTake, id, fd) }
 
-// Drop has the relay close a socket, whether it has taken it or not. It gets another
-// descriptor with the order, so that this process can close its own: that is not the
-// last. It does not wait, as Take does not.
+// Drop has the relay read a socket no longer, and keep it: from now on this process can
+// close its own descriptor, which is not the last. Then it calls Forget. The relay need
+// not have taken the socket. Drop does not wait, as Take does not.
 func (r *Relay) Drop(id uint64, fd int) error { return r.order(orderDrop, id, fd) }
 
-func (r *Relay) order(what, id uint64, fd int) error {
+// Forget has the relay close a socket that was dropped. It does not wait, as Take does
+// not.
+func (r *Relay) Forget(id uint64) error { return r.order(orderEnd, id) }
+
+func (r *Relay) order(what, id uint64, fds ...int) error {
 	var text [order]byte
 	binary.NativeEndian.PutUint64(text[:word], what)
 	binary.NativeEndian.PutUint64(text[word:], id)
@@ -71,7 +76,7 @@ func (r *Relay) order(what, id uint64, fd int) error {
 	}
 	var sent error
 	err = raw.Control(func(to uintptr) {
-		sent = unix.Sendmsg(int(to), text[:], unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		sent = unix.Sendmsg(int(to), text[:], unix.UnixRights(fds...), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})
 	if errors.Is(sent, unix.EAGAIN) || errors.Is(sent, unix.ETOOMANYREFS) {
 		return ErrFull

@@ -65,12 +65,13 @@ func has(pid int) (n int) {
 }
 
 // TestRelay: what clients send arrives with the ids of their sockets, an end does, and what is
-// dropped is closed.
+// dropped is kept until it is forgotten.
 func TestRelay(t *testing.T) {
-	r := relayOf(t, 2)
+	r := relayOf(t, 3)
 	one, first := pair(t)
 	two, second := pair(t)
-	if err := errors.Join(r.Take(1, one), r.Take(2, two)); err != nil {
+	six, sixth := pair(t)
+	if err := errors.Join(r.Take(1, one), r.Take(2, two), r.Take(6, six)); err != nil {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("x", RelayLimit+1)
@@ -98,10 +99,32 @@ func TestRelay(t *testing.T) {
 	if id, text := next(t, r); id != 1 || text != "" {
 		t.Errorf("%d says %q at its end", id, text)
 	}
-	if err := errors.Join(r.Drop(1, one), r.Drop(2, two), r.Drop(4, third)); err != nil {
+	if err := errors.Join(unix.SetNonblock(second, true), r.Drop(1, one), r.Drop(2, two), r.Drop(4, third)); err != nil {
 		t.Fatal(err)
 	}
 	closed(t, one, two, third)
+	// What is sent now is read after the orders were carried out: the relay looks there first.
+	for range 2 {
+		if _, err := unix.Write(sixth, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if id, _ := next(t, r); id != 6 {
+			t.Errorf("%d says something", id)
+		}
+	}
+	if n, err := unix.Read(second, make([]byte, 1)); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("the second reads %d, %v: the relay keeps its end", n, err)
+	}
+	closed(t, six, sixth)
+	if id, _ := next(t, r); id != 6 {
+		t.Errorf("%d ends", id)
+	}
+	if err := errors.Join(r.Forget(6), r.Forget(1), r.Forget(2), r.Forget(4), r.Forget(5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetNonblock(second, false); err != nil {
+		t.Fatal(err)
+	}
 	if n, err := unix.Read(second, make([]byte, 1)); n != 0 || err != nil {
 		t.Errorf("the second reads %d, %v: it was dropped", n, err)
 	}

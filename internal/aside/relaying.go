@@ -46,32 +46,54 @@ func obey(w *relaying) bool {
 		return true
 	case err != 0 || n == 0:
 		return false
-	case n != order || w.ordered.Controllen == 0:
+	case n != order:
+		return true
+	}
+	what, id := *(*uint64)(unsafe.Pointer(&w.order[0])), *(*uint64)(unsafe.Pointer(&w.order[word]))
+	at := 1
+	for at < w.n && w.ids[at] != id {
+		at++
+	}
+	if what == orderEnd {
+		forget(w, at)
+		return true
+	}
+	if w.ordered.Controllen == 0 {
 		return true
 	}
 	fd := *(*int32)(unsafe.Pointer(&w.rights[w.fdAt]))
-	what, id := *(*uint64)(unsafe.Pointer(&w.order[0])), *(*uint64)(unsafe.Pointer(&w.order[word]))
-	if what == orderTake && w.n < len(w.polls) {
-		at := &w.polls[w.n]
-		at.Fd, at.Events, at.Revents = fd, unix.POLLIN, 0
-		w.ids[w.n] = id
+	switch {
+	case at < w.n || w.n == len(w.polls): // it has one already, or has no room
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
+	default:
+		w.polls[at].Fd, w.polls[at].Events, w.polls[at].Revents, w.ids[at] = fd, unix.POLLIN, 0, id
 		w.n++
-		return true
 	}
-	for i := 1; i < w.n; i++ {
-		if w.ids[i] == id {
-			_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(w.polls[i].Fd&^ended), 0, 0)
-			w.n-- // the last one takes its place
-			w.polls[i].Fd, w.polls[i].Revents, w.ids[i] = w.polls[w.n].Fd, w.polls[w.n].Revents, w.ids[w.n]
-			break
-		}
+	if what == orderDrop && at < w.n {
+		w.polls[at].Fd |= ended
+		w.polls[at].Revents = 0
 	}
-	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 	return true
 }
 
-// ended is set in the number of a descriptor of which all was read. It makes the number
-// negative, which ppoll(2) leaves out.
+// forget closes a socket, if it is one. The last one takes its place.
+//
+//go:norace
+//go:noinline
+//go:nosplit
+//go:nocheckptr
+func forget(w *relaying, at int) {
+	if at >= w.n {
+		return
+	}
+	fd := w.polls[at].Fd &^ ended
+	w.n--
+	w.polls[at].Fd, w.polls[at].Revents, w.ids[at] = w.polls[w.n].Fd, w.polls[w.n].Revents, w.ids[w.n]
+	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
+}
+
+// ended is set in the number of a descriptor of which no more is read. It makes the
+// number negative, which ppoll(2) leaves out.
 const ended = -1 << 31
 
 // pass passes on what is read of a socket. It returns false if this program has ended.

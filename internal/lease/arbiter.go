@@ -139,8 +139,12 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	if !a.Relay {
 		refuseRights(a.Listener)
 	}
-	accepting := a.accept(ctx)
-	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path)
+	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path, a.journal.path)
+	return a.loop(ctx, a.accept(ctx))
+}
+
+// loop does one thing at a time: nothing that it does may sleep.
+func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 	for {
 		a.flush(ctx)
 		a.wind()
@@ -199,7 +203,7 @@ func (a *Arbiter) stop(ctx context.Context) {
 		a.close(ctx, c)
 	}
 	for _, r := range a.relays {
-		r.End()
+		r.Kill() // and not End, because one may sleep
 	}
 	a.journal.close()
 }

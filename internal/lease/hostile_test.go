@@ -24,7 +24,7 @@ const (
 	attacker = 61002
 	stranger = 61003
 	asksList = `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","list":{}}`
-	waits    = `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","wish":{"count":8,"wait":true}}`
+	waits    = `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","wish":{"count":1,"must":[%q],"wait":true}}`
 )
 
 // ways are those in which the arbiter reads connections.
@@ -180,11 +180,16 @@ func TestClientsThatNeverRead(t *testing.T) {
 	for name, change := range ways() {
 		t.Run(name, func(t *testing.T) {
 			dir := serving(t, change)
+			holder := dial(t, dir)
+			g, err := holder.Wish(t.Context(), wish(1), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			asUser(t, attacker, func() {
 				for i := range 20 {
 					conn := raw(t, dir)
 					if i == 0 {
-						_, _ = conn.Write([]byte(waits))
+						_, _ = fmt.Fprintf(conn, waits, g.LPUs[0].Address)
 						continue
 					}
 					go func() {
@@ -195,6 +200,10 @@ func TestClientsThatNeverRead(t *testing.T) {
 				}
 			})
 			isServed(t, dir)
+			_ = holder.Close()
+			await.For(t, "who waited has it", func() bool {
+				return slices.ContainsFunc(isThere(t, dir).Leases, func(l lease.Lease) bool { return l.UID == attacker })
+			})
 			isServed(t, dir)
 		})
 	}

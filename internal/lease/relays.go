@@ -90,7 +90,10 @@ func (a *Arbiter) dispose(ctx context.Context, c *connection) {
 		}
 		delete(r.took, c.conn)
 		if control(c.UnixConn, func(fd int) error { return r.Drop(uint64(c.conn), fd) }) == nil {
-			_ = c.Close()
+			_ = c.Close() // the relay has the last descriptor
+			if r.Forget(uint64(c.conn)) != nil {
+				a.replace(ctx, r)
+			}
 			if len(r.took) == 0 {
 				time.AfterFunc(silence, func() { a.do(func() { a.dismiss(r) }) })
 			}
