@@ -14,7 +14,7 @@ import (
 
 // withArbiter connects to the arbiter for one request.
 func withArbiter(root host.Root, ask func(*lease.Client) error) error {
-	client, err := lease.DialIn(root)
+	client, err := lease.DialIn(root, 0)
 	if err != nil {
 		return err
 	}

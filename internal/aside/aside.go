@@ -1,6 +1,7 @@
-// Package aside reads files beside this process. A process cannot end while one of its
-// threads sleeps in the kernel, not even by SIGKILL. So a file of which a read may sleep
-// is read by a process of its own, which can be left behind.
+// Package aside reads files and sockets beside this process. A process cannot end while
+// one of its threads sleeps in the kernel, not even by SIGKILL. So a file of which a read
+// may sleep is read by a process of its own, which can be left behind, and so is a socket
+// over which others may pass descriptors of which a close may sleep ([Relay]).
 //
 // That process is a copy of this one (fork), because to start a program again takes
 // longer than all that a command does. No goroutine runs in it: it makes a few system
@@ -131,11 +132,7 @@ func (p *Process) Next() (data []byte, ok bool, err error) {
 
 // End waits until the process has ended.
 func (p *Process) End() {
-	for {
-		if _, err := unix.Wait4(p.pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	reap(p.pid)
 	_ = p.alive.Close()
 	_ = unix.Munmap(p.shared)
 }
@@ -148,6 +145,7 @@ type work struct {
 	alive  uintptr   // also in place of the standard streams, which are not used
 	open   []uintptr // the descriptors that stay open, in ascending order
 	name   [16]byte
+	relay  *relaying // what it does in place of reading files; nil: it reads these
 }
 
 type task struct {

@@ -36,13 +36,34 @@ func forkBlocked(w *work) (pid uintptr, err syscall.Errno) {
 		uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), 8, 0, 0)
 	pid, _, err = syscall.RawSyscall6(unix.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if pid == 0 && err == 0 {
-		do(w)
+		alone(w)
+		if w.relay != nil {
+			relay(w.relay)
+		} else {
+			do(w)
+		}
 		for {
 			_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 	}
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, 8, 0, 0)
 	return pid, err
+}
+
+// alone gives the process a session and a name of its own, and closes what it does not
+// need.
+//
+//go:norace
+//go:noinline
+//go:nosplit
+//go:nocheckptr
+func alone(w *work) {
+	_, _, _ = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&w.name[0])), 0)
+	for stream := uintptr(0); stream <= 2; stream++ {
+		_, _, _ = syscall.RawSyscall(unix.SYS_DUP3, w.alive, stream, 0)
+	}
+	closeOthers(w)
 }
 
 // do reads the files.
@@ -52,12 +73,6 @@ func forkBlocked(w *work) (pid uintptr, err syscall.Errno) {
 //go:nosplit
 //go:nocheckptr
 func do(w *work) {
-	_, _, _ = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
-	_, _, _ = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&w.name[0])), 0)
-	for stream := uintptr(0); stream <= 2; stream++ {
-		_, _, _ = syscall.RawSyscall(unix.SYS_DUP3, w.alive, stream, 0)
-	}
-	closeOthers(w)
 	wanted, read, at := (*uint64)(unsafe.Pointer(&w.shared[0])), (*uint64)(unsafe.Pointer(&w.shared[word])), uintptr(preamble)
 	for i := range w.files {
 		if uint64(i) >= load(wanted) {

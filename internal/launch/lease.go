@@ -47,8 +47,8 @@ func (j *Job) hold() (*heldLease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.client, err = lease.DialIn(j.Root); err != nil {
-		if r, ok := errors.AsType[*lease.Refusal](err); ok {
+	if h.client, err = lease.DialIn(j.Root, j.Wait); err != nil {
+		if r, ok := errors.AsType[*lease.Refusal](err); ok && r.ID == finding.LeaseUnreachable {
 			r.Remedy += "; or --no-lease, and others may be given the same LPUs"
 		}
 		h.end()
@@ -266,12 +266,16 @@ func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 	// The timer runs from the first answer. Before, no program knows what is waited for.
 	var timer *time.Timer
 	told := ""
-	granted, err := client.Wish(ctx, w, func(p lease.Place) {
-		if timer == nil {
-			timer = time.AfterFunc(j.Wait, func() { end(errWaited) })
-		}
-		told = p.Why
-		j.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+	var granted *lease.Grant
+	err = lease.Patiently(ctx, max(j.Wait, lease.Patience), func() (err error) {
+		granted, err = client.Wish(ctx, w, func(p lease.Place) {
+			if timer == nil {
+				timer = time.AfterFunc(j.Wait, func() { end(errWaited) })
+			}
+			told = p.Why
+			j.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+		})
+		return err
 	})
 	if timer != nil {
 		timer.Stop()

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -18,10 +22,15 @@ import (
 
 const (
 	maxConnections = 64 // of one user who is not root
+	// Of all users: more than wait and have LPUs where each is at its limit, and fewer than
+	// LimitNOFILE of lpuctl-lease.service.
+	allConnections = 6144
 	// After this time a connection is closed that holds nothing and waits for nothing.
 	silence   = 10 * time.Second
-	maxLooks  = 5           // at the node, for one wish
-	listFresh = time.Second // how old a look may be for a list
+	maxLooks  = 5                // at the node, for one wish
+	batch     = 16               // users whose turn it is, and wishes in the queue, at a time
+	tellPause = time.Millisecond // between two of these
+	listFresh = time.Second      // how old a look may be for a list
 )
 
 // While wishes wait, or a lease lasts as long as a container, the node is looked at again
@@ -59,15 +68,29 @@ type Arbiter struct {
 	// Describe adds the names of user and program.
 	Describe func(Peer) Peer
 	Log      *slog.Logger
+	// Relay is for tests: descriptors are passed, and other processes read the connections,
+	// as before Linux 6.16.
+	Relay bool
 
-	boot   string
-	book   *Book
-	conns  map[Conn]*connection
-	last   Conn
-	events chan func()
+	boot     string
+	book     *Book
+	conns    map[Conn]*connection
+	of       map[int]map[Conn]*connection // the same, by user
+	most     int                          // connections
+	last     Conn
+	over     <-chan struct{} // closed when Serve ends
+	events   chan func()
+	arrivals chan *net.UnixConn
+	turns    *turns
+	relays   map[int]*relay
+	storing  *storing // nil: nothing keeps connections
+	journal  journal
+	listed   *Answer // a list
+	listedAt uint64  // of [Book.state]
 
 	asks    []*ask // that wait for a look at the node
 	looking bool
+	telling bool          // the clock says when to go on
 	pause   time.Duration // until the next look where one is due by itself
 	unsaved Changes
 	clocks  clocks
@@ -79,7 +102,7 @@ type Arbiter struct {
 }
 
 // clocks say when something is to be done that no client asked for.
-type clocks struct{ expire, look, idle, keep *time.Timer }
+type clocks struct{ expire, look, idle, keep, tell *time.Timer }
 
 // ask is a request that needs a look at the node that begins after it came.
 type ask struct {
@@ -101,16 +124,14 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	defer cancel()
 	a.presence = a.Leases.presence()
 	defer a.presence.Hide()
-	a.boot, a.book, a.conns, a.events = host.Now().Boot, NewBook(), map[Conn]*connection{}, make(chan func())
-	a.clocks = clocks{stopped(), stopped(), stopped(), stopped()}
-	defer func() {
-		if a.Store == nil {
-			a.endLeases()
-		}
-		for _, c := range a.conns {
-			_ = c.Close()
-		}
-	}()
+	a.start(ctx)
+	defer a.stop(ctx)
+	if a.storing != nil {
+		var stored sync.WaitGroup
+		stored.Go(func() { a.storing.run(ctx) })
+		defer stored.Wait()
+	}
+	defer cancel()
 	if err := a.restore(ctx); err != nil {
 		return err
 	}
@@ -118,39 +139,94 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 		a.Log.Warn("no service manager keeps the connections: leases end with the arbiter", "id", finding.LeaseNoStore)
 	}
 	defer func() { _ = a.Listener.Close() }()
-	accepting := a.accept(ctx)
-	go host.Follow(ctx, func() { a.do(ctx, a.keepRecords) }, a.Leases.Path, a.Reservations.Path)
+	if !a.Relay {
+		refuseRights(a.Listener)
+	}
+	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path, a.journal.path)
+	return a.loop(ctx, a.accept(ctx))
+}
+
+// loop does one thing at a time: nothing that it does may sleep.
+func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 	for {
-		a.flush()
+		a.flush(ctx)
 		a.wind()
 		select {
 		case <-ctx.Done():
 			return nil
+		case conn := <-a.arrivals:
+			a.admit(ctx, conn)
+		case err := <-accepting:
+			return fmt.Errorf("%s: %w", a.Listener.Addr(), err)
+		case <-a.clocks.idle.C:
+			if a.rest(ctx, accepting) {
+				a.Log.Info("nobody is connected: ended until somebody is")
+				return nil
+			}
+			accepting = a.accept(ctx)
 		case do := <-a.events:
 			do()
+		case <-a.turns.ready:
+			a.takeTurns()
 		case <-a.clocks.expire.C:
 			a.book.Expire(host.SinceBoot())
 		case <-a.clocks.look.C:
 			a.look(ctx)
 		case <-a.clocks.keep.C:
 			a.keepRecords()
-		case err := <-accepting:
-			return fmt.Errorf("%s: %w", a.Listener.Addr(), err)
-		case <-a.clocks.idle.C:
-			if a.rest(accepting) {
-				a.Log.Info("nobody is connected: ended until somebody is")
-				return nil
-			}
-			accepting = a.accept(ctx)
+		case <-a.clocks.tell.C:
+			a.telling = false
 		}
+	}
+}
+
+// start begins with nothing that is connected.
+func (a *Arbiter) start(ctx context.Context) {
+	a.over = ctx.Done()
+	a.boot, a.book, a.conns, a.of = host.Now().Boot, NewBook(), map[Conn]*connection{}, map[int]map[Conn]*connection{}
+	a.events, a.arrivals, a.turns, a.relays = make(chan func()), make(chan *net.UnixConn, 64), newTurns(), map[int]*relay{}
+	a.clocks = clocks{stopped(), stopped(), stopped(), stopped(), stopped()}
+	a.journal = journalOf(a.Leases)
+	if a.Store != nil {
+		a.storing = &storing{Store: a.Store, turns: newTurns()}
+	}
+	a.most = allConnections
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		a.most = min(a.most, int(min(files.Cur, math.MaxInt32))/4*3)
+	}
+}
+
+// stop hangs up on all clients. Who has a lease keeps it if a store has the connections.
+func (a *Arbiter) stop(ctx context.Context) {
+	if a.Store == nil {
+		a.endLeases(ctx)
+	}
+	for _, c := range a.conns {
+		a.close(ctx, c)
+	}
+	for _, r := range a.relays {
+		r.Kill() // and not End, because one may sleep
+	}
+	a.journal.close()
+}
+
+// takeTurns does what some users want. All of it is written down at once.
+func (a *Arbiter) takeTurns() {
+	for range batch {
+		do := a.turns.next()
+		if do == nil {
+			return
+		}
+		do()
 	}
 }
 
 // endLeases ends the leases of all connections, which nothing keeps, and writes that
 // down: programs that hand out LPUs to pods read the record.
-func (a *Arbiter) endLeases() {
+func (a *Arbiter) endLeases(ctx context.Context) {
 	for conn := range a.conns {
-		a.hangUp(conn)
+		a.hangUp(ctx, conn)
 	}
 	a.book.Outbox() // of which no one is left
 	a.unsaved.Leases = true
@@ -166,10 +242,10 @@ func stopped() *time.Timer {
 }
 
 // do has the loop of Serve do something.
-func (a *Arbiter) do(ctx context.Context, what func()) {
+func (a *Arbiter) do(what func()) {
 	select {
 	case a.events <- what:
-	case <-ctx.Done():
+	case <-a.over:
 	}
 }
 
@@ -183,9 +259,13 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.last = Conn(leases.Last)
+	queue, last, lost, err := a.journal.read(a.boot)
+	if err != nil {
+		return err
+	}
+	a.last = Conn(max(leases.Last, last))
 	recorded := map[Conn]bool{}
-	for _, e := range leases.Leases {
+	for _, e := range slices.Concat(queue, leases.Leases) {
 		recorded[e.conn] = !e.Gone
 	}
 	for _, f := range a.Kept {
@@ -208,20 +288,26 @@ func (a *Arbiter) restore(ctx context.Context) error {
 			a.conns[conn] = c
 			continue
 		}
-		a.Store.forget(conn)
+		if a.storing != nil {
+			a.storing.forget(0, conn)
+		}
 	}
-	ended := a.book.Restore(host.SinceBoot(), leases, reservations, func(c Conn) bool { return a.conns[c] != nil })
-	for _, f := range slices.Concat(said, more, ended) {
+	ended := a.book.Restore(host.SinceBoot(), leases, reservations, queue, func(c Conn) bool { return a.conns[c] != nil })
+	for _, f := range slices.Concat(said, more, lost, ended) {
 		a.Log.Warn(f.Message, "subject", f.Subject, "id", f.ID)
 	}
 	a.keepRecords()
 	for _, c := range a.conns {
-		c.peer = a.book.entry(c.conn).Peer
-		go a.read(ctx, c)
+		c.peer = a.book.open[c.conn].Peer
+		c.relayed = c.peer.UID != 0 && (a.Relay || mayHaveRights(c.UnixConn))
+		a.take(ctx, c)
+		a.begin(ctx, c)
 	}
 	out, _ := a.book.Outbox()
 	for _, m := range out { // to holders, of which most know it: no matter if it cannot be sent
-		_ = a.conns[m.Conn].send(m.Answer)
+		if c := a.conns[m.Conn]; c != nil {
+			_ = c.send(m.Answer)
+		}
 	}
 	if a.book.Watches() {
 		a.look(ctx)
@@ -232,16 +318,24 @@ func (a *Arbiter) restore(ctx context.Context) error {
 // rest ends the arbiter if no client is connected and no client has just come. It stops
 // accepting first: who comes later waits at the socket, which the service manager
 // watches. The result is false if a client came.
-func (a *Arbiter) rest(accepting <-chan error) bool {
+func (a *Arbiter) rest(ctx context.Context, accepting <-chan error) bool {
 	_ = a.Listener.SetDeadline(time.Unix(1, 0))
 	for {
 		select {
 		case do := <-a.events:
 			do()
 			continue
+		case conn := <-a.arrivals:
+			a.admit(ctx, conn)
+			continue
 		case <-accepting: //nolint:errcheck // the deadline
 		}
 		break
+	}
+	select {
+	case conn := <-a.arrivals: // which came before the deadline
+		a.admit(ctx, conn)
+	default:
 	}
 	if a.idle() {
 		return true
@@ -265,18 +359,23 @@ func (a *Arbiter) wind() {
 }
 
 // hangUp forgets a connection.
-func (a *Arbiter) hangUp(conn Conn) {
+func (a *Arbiter) hangUp(ctx context.Context, conn Conn) {
 	c := a.conns[conn]
 	if c == nil {
 		return
 	}
 	delete(a.conns, conn)
-	_ = c.Close()
-	if c.stored {
-		a.Store.forget(conn)
+	if delete(a.of[c.peer.UID], conn); len(a.of[c.peer.UID]) == 0 {
+		delete(a.of, c.peer.UID)
 	}
-	a.asks = slices.DeleteFunc(a.asks, func(k *ask) bool { return k.conn == conn })
-	if e := a.book.entry(conn); e != nil {
+	if c.ended = c.storing; !c.ended { // else it is closed when that is done
+		a.unstore(c)
+		a.close(ctx, c)
+	}
+	if c.busy {
+		a.asks = slices.DeleteFunc(a.asks, func(k *ask) bool { return k.conn == conn })
+	}
+	if e := a.book.open[conn]; e != nil {
 		a.Log.Info("hung up", "lease", e.ID, "user", c.peer.String(), "container", e.Container, "waited", e.Grant == nil)
 		a.book.Drop(host.SinceBoot(), conn)
 		a.lookSoon()
@@ -305,7 +404,7 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 		a.book.Release(now, c.conn, c.peer.UID, r.Release.ID)
 		a.lookSoon()
 	case r.List != nil && a.book.Began > now-listFresh:
-		a.list(c)
+		a.answerList(c)
 	default:
 		c.busy = true
 		a.asks = append(a.asks, &ask{connection: c, request: r, came: now})
@@ -327,13 +426,21 @@ func (a *Arbiter) answer(c *connection, r *Request) bool {
 	case r.Bind != nil:
 		a.book.Bind(c.conn, r.Bind.Container)
 	default:
-		a.list(c)
+		a.answerList(c)
 	}
 	return true
 }
 
-func (a *Arbiter) list(c *connection) {
-	a.book.send(c.conn, Answer{List: a.book.List(host.SinceBoot())})
+// answerList answers with the list as it is now, which is made once for all who ask
+// before it changes.
+func (a *Arbiter) answerList(c *connection) {
+	a.book.expire(host.SinceBoot())
+	if a.listed == nil || a.listedAt != a.book.state {
+		a.listed = &Answer{List: a.book.List(host.SinceBoot())}
+		a.listed.text, _ = a.listed.marshal()
+		a.listedAt = a.book.state
+	}
+	a.book.send(c.conn, *a.listed)
 }
 
 // look looks at the node, beside the loop of Serve. There is one look at a time.
@@ -354,7 +461,7 @@ func (a *Arbiter) look(ctx context.Context) {
 	go func() {
 		view, err := a.Look(ctx, seek)
 		view.Began = began
-		a.do(ctx, func() { a.looked(ctx, view, err) })
+		a.do(func() { a.looked(ctx, view, err) })
 	}()
 }
 
@@ -368,20 +475,12 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 	} else {
 		a.Log.Error("the node cannot be looked at", "error", err)
 	}
+	// Those that came during the look wait for the next one.
 	a.asks = slices.DeleteFunc(a.asks, func(k *ask) bool {
-		if k.came >= view.Began { // it came during the look, and the next one counts for it
+		if k.came >= view.Began {
 			return false
 		}
-		settled := err == nil && a.answer(k.connection, k.request)
-		switch {
-		case err != nil:
-			a.book.refuse(k.conn, finding.LeaseRequest, "the node cannot be looked at: "+err.Error(), "see what is wrong: lpuctl list")
-		case !settled && k.looks < maxLooks:
-			return false
-		case !settled:
-			a.book.refuse(k.conn, finding.LeaseNoneFree, "leases end faster than the node can be looked at", "ask again")
-		}
-		k.busy = false
+		a.turns.add(k.peer.UID, func() { a.settle(ctx, k, err) })
 		return true
 	})
 	if len(a.asks) > 0 {
@@ -406,24 +505,44 @@ func (a *Arbiter) sayUnclear(unclear []discovery.Unclear) {
 	}
 }
 
-// flush keeps the connections and writes the records, and then sends the answers.
-func (a *Arbiter) flush() {
-	out, changed := a.book.Outbox()
-	for _, m := range out {
-		if c := a.conns[m.Conn]; c != nil && !c.stored && a.Store != nil && a.book.Keeps(m.Conn) {
-			err := a.Store.keep(c)
-			if err != nil {
-				a.Log.Error("the service manager does not keep a connection: its lease would end with the arbiter", "error", err)
-			}
-			c.stored = err == nil
+// settle answers a request after a look at the node, or has it wait for another.
+func (a *Arbiter) settle(ctx context.Context, k *ask, failed error) {
+	switch {
+	case a.conns[k.conn] != k.connection:
+		return
+	case failed != nil:
+		a.book.refuse(k.conn, finding.LeaseRequest, "the node cannot be looked at: "+failed.Error(), "see what is wrong: lpuctl list")
+	case a.answer(k.connection, k.request):
+	case k.looks < maxLooks:
+		k.came = host.SinceBoot()
+		a.asks = append(a.asks, k)
+		a.look(ctx)
+		return
+	default:
+		a.book.refuse(k.conn, finding.LeaseNoneFree, "leases end faster than the node can be looked at", "ask again")
+	}
+	k.busy = false
+}
+
+// flush writes the records of all that has changed since the last one, and then sends the
+// answers.
+func (a *Arbiter) flush(ctx context.Context) {
+	if !a.telling {
+		if a.telling = a.book.Tell(host.SinceBoot(), batch); a.telling {
+			a.clocks.tell.Reset(tellPause)
 		}
 	}
-	a.unsaved = Changes{a.unsaved.Leases || changed.Leases, a.unsaved.Reservations || changed.Reservations}
+	out, changed := a.book.Outbox()
+	a.unsaved = a.unsaved.and(changed)
 	err := a.write()
 	if err != nil {
-		out = Unwritten(out, err)
+		out, a.listed = Unwritten(out, err), nil
 	}
-	if text := fmt.Sprint(err); err != nil && text != a.writeError {
+	unwritten := err // of what is promised; who waits hears its place all the same
+	if err == nil {
+		unwritten = a.journal.write(a.book.Steps(), a.book.queue, a.boot, a.last)
+	}
+	if text := fmt.Sprint(unwritten); unwritten != nil && text != a.writeError {
 		a.Log.Error("the records cannot be written", "error", text, "id", finding.LeaseUnrecorded)
 		a.writeError = text
 	}
@@ -432,7 +551,45 @@ func (a *Arbiter) flush() {
 		out = a.withdraw(out)
 	}
 	for _, m := range out {
-		a.deliver(m)
+		a.dispatch(ctx, m)
+	}
+}
+
+// dispatch sends an answer, after the connection of one who has a lease or waits for one
+// was stored.
+func (a *Arbiter) dispatch(ctx context.Context, m Message) {
+	c := a.conns[m.Conn]
+	switch {
+	case c == nil:
+	case c.storing:
+		c.held = append(c.held, m)
+	case a.storing == nil || c.stored || !a.book.Keeps(m.Conn):
+		a.deliver(ctx, c, m)
+	default:
+		c.storing, c.held = true, []Message{m}
+		a.storing.add(c.peer.UID, func() {
+			err := a.storing.keep(c)
+			a.do(func() { a.wasStored(ctx, c, err) })
+		})
+	}
+}
+
+// wasStored sends what was held until a connection was stored.
+func (a *Arbiter) wasStored(ctx context.Context, c *connection, err error) {
+	if err != nil {
+		a.Log.Error("the service manager does not keep a connection: its lease would end with the arbiter", "error", err)
+	}
+	c.storing, c.stored = false, err == nil
+	if c.ended {
+		a.unstore(c)
+		a.close(ctx, c)
+	}
+	held := c.held
+	c.held = nil
+	for _, m := range held {
+		if a.conns[m.Conn] == c {
+			a.deliver(ctx, c, m)
+		}
 	}
 }
 
@@ -451,7 +608,7 @@ func (a *Arbiter) withdraw(out []Message) []Message {
 	if why == "" {
 		return out
 	}
-	out = withdrawn(out, why, remedy)
+	out, a.listed = withdrawn(out, why, remedy), nil
 	a.unsaved = Changes{true, true}
 	// If this fails, the record names leases that no user has. It is written with the next
 	// change.
@@ -485,20 +642,18 @@ func (a *Arbiter) keepRecords() {
 	leases, reservations := a.book.Records(a.boot, a.last)
 	none := len(reservations.Reservations) == 0 && host.State(a.Reservations.Path) == ""
 	lost := Changes{!a.Leases.has(leases), !none && !a.Reservations.has(reservations)}
-	if lost == (Changes{}) {
+	if a.journal.lost() {
+		a.journal.close()
+	} else if lost == (Changes{}) {
 		return
 	}
-	a.unsaved = Changes{a.unsaved.Leases || lost.Leases, a.unsaved.Reservations || lost.Reservations}
+	a.unsaved = a.unsaved.and(lost)
 	a.clocks.keep.Reset(time.Second)
 }
 
 // deliver sends an answer. No client can make the arbiter wait: the arbiter hangs up on a
 // client that does not read the answers, unless nothing is lost by it.
-func (a *Arbiter) deliver(m Message) {
-	c := a.conns[m.Conn]
-	if c == nil {
-		return
-	}
+func (a *Arbiter) deliver(ctx context.Context, c *connection, m Message) {
 	if g := m.Granted; g != nil && g.ID != "" {
 		a.Log.Info("leased", "lease", g.ID, "user", c.peer.String(), "program", c.peer.Command, "pid", c.peer.PID, "lpus", named(g.LPUs))
 	}
@@ -507,14 +662,11 @@ func (a *Arbiter) deliver(m Message) {
 	}
 	err := c.send(m.Answer)
 	if !a.book.Keeps(m.Conn) {
-		if c.stored {
-			a.Store.forget(m.Conn)
-			c.stored = false
-		}
-		_ = c.SetReadDeadline(time.Now().Add(silence))
+		a.unstore(c)
+		c.quiet.Reset(silence)
 	}
 	if err != nil && m.Waiting == nil && m.Over == nil {
-		a.hangUp(m.Conn)
+		a.hangUp(ctx, m.Conn)
 	}
 }
 

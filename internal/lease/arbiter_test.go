@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 // arbiter serves the node in dir/node. Without a listener it takes the one that systemd has passed, and the connections beside it.
-func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File) error {
+func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File, change ...func(*lease.Arbiter)) error {
 	var hidden discovery.Hidden
 	a := &lease.Arbiter{
 		Listener: listener,
@@ -77,11 +77,14 @@ func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed
 		}
 		a.Listener = l.(*net.UnixListener)
 	}
+	for _, c := range change {
+		c(a)
+	}
 	return a.Serve(ctx)
 }
 
 // aNode is a directory with a simulated node of eight LPUs in one ring.
-func aNode(t *testing.T) string {
+func aNode(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lease") //nolint:usetesting // the path of a socket has at most 107 bytes
 	if err != nil {
@@ -98,26 +101,38 @@ func aNode(t *testing.T) string {
 }
 
 // serving is a node with an arbiter in this process.
-func serving(t *testing.T) (dir string) {
+func serving(t testing.TB, change ...func(*lease.Arbiter)) (dir string) {
 	t.Helper()
-	dir = aNode(t)
-	l, err := lease.Listen(filepath.Join(dir, "socket"), -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- arbiter(ctx, dir, l, nil) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	dir, serve := listening(t)
+	serve(change...)
 	return dir
 }
 
-func dial(t *testing.T, dir string) *lease.Client {
+// listening is a node with a socket at which an arbiter listens as soon as it serves.
+func listening(t testing.TB) (dir string, serve func(change ...func(*lease.Arbiter))) {
+	t.Helper()
+	dir = aNode(t)
+	l, err := lease.Listen(filepath.Join(dir, "socket"), -1)
+	if err == nil {
+		err = os.Chmod(filepath.Join(dir, "socket"), 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, func(change ...func(*lease.Arbiter)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- arbiter(ctx, dir, l, nil, change...) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func dial(t testing.TB, dir string) *lease.Client {
 	t.Helper()
 	c, err := lease.Dial(filepath.Join(dir, "socket"))
 	if err != nil {
@@ -451,7 +466,7 @@ func TestALostRecordIsWrittenAgain(t *testing.T) {
 }
 
 // asUser does something in a thread of another user.
-func asUser(t *testing.T, uid int, do func()) {
+func asUser(t testing.TB, uid int, do func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() { // the thread ends with the goroutine, because it is locked to it

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -16,8 +17,12 @@ import (
 
 // Limits are what one user may have. Root may have everything.
 type Limits struct {
-	LPUs int           // that are leased or reserved; 0: no limit
-	Time time.Duration // of a lease, and of a reservation from now on; 0: no limit
+	LPUs    int           // that are leased or reserved; 0: no limit
+	Time    time.Duration // of a lease, and of a reservation from now on; 0: no limit
+	Waiting int           // wishes in the queue; 0: no limit
+	// AllWaiting is how many wishes of all users wait at most; 0: no limit. Those of root
+	// count, and are not refused.
+	AllWaiting int
 }
 
 // View is what a look at the node showed.
@@ -64,13 +69,20 @@ type Book struct {
 	View   // of the latest look
 	fabric *ring.Fabric
 
-	entries      []*entry // in the order in which they were asked for
+	leases       []*entry        // in the order in which they were asked for
+	queue        []*entry        // the wishes that wait, in their order
+	open         map[Conn]*entry // of both, those whose connection is not closed
+	asked        uint64
 	reservations []Reservation
 	last         uint64              // number of the latest reservation
 	ended        map[pci.Address]end // the latest lease of an LPU
 
+	line  line
+	state uint64 // what List returns stays the same while this does, and no reservation ends
+
 	out     []Message
 	changed Changes
+	steps   []step // of the queue, since the latest Steps
 }
 
 // entry is a connection that has a lease or waits for one.
@@ -82,24 +94,36 @@ type entry struct {
 	Gone bool `json:"gone,omitempty"`
 
 	conn  Conn
-	over  bool  // Over was sent to the holder, or the holder is gone
-	place Place // that was sent to the waiter, without times
+	asked uint64 // a later entry has a higher number
+	over  bool   // Over was sent to the holder, or the holder is gone
+	place Place  // that was sent to the waiter, without times
+	claims
 }
 
 // Changes says which records are to be written.
 type Changes struct{ Leases, Reservations bool }
 
+func (c Changes) and(d Changes) Changes {
+	return Changes{c.Leases || d.Leases, c.Reservations || d.Reservations}
+}
+
 // NewBook returns a book of a node that the arbiter has not looked at yet, so that
 // nothing can be leased.
 func NewBook() *Book {
-	b := &Book{ended: map[pci.Address]end{}}
+	b := &Book{ended: map[pci.Address]end{}, open: map[Conn]*entry{}, line: newLine()}
 	b.look(View{Inventory: &discovery.Inventory{}})
 	return b
 }
 
 // look takes the cabling whatever the health is: what is sick is not offered, and who
 // waits for it may get it when it is well again.
-func (b *Book) look(v View) { b.View, b.fabric = v, v.Inventory.Cabled() }
+func (b *Book) look(v View) {
+	fabric := v.Inventory.Cabled()
+	if b.Inventory == nil || !b.View.offersAs(&v) || !reflect.DeepEqual(b.fabric, fabric) {
+		b.line.era++
+	}
+	b.View, b.fabric = v, fabric
+}
 
 // Outbox returns the answers that the calls since the last Outbox have led to, and which
 // records they have changed. Those are written before the answers are sent.
@@ -153,6 +177,7 @@ func takenBack(answers []Message, some func(Message) bool, refused *Refusal) []M
 
 // See takes a new look at the node.
 func (b *Book) See(now time.Duration, v View) {
+	b.state++
 	b.look(v)
 	for address, e := range b.ended {
 		if e.at < v.Began && b.unclear(e.uid) == nil {
@@ -160,7 +185,7 @@ func (b *Book) See(now time.Duration, v View) {
 			b.ended[address] = e
 		}
 	}
-	for _, e := range slices.Clone(b.entries) {
+	for _, e := range slices.Clone(b.leases) {
 		if e.Gone && !v.Containers[e.Container] {
 			b.end(now, e)
 		}
@@ -171,11 +196,12 @@ func (b *Book) See(now time.Duration, v View) {
 // Wish asks for a lease. It returns false, and does nothing, if a look at the node that
 // begins now might show more free LPUs, and the answer depends on that.
 func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
+	b.state++
 	b.expire(now)
 	peer.Command = cmp.Or(w.Command, peer.Command)
 	e := &entry{Lease: Lease{ID: fmt.Sprintf("l%d", conn), Peer: peer, Since: now}, Wish: w, conn: conn}
 	refused := b.never(e.UID, &w.Selection, w.For)
-	if b.entry(conn) != nil {
+	if b.open[conn] != nil {
 		refused = refuse(finding.LeaseRequest, "this connection has a lease or waits for one", "ask for another over another connection")
 	}
 	if refused != nil {
@@ -190,12 +216,16 @@ func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
 	case d != nil && w.DryRun:
 		b.send(conn, Answer{Granted: b.granted(now, e, d)})
 	case d != nil:
-		b.entries = append(b.entries, e)
+		b.enter(e)
 		b.grant(now, e, d)
 	case w.Wait && !w.DryRun:
-		b.entries = append(b.entries, e)
-		b.changed.Leases = true
-		b.tell(now)
+		if full := b.full(e.UID); full != nil {
+			b.send(conn, Answer{Refused: full})
+			break
+		}
+		b.enter(e)
+		b.wait(e)
+		b.say(now, e, len(b.queue), blocked)
 	default:
 		b.send(conn, Answer{Refused: b.noneFree(now, e.UID, &w.Selection, blocked)})
 	}
@@ -204,10 +234,12 @@ func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
 
 // Drop says that a connection is closed: its lease ends, or it waits no longer.
 func (b *Book) Drop(now time.Duration, conn Conn) {
-	e := b.entry(conn)
+	b.state++
+	e := b.open[conn]
 	switch {
 	case e == nil:
 	case e.Container != "":
+		delete(b.open, conn)
 		e.Gone, b.changed.Leases = true, true
 	default:
 		b.end(now, e)
@@ -217,7 +249,8 @@ func (b *Book) Drop(now time.Duration, conn Conn) {
 
 // Bind makes the lease of a connection last until a container ends.
 func (b *Book) Bind(conn Conn, container string) {
-	e := b.entry(conn)
+	b.state++
+	e := b.open[conn]
 	switch {
 	case e == nil || e.Grant == nil:
 		b.refuse(conn, finding.LeaseRequest, "this connection has no lease", "ask for a lease first")
@@ -232,6 +265,7 @@ func (b *Book) Bind(conn Conn, container string) {
 // Reserve keeps LPUs that are free for a user. It returns false, and does nothing, where
 // Wish does.
 func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool {
+	b.state++
 	b.expire(now)
 	refused := b.never(peer.UID, &r.Selection, r.For)
 	if refused == nil && b.overLimit(peer.UID, r.Count) {
@@ -243,7 +277,9 @@ func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool 
 	}
 	blocked := b.blocked()
 	own, _ := b.reserved(peer.UID)
-	maps.Copy(blocked, own)
+	for i := range blocked {
+		blocked[i] = blocked[i] || own[b.lpu(i).Address]
+	}
 	d := b.choose(peer.UID, &r.Selection, blocked, b.Began)
 	if d == nil {
 		if b.choose(peer.UID, &r.Selection, blocked, now) != nil {
@@ -259,12 +295,13 @@ func (b *Book) Reserve(now time.Duration, conn Conn, peer Peer, r Reserve) bool 
 	b.keep(kept)
 	b.changed.Reservations = true
 	b.promise(conn, Answer{Reserved: &kept}, func() { b.unreserve(kept.ID) })
-	b.tell(now)
+	b.untell()
 	return true
 }
 
 // Release ends a reservation.
 func (b *Book) Release(now time.Duration, conn Conn, uid int, id string) {
+	b.state++
 	b.expire(now)
 	if r := b.reservation(conn, uid, id); r != nil {
 		kept := *r
@@ -277,6 +314,7 @@ func (b *Book) Release(now time.Duration, conn Conn, uid int, id string) {
 
 // Extend makes a reservation end later.
 func (b *Book) Extend(now time.Duration, conn Conn, uid int, id string, by time.Duration) {
+	b.state++
 	b.expire(now)
 	r := b.reservation(conn, uid, id)
 	if r == nil {
@@ -299,16 +337,18 @@ func (b *Book) Extend(now time.Duration, conn Conn, uid int, id string, by time.
 		kept.Until -= by
 		b.keep(kept)
 	})
-	b.tell(now)
+	b.untell()
 }
 
 // keep adds a reservation, in the order of ids.
 func (b *Book) keep(r Reservation) {
+	b.line.era++
 	b.reservations = append(b.reservations, r)
 	slices.SortFunc(b.reservations, func(x, y Reservation) int { return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID)) })
 }
 
 func (b *Book) unreserve(id string) {
+	b.line.era++
 	b.reservations = slices.DeleteFunc(b.reservations, func(r Reservation) bool { return r.ID == id })
 }
 
@@ -338,11 +378,15 @@ func (b *Book) Expire(now time.Duration) {
 func (b *Book) expire(now time.Duration) (ended bool) {
 	before := len(b.reservations)
 	b.reservations = slices.DeleteFunc(b.reservations, func(r Reservation) bool { return r.Until <= now })
-	ended = len(b.reservations) < before
-	b.changed.Reservations = b.changed.Reservations || ended
-	for _, e := range b.entries {
+	if ended = len(b.reservations) < before; ended {
+		b.state++
+		b.line.era++
+		b.changed.Reservations = true
+	}
+	for _, e := range b.leases {
 		if e.isOver(now) && !e.over {
 			e.over = true
+			b.line.eraOf[e.UID]++
 			if !e.Gone {
 				b.send(e.conn, Answer{Over: &struct{}{}})
 			}
@@ -353,7 +397,7 @@ func (b *Book) expire(now time.Duration) (ended bool) {
 
 // isOver reports whether the time of a lease is over.
 func (e *entry) isOver(now time.Duration) bool {
-	return e.Grant != nil && e.Until != 0 && e.Until <= now
+	return e.Until != 0 && e.Until <= now
 }
 
 // Next is when Expire will have something to do; 0: never.
@@ -366,8 +410,8 @@ func (b *Book) Next() (next time.Duration) {
 	for _, r := range b.reservations {
 		earlier(r.Until)
 	}
-	for _, e := range b.entries {
-		if e.Grant != nil && !e.over {
+	for _, e := range b.leases {
+		if !e.over {
 			earlier(e.Until)
 		}
 	}
@@ -377,11 +421,11 @@ func (b *Book) Next() (next time.Duration) {
 // Watches reports whether changes at the node matter though no client asks: a wish waits,
 // or a lease lasts as long as a container.
 func (b *Book) Watches() bool {
-	return slices.ContainsFunc(b.entries, func(e *entry) bool { return e.Grant == nil || e.Gone })
+	return len(b.queue) > 0 || slices.ContainsFunc(b.leases, func(e *entry) bool { return e.Gone })
 }
 
 // Keeps reports whether a connection has a lease or waits for one.
-func (b *Book) Keeps(conn Conn) bool { return b.entry(conn) != nil }
+func (b *Book) Keeps(conn Conn) bool { return b.open[conn] != nil }
 
 // List returns all that the book knows.
 func (b *Book) List(now time.Duration) *List {
@@ -390,12 +434,11 @@ func (b *Book) List(now time.Duration) *List {
 		Leases: []Lease{}, Reservations: append([]Reservation{}, b.reservations...), Waiting: []Waiter{}, Unleased: []Unleased{},
 		Pool: b.Pool, Closed: b.Closed,
 	}
-	for _, e := range b.entries {
-		if e.Grant != nil {
-			l.Leases = append(l.Leases, e.Lease)
-		} else {
-			l.Waiting = append(l.Waiting, Waiter{e.Peer, e.Wish.Count, e.Since})
-		}
+	for _, e := range b.leases {
+		l.Leases = append(l.Leases, e.Lease)
+	}
+	for _, e := range b.queue {
+		l.Waiting = append(l.Waiting, Waiter{e.Peer, e.Wish.Count, e.Since})
 	}
 	leased := b.leased()
 	for i := range b.Inventory.LPUs {
@@ -408,72 +451,36 @@ func (b *Book) List(now time.Duration) *List {
 	return l
 }
 
-func (b *Book) entry(conn Conn) *entry {
-	for _, e := range b.entries {
-		if e.conn == conn && !e.Gone {
-			return e
-		}
-	}
-	return nil
+// enter takes in an entry.
+func (b *Book) enter(e *entry) {
+	b.asked++
+	e.asked = b.asked
+	b.open[e.conn] = e
 }
 
 // end takes an entry out.
 func (b *Book) end(now time.Duration, gone *entry) {
-	b.entries = slices.DeleteFunc(b.entries, func(e *entry) bool { return e == gone })
+	if b.open[gone.conn] == gone {
+		delete(b.open, gone.conn)
+	}
+	if gone.Grant == nil {
+		b.leave(gone)
+		return
+	}
+	b.leases = slices.DeleteFunc(b.leases, func(e *entry) bool { return e == gone })
+	b.line.eraOf[gone.UID]++
 	b.changed.Leases = true
-	if gone.Grant != nil {
-		for _, l := range gone.LPUs {
-			b.ended[l.Address] = end{at: now, uid: gone.UID}
-		}
-	}
-}
-
-// queue are the wishes that wait, in their order.
-func (b *Book) queue() []*entry {
-	return slices.DeleteFunc(slices.Clone(b.entries), func(e *entry) bool { return e.Grant != nil })
-}
-
-// serve grants what can be granted to those who wait, in their order, and tells the
-// others where they are now.
-func (b *Book) serve(now time.Duration) {
-	b.expire(now)
-	blocked := map[pci.Address]bool{}
-	for _, e := range b.queue() {
-		if refused := b.never(e.UID, &e.Wish.Selection, e.Wish.For); refused != nil && refused.ID == finding.LeaseClosed {
-			b.end(now, e)
-			b.send(e.conn, Answer{Refused: refused})
-			continue
-		}
-		if d := b.choose(e.UID, &e.Wish.Selection, blocked, b.Began); d != nil {
-			b.grant(now, e, d)
-			continue
-		}
-		b.claim(blocked, e)
-	}
-	b.tell(now)
-}
-
-// blocked are the LPUs that wishes in the queue could use. No wish that comes later gets
-// these.
-func (b *Book) blocked() map[pci.Address]bool {
-	blocked := map[pci.Address]bool{}
-	for _, e := range b.queue() {
-		b.claim(blocked, e)
-	}
-	return blocked
-}
-
-func (b *Book) claim(blocked map[pci.Address]bool, e *entry) {
-	for _, card := range b.possible(e.UID, &e.Wish.Selection) {
-		blocked[b.lpu(card).Address] = true
+	for _, l := range gone.LPUs {
+		b.ended[l.Address] = end{at: now, uid: gone.UID}
 	}
 }
 
 func (b *Book) grant(now time.Duration, e *entry, d *allocate.Decision) {
-	e.Grant = b.granted(now, e, d)
-	e.Grant.ID = e.ID
-	e.LPUs, e.Since, e.Until = e.Grant.LPUs, now, e.Grant.Until
-	b.changed.Leases = true
+	g := b.granted(now, e, d)
+	g.ID = e.ID
+	b.leave(e)
+	e.Grant, e.LPUs, e.Since, e.Until = g, g.LPUs, now, g.Until
+	b.hold(e)
 	b.promise(e.conn, Answer{Granted: e.Grant}, func() { b.end(now, e) })
 }
 
@@ -492,25 +499,18 @@ func (b *Book) granted(now time.Duration, e *entry, d *allocate.Decision) *Grant
 	return g
 }
 
-// tell says to each who waits where it is in the queue, if that is something new.
-func (b *Book) tell(now time.Duration) {
-	queue, blocked := b.queue(), map[pci.Address]bool{}
-	for i, e := range queue {
-		const noTime = -1
-		p := Place{Place: i + 1, Of: len(queue), Why: b.why(noTime, e, blocked)}
-		if p != e.place {
-			e.place = p
-			p.Why = b.why(now, e, blocked)
-			b.send(e.conn, Answer{Waiting: &p})
-		}
-		b.claim(blocked, e)
-	}
+// hold takes in a lease.
+func (b *Book) hold(e *entry) {
+	i, _ := slices.BinarySearchFunc(b.leases, e.asked, func(e *entry, asked uint64) int { return cmp.Compare(e.asked, asked) })
+	b.leases = slices.Insert(b.leases, i, e)
+	b.line.eraOf[e.UID]++
+	b.changed.Leases = true
 }
 
 // leased are the leases, by LPU.
 func (b *Book) leased() map[pci.Address]*entry {
 	leased := map[pci.Address]*entry{}
-	for _, e := range b.entries {
+	for _, e := range b.leases {
 		for _, l := range e.LPUs {
 			leased[l.Address] = e
 		}
@@ -536,7 +536,7 @@ func (b *Book) reserved(uid int) (own, others map[pci.Address]bool) {
 // has are the LPUs that a user has leased or reserved.
 func (b *Book) has(uid int) map[pci.Address]bool {
 	has, _ := b.reserved(uid)
-	for _, e := range b.entries {
+	for _, e := range b.leases {
 		if e.UID == uid {
 			for _, l := range e.LPUs {
 				has[l.Address] = true
@@ -557,7 +557,7 @@ func (b *Book) overLimit(uid, more int) bool {
 
 // overdue is a lease of a user whose time is over; nil if there is none.
 func (b *Book) overdue(uid int) *entry {
-	for _, e := range b.entries {
+	for _, e := range b.leases {
 		if e.UID == uid && e.over {
 			return e
 		}
@@ -601,7 +601,7 @@ func (b *Book) keptBack(uid int, a pci.Address) *discovery.Unclear {
 // containers are the containers that leases last as long as.
 func (b *Book) containers() []string {
 	ids := map[string]bool{}
-	for _, e := range b.entries {
+	for _, e := range b.leases {
 		if e.Container != "" {
 			ids[e.Container] = true
 		}
@@ -611,6 +611,6 @@ func (b *Book) containers() []string {
 
 // waiting reports whether a connection waits for a lease.
 func (b *Book) waiting(conn Conn) bool {
-	e := b.entry(conn)
+	e := b.open[conn]
 	return e != nil && e.Grant == nil
 }

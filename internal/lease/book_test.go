@@ -22,6 +22,7 @@ func TestAnLPUThatIsGone(t *testing.T) {
 			v.Inventory.LPUs[3].Name = "lpu3"
 		}
 		b.See(now, v)
+		b.Tell(now, batch)
 		out, _ := b.Outbox()
 		return out
 	}

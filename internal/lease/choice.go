@@ -105,13 +105,12 @@ func (b *Book) possible(uid int, s *Selection) (possible []int) {
 // choose finds LPUs for a wish among those that are free and not blocked; nil if there
 // are none. LPUs whose lease ended after the time fresh do not count as free, because the
 // look at the node may not have seen yet who still uses them.
-func (b *Book) choose(uid int, s *Selection, blocked map[pci.Address]bool, fresh time.Duration) *allocate.Decision {
+func (b *Book) choose(uid int, s *Selection, blocked marks, fresh time.Duration) *allocate.Decision {
 	leased := b.leased()
 	own, _ := b.reserved(uid)
 	free := slices.DeleteFunc(b.offered(uid), func(card int) bool {
 		l := b.lpu(card)
-		last, ended := b.ended[l.Address]
-		return len(l.Users) > 0 || leased[l.Address] != nil || blocked[l.Address] || ended && last.at >= fresh ||
+		return len(l.Users) > 0 || leased[l.Address] != nil || blocked[card] || b.endedSince(l.Address, fresh) ||
 			b.keptBack(uid, l.Address) != nil
 	})
 	isOwn := func(card int) bool { return own[b.lpu(card).Address] }
@@ -126,6 +125,12 @@ func (b *Book) choose(uid int, s *Selection, blocked map[pci.Address]bool, fresh
 		return nil
 	}
 	return best
+}
+
+// endedSince reports whether the latest lease of an LPU has ended at a time or later.
+func (b *Book) endedSince(address pci.Address, fresh time.Duration) bool {
+	last, ended := b.ended[address]
+	return ended && last.at >= fresh
 }
 
 // preferring is the wish for LPUs out of a set, with as many of the user's own as can be.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -35,12 +36,49 @@ func Dial(path string) (*Client, error) {
 	}
 	r := &Refusal{ID: finding.LeaseUnreachable, Message: fmt.Sprintf("%s: %v", path, errors.Unwrap(errors.Unwrap(err)))}
 	switch {
+	case errors.Is(err, unix.EAGAIN): // more ask at this moment than its socket holds
+		r.ID, r.Remedy = finding.LeaseBusy, "ask again"
 	case errors.Is(err, fs.ErrPermission):
 		r.Remedy = "only root and the group lpu may lease LPUs: sudo usermod -aG lpu USER, and log in again"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		r.Remedy = "have systemd listen there: sudo systemctl enable --now lpuctl-lease.socket"
 	}
 	return nil, r
+}
+
+// Patience is how long a user who sets no limit waits for an arbiter that is busy.
+const Patience = 10 * time.Second
+
+// Pauses between two tries of [Patiently].
+const (
+	firstTry = 20 * time.Millisecond
+	mostTry  = 2 * time.Second
+)
+
+// Patiently asks again while the arbiter is busy ([finding.LeaseBusy]), with pauses that
+// grow, until that has taken a time. The error is the latest one.
+func Patiently(ctx context.Context, limit time.Duration, ask func() error) error {
+	var busy error
+	for pause, left := firstTry, limit; ; pause = min(2*pause, mostTry) {
+		err := ask()
+		r, refused := errors.AsType[*Refusal](err)
+		switch {
+		case err != nil && !refused && busy != nil && ctx.Err() == nil: // the arbiter has hung up when it refused
+			return busy
+		case !refused || r.ID != finding.LeaseBusy:
+			return err
+		}
+		busy = err
+		wait := pause/2 + rand.N(pause)
+		if left -= wait; left < 0 {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Close closes this descriptor of the connection. The lease ends with it unless another
@@ -199,11 +237,16 @@ func (c *Client) receive(ctx context.Context) (a Answer, err error) {
 	return a, nil
 }
 
-// DialIn connects to the arbiter of the node under root.
-func DialIn(root host.Root) (*Client, error) {
+// DialIn connects to the arbiter of the node under root. While it is busy, it is asked
+// again for as long as a user waits.
+func DialIn(root host.Root, wait time.Duration) (client *Client, err error) {
 	socket, err := root.Resolve(Socket)
 	if err != nil {
 		return nil, err
 	}
-	return Dial(socket)
+	err = Patiently(context.Background(), max(wait, Patience), func() (err error) {
+		client, err = Dial(socket)
+		return err
+	})
+	return client, err
 }

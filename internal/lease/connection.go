@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,13 +18,19 @@ import (
 // connection is one at the arbiter's end.
 type connection struct {
 	*net.UnixConn
-	conn   Conn
-	peer   Peer
-	busy   bool // a request waits for a look at the node
-	stored bool // the service manager keeps a descriptor of it
+	conn    Conn
+	peer    Peer
+	relayed bool        // a relay reads it
+	busy    bool        // a request waits for a look at the node
+	quiet   *time.Timer // hangs up if nothing is asked
+
+	stored  bool      // the service manager keeps a descriptor of it
+	storing bool      // it is about to
+	ended   bool      // the arbiter has hung up meanwhile
+	held    []Message // that are sent when it is stored
 }
 
-// errHungUp is the error that a connection is closed, or was silent for too long.
+// errHungUp is the error that a connection is closed.
 var errHungUp = errors.New("hung up")
 
 // buffers are shared, because a connection at rest must not have one.
@@ -53,11 +58,8 @@ func (c *connection) receive() (r *Request, err error) {
 		}
 		return true
 	})
-	if err != nil { // closed here, or the deadline
+	if err != nil { // closed here
 		return nil, errHungUp
-	}
-	if !errors.Is(failed, errHungUp) {
-		_ = c.SetReadDeadline(time.Time{}) // the loop sets the next one when the request is answered
 	}
 	return r, failed
 }
@@ -134,40 +136,6 @@ func Listen(path string, gid int) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Store keeps descriptors of connections with the service manager, which hands them to
-// the next arbiter (FDSTORE in sd_notify(3)).
-type Store struct{ Socket string } // NOTIFY_SOCKET
-
-// StoredPrefix begins the name under which the service manager keeps a connection.
-const StoredPrefix = "lease-"
-
-func nameOf(conn Conn) string { return fmt.Sprint(StoredPrefix, conn) }
-
-// keep stores a descriptor of a connection. The service manager drops it by itself when
-// the other end hangs up.
-func (s *Store) keep(c *connection) error {
-	return control(c.UnixConn, func(fd int) error { return s.notify("FDSTORE=1\nFDNAME="+nameOf(c.conn), unix.UnixRights(fd)) })
-}
-
-func (s *Store) forget(conn Conn) {
-	if s != nil { // one that cannot be forgotten is in no record, and so no lease
-		_ = s.notify("FDSTOREREMOVE=1\nFDNAME="+nameOf(conn), nil)
-	}
-}
-
-// notify never waits for the service manager longer than a second.
-func (s *Store) notify(state string, rights []byte) error {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 1}); err != nil {
-		return err
-	}
-	return unix.Sendmsg(fd, []byte(state), rights, &unix.SockaddrUnix{Name: s.Socket}, unix.MSG_NOSIGNAL)
-}
-
 // accept takes connections until the listener has a deadline or fails.
 func (a *Arbiter) accept(ctx context.Context) <-chan error {
 	failed := make(chan error, 1)
@@ -176,7 +144,10 @@ func (a *Arbiter) accept(ctx context.Context) <-chan error {
 			conn, err := a.Listener.AcceptUnix()
 			switch {
 			case err == nil:
-				a.do(ctx, func() { a.admit(ctx, conn) })
+				select {
+				case a.arrivals <- conn:
+				case <-ctx.Done():
+				}
 			case isTransient(err):
 				time.Sleep(firstPause) // those that are open have to be closed first
 			default:
@@ -188,48 +159,118 @@ func (a *Arbiter) accept(ctx context.Context) <-chan error {
 	return failed
 }
 
-// admit takes a new connection.
+// admit takes new connections.
 func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
+	a.admitOne(ctx, conn)
+	for range cap(a.arrivals) {
+		select {
+		case conn = <-a.arrivals:
+			a.admitOne(ctx, conn)
+		default:
+			return
+		}
+	}
+}
+
+func (a *Arbiter) admitOne(ctx context.Context, conn *net.UnixConn) {
 	a.last++
-	c := &connection{UnixConn: conn, conn: a.last}
 	peer, err := credentials(conn)
 	if err != nil {
-		_ = c.Close()
+		peer.UID = -1
+	}
+	c := &connection{UnixConn: conn, conn: a.last, peer: peer}
+	c.relayed = peer.UID != 0 && (a.Relay || mayHaveRights(conn))
+	if err == nil {
+		if refused := a.makeRoom(ctx, peer.UID); refused != nil {
+			_ = c.send(Answer{Refused: refused})
+			err = refused
+		}
+	}
+	if err != nil {
+		a.close(ctx, c)
 		return
 	}
-	if peer.UID != 0 && !a.makeRoom(peer.UID) {
-		_ = c.send(Answer{Refused: refuse(finding.LeaseBusy,
-			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them")})
-		_ = c.Close()
-		return
-	}
-	c.peer = a.Describe(peer)
+	a.take(ctx, c)
+	go func() {
+		described := a.Describe(peer)
+		a.do(func() {
+			if a.conns[c.conn] == c {
+				c.peer = described
+				a.begin(ctx, c)
+			}
+		})
+	}()
+}
+
+// take takes in a connection.
+func (a *Arbiter) take(ctx context.Context, c *connection) {
+	c.quiet = time.AfterFunc(silence, func() { a.do(func() { a.silent(ctx, c) }) })
 	a.conns[c.conn] = c
-	_ = c.SetReadDeadline(time.Now().Add(silence))
-	go a.read(ctx, c)
+	if a.of[c.peer.UID] == nil {
+		a.of[c.peer.UID] = map[Conn]*connection{}
+	}
+	a.of[c.peer.UID][c.conn] = c
+}
+
+// begin has a connection read.
+func (a *Arbiter) begin(ctx context.Context, c *connection) {
+	if c.relayed {
+		a.relayed(ctx, c)
+	} else {
+		go a.read(ctx, c)
+	}
+}
+
+// silent hangs up on a client that has asked for nothing for too long.
+func (a *Arbiter) silent(ctx context.Context, c *connection) {
+	switch {
+	case a.conns[c.conn] != c || c.busy || a.book.Keeps(c.conn):
+	case a.turns.has(c.peer.UID): // what it asks waits for its turn
+		c.quiet.Reset(silence)
+	default:
+		a.hangUp(ctx, c.conn)
+	}
 }
 
 // makeRoom closes the oldest connection of a user that has too many, if one of them has
-// nothing to lose.
-func (a *Arbiter) makeRoom(uid int) bool {
-	var idle []Conn
-	n := 0
-	for number, c := range a.conns {
-		if c.peer.UID == uid {
-			n++
-			if !c.busy && !a.book.Keeps(number) {
-				idle = append(idle, number)
+// nothing to lose. If there are too many in all, it closes one of the user who has the
+// most. The result is the refusal where none can be closed.
+func (a *Arbiter) makeRoom(ctx context.Context, uid int) *Refusal {
+	if len(a.conns) >= a.most {
+		var most map[Conn]*connection
+		for uid, of := range a.of {
+			if uid != 0 && len(of) > len(most) && a.idlest(of, true) != 0 {
+				most = of
 			}
 		}
+		if most == nil {
+			return refuse(finding.LeaseBusy, fmt.Sprintf("%d connections have a lease or wait for one", len(a.conns)), "ask again later")
+		}
+		a.hangUp(ctx, a.idlest(most, true))
 	}
-	if n < maxConnections {
-		return true
+	of := a.of[uid]
+	if uid == 0 || len(of) < maxConnections {
+		return nil
 	}
-	if len(idle) == 0 {
-		return false
+	oldest := a.idlest(of, false)
+	if oldest == 0 {
+		return refuse(finding.LeaseBusy,
+			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", uid, maxConnections), "end some of them")
 	}
-	a.hangUp(slices.Min(idle))
-	return true
+	a.hangUp(ctx, oldest)
+	return nil
+}
+
+// idlest is the oldest of some connections that has no lease and does not wait for one;
+// 0: none. One of which a request waits for a look at the node is such a one if asking
+// says so.
+func (a *Arbiter) idlest(of map[Conn]*connection, asking bool) (oldest Conn) {
+	for conn, c := range of {
+		if (oldest == 0 || conn < oldest) && (asking || !c.busy) && !a.book.Keeps(conn) {
+			oldest = conn
+		}
+	}
+	return oldest
 }
 
 // read hands the requests of a connection to the loop of Serve, until the connection is
@@ -238,9 +279,43 @@ func (a *Arbiter) read(ctx context.Context, c *connection) {
 	for {
 		r, err := c.receive()
 		if errors.Is(err, errHungUp) {
-			a.do(ctx, func() { a.hangUp(c.conn) })
+			a.do(func() { a.hangUp(ctx, c.conn) })
 			return
 		}
-		a.do(ctx, func() { a.request(ctx, c, r, err) })
+		a.turn(c.peer.UID, func() { a.request(ctx, c, r, err) })
+	}
+}
+
+// turn has the loop of Serve do something when it is a user's turn, and waits until that
+// is done.
+func (a *Arbiter) turn(uid int, do func()) {
+	done := make(chan struct{})
+	a.turns.add(uid, func() {
+		do()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-a.over:
+	}
+}
+
+// unstore has a connection forgotten that was stored.
+func (a *Arbiter) unstore(c *connection) {
+	if c.stored {
+		a.storing.forget(c.peer.UID, c.conn)
+		c.stored = false
+	}
+}
+
+// close closes a connection, without waiting for that.
+func (a *Arbiter) close(ctx context.Context, c *connection) {
+	if c.quiet != nil {
+		c.quiet.Stop()
+	}
+	if c.relayed {
+		a.dispose(ctx, c)
+	} else {
+		_ = c.Close()
 	}
 }

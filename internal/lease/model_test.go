@@ -429,7 +429,7 @@ func (m *model) playWish() {
 	e.wish.For = time.Duration(m.rand.IntN(2) * m.rand.IntN(3) * m.rand.IntN(20000))
 	m.step = fmt.Sprintf("wish %d of %d: %+v", e.conn, e.uid, e.wish)
 	settled := m.book.Wish(m.now, e.conn, Peer{UID: e.uid}, e.wish)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.expire(&got)
 	if id := m.never(e.uid, &e.wish.Selection, e.must, e.wish.For); id != "" {
 		m.refuse(&got, e.conn, id)
@@ -468,7 +468,7 @@ func (m *model) playDrop() {
 	}
 	m.step = fmt.Sprintf("drop %d", e.conn)
 	m.book.Drop(m.now, e.conn)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	if e.container != "" {
 		e.gone = true
 	} else {
@@ -497,7 +497,7 @@ func (m *model) playBind() {
 	id := fmt.Sprintf("%064x", m.rand.IntN(4))
 	m.step = fmt.Sprintf("bind %d to %s", e.conn, id)
 	m.book.Bind(e.conn, id)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	switch {
 	case e.lpus == 0:
 		m.refuse(&got, e.conn, finding.LeaseRequest)
@@ -518,7 +518,7 @@ func (m *model) playReserve() {
 	r := Reserve{Selection: s, For: time.Duration(1 + m.rand.IntN(20000)), Reason: "a test"}
 	m.step = fmt.Sprintf("reserve of %d: %+v", uid, r)
 	settled := m.book.Reserve(m.now, m.last, Peer{UID: uid}, r)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.expire(&got)
 	from := func(fresh time.Duration) set { return m.free(uid, fresh) &^ m.blocked() &^ m.reservedBy(everybody) }
 	can := len(feasible(&s, must, from(m.seen.began))) > 0
@@ -564,7 +564,7 @@ func (m *model) playRelease() {
 	}
 	m.last++
 	m.book.Release(m.now, m.last, uid, r.id)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.expire(&got)
 	switch {
 	case r.until <= m.now || uid != 0 && uid != r.uid:
@@ -586,7 +586,7 @@ func (m *model) playExtend() {
 	}
 	m.last++
 	m.book.Extend(m.now, m.last, uid, r.id, by)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.expire(&got)
 	switch {
 	case r.until <= m.now || uid != 0 && uid != r.uid:
@@ -608,7 +608,7 @@ func (m *model) playTime() {
 	}
 	m.step = fmt.Sprintf("at %d", m.now)
 	m.book.Expire(m.now)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	before := len(m.reserved)
 	m.expire(&got)
 	if len(m.reserved) < before {
@@ -647,7 +647,7 @@ func (m *model) playShow() {
 	v := m.seen.view()
 	v.Limits = m.limits
 	m.book.See(m.now, v)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.endGone()
 	m.expire(&got)
 	m.serve(&got)
@@ -735,11 +735,19 @@ func (m *model) playLimits() {
 	v := m.book.View
 	v.Limits = m.limits
 	m.book.See(m.now, v)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.endGone()
 	m.expire(&got)
 	m.serve(&got)
 	m.rest(got)
+}
+
+// said is what the book has said to clients, after all who wait got their places.
+func (m *model) said() []Message {
+	for m.book.Tell(m.now, 2) {
+	}
+	got, _ := m.book.Outbox()
+	return got
 }
 
 // rest takes the places in the queue, and wants no other answer to be left.
@@ -768,7 +776,7 @@ func (m *model) compare() {
 	var taken set
 	var waiting []*modelled
 	l := m.book.List(m.now)
-	got, _ := m.book.Outbox()
+	got := m.said()
 	m.expire(&got)
 	for _, e := range m.asked {
 		if e.lpus == 0 {

@@ -88,31 +88,38 @@ func (e *entry) check() error {
 	return errors.Join(e.Wish.check(), checkCommand(e.Wish.Command))
 }
 
-// Records are what a book must not forget. last is the number of the latest connection.
+// Records are what a book must not forget, but for the wishes that wait. last is the number of the latest connection.
 func (b *Book) Records(boot string, last Conn) (leases, reservations *Record) {
-	return &Record{Boot: boot, Last: uint64(last), Leases: b.entries},
+	return &Record{Boot: boot, Last: uint64(last), Leases: b.leases},
 		&Record{Boot: boot, Last: b.last, Reservations: b.reservations}
 }
 
 // Restore takes up what is recorded: the leases and wishes whose connections are open
 // yet, or whose container may run yet, and the reservations whose time is not over. The
 // findings say what has ended. Each open connection that has a lease gets its grant
-// again, because the arbiter may have ended before it could send the grant.
-func (b *Book) Restore(now time.Duration, leases, reservations *Record, open func(Conn) bool) (ended finding.List) {
-	for _, e := range leases.Leases {
+// again, because the arbiter may have ended before it could send the grant. A wish that
+// is among the leases too was granted.
+func (b *Book) Restore(now time.Duration, leases, reservations *Record, queue []*entry, open func(Conn) bool) (ended finding.List) {
+	for _, e := range slices.Concat(leases.Leases, queue) {
 		switch {
+		case b.open[e.conn] != nil:
 		case e.Gone:
-			b.entries = append(b.entries, e)
+			b.enter(e)
+			delete(b.open, e.conn)
+			b.hold(e)
+		case open(e.conn) && e.Grant == nil:
+			b.enter(e)
+			b.wait(e)
 		case open(e.conn):
-			b.entries = append(b.entries, e)
-			if e.Grant != nil {
-				b.send(e.conn, Answer{Granted: e.Grant})
-			}
+			b.enter(e)
+			b.hold(e)
+			b.send(e.conn, Answer{Granted: e.Grant})
 		default:
 			b.end(now, &entry{Lease: e.Lease, Grant: e.Grant})
 			ended.Add(finding.LeaseEnded, e.ID, "nobody holds the lease of "+e.String()+" any more", "")
 		}
 	}
+	b.line.era++
 	b.reservations, b.last = slices.Clone(reservations.Reservations), reservations.Last
 	b.expire(now)
 	return ended

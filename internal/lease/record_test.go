@@ -48,6 +48,14 @@ func TestRecordsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	j := journalOf(files[0])
+	if err := j.write(nil, b.queue, "this", 5); err != nil {
+		t.Fatal(err)
+	}
+	queue, _, lost, err := j.read("this")
+	if err != nil || len(lost) > 0 {
+		t.Fatalf("%v, %v", lost, err)
+	}
 	var read [2]*Record
 	for i, f := range files {
 		r, findings, err := f.Read("this")
@@ -57,7 +65,7 @@ func TestRecordsAreKept(t *testing.T) {
 		read[i] = r
 	}
 	again := NewBook()
-	ended := again.Restore(70, read[0], read[1], func(c Conn) bool { return c != 1 })
+	ended := again.Restore(70, read[0], read[1], queue, func(c Conn) bool { return c != 1 })
 	if len(ended) != 1 || ended[0].ID != finding.LeaseEnded {
 		t.Errorf("ended: %v", ended)
 	}
@@ -83,7 +91,7 @@ func TestRecordsAreKept(t *testing.T) {
 func TestRestoredHoldersAreTold(t *testing.T) {
 	leases, reservations := full(t).Records("this", 5)
 	again := NewBook()
-	again.Restore(70, leases, reservations, func(Conn) bool { return true })
+	again.Restore(70, leases, reservations, nil, func(Conn) bool { return true })
 	out, _ := again.Outbox()
 	if len(out) != 1 || out[0].Conn != 1 || out[0].Granted == nil || out[0].Granted.ID != "l1" {
 		t.Errorf("%+v", out)
@@ -114,8 +122,8 @@ func TestJunkIsPutAside(t *testing.T) {
 		"another kind":  {write(reservations, func(*Record) {}), finding.LeaseRecords},
 		"another boot":  {write(leases, func(r *Record) { r.Boot = "before" }), finding.LeaseEnded},
 		"an LPU twice":  {write(leases, func(r *Record) { r.Leases = append(r.Leases, sameLPUs(*r.Leases[0])) }), finding.LeaseRecords},
-		"an id twice":   {write(leases, func(r *Record) { r.Leases = append(r.Leases, r.Leases[2]) }), finding.LeaseRecords},
-		"too high":      {write(leases, func(r *Record) { r.Last = 4 }), finding.LeaseRecords},
+		"an id twice":   {write(leases, func(r *Record) { r.Leases = append(r.Leases, r.Leases[1]) }), finding.LeaseRecords},
+		"too high":      {write(leases, func(r *Record) { r.Last = 1 }), finding.LeaseRecords},
 		"two documents": {write(leases, func(*Record) {}) + "{}", finding.LeaseRecords},
 		"too large":     {strings.Repeat(" ", recordLimit+1), finding.LeaseRecords},
 	} {
@@ -201,8 +209,8 @@ func FuzzParseRecord(f *testing.F) {
 			other := *r
 			other.Leases, other.Reservations = nil, nil
 			b := NewBook()
-			b.Restore(70, r, &other, func(Conn) bool { return true })
-			b.Restore(70, &other, r, func(Conn) bool { return true })
+			b.Restore(70, r, &other, nil, func(Conn) bool { return true })
+			b.Restore(70, &other, r, nil, func(Conn) bool { return true })
 			b.See(80, (&glimpse{began: 75, pool: 0xff}).view())
 			held := map[pci.Address]bool{}
 			for _, l := range b.List(90).Leases {

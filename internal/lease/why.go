@@ -10,7 +10,6 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
-	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 func refuse(id finding.ID, message, remedy string) *Refusal { return &Refusal{id, message, remedy} }
@@ -68,7 +67,7 @@ func (b *Book) impossible(s *Selection, all []int) string {
 }
 
 // noneFree is the refusal of a wish that could be fulfilled at another time.
-func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked map[pci.Address]bool) *Refusal {
+func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked marks) *Refusal {
 	if b.limited(uid, s) {
 		return b.limitRefusal(uid)
 	}
@@ -77,7 +76,7 @@ func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked map[pc
 
 // why says what a wish in the queue waits for; the LPUs that others before it can use are
 // blocked. Where now is negative it says no times, which would be different each time.
-func (b *Book) why(now time.Duration, e *entry, blocked map[pci.Address]bool) string {
+func (b *Book) why(now time.Duration, e *entry, blocked marks) string {
 	if b.limited(e.UID, &e.Wish.Selection) {
 		return b.limitRefusal(e.UID).Message
 	}
@@ -101,7 +100,7 @@ func (b *Book) limitRefusal(uid int) *Refusal {
 
 // taken says of each LPU that a wish may want why it is not free: "lpu0 lpu1 leased by
 // bob(1000), lpu2 in use by vllm(12)".
-func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked map[pci.Address]bool) string {
+func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked marks) string {
 	leased := b.leased()
 	for _, a := range s.Must {
 		if len(b.cards(func(l *discovery.LPU) bool { return l.Address == a })) == 0 {
@@ -115,7 +114,7 @@ func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked map[pci.A
 		if !s.Place.Allows(l) || !b.inPool(l) {
 			continue
 		}
-		reason := b.reason(now, uid, l, leased[l.Address], blocked)
+		reason := b.reason(now, uid, l, leased[l.Address], blocked[i])
 		if of[reason] == nil {
 			reasons = append(reasons, reason)
 		}
@@ -132,13 +131,13 @@ func (b *Book) taken(now time.Duration, uid int, s *Selection, blocked map[pci.A
 }
 
 // reason says why an LPU is not free for a user, or that it is.
-func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entry, blocked map[pci.Address]bool) string {
+func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entry, blocked bool) string {
 	if holder != nil {
 		return "leased by " + holder.String() + left(now, holder.Until)
 	}
 	for _, r := range b.reservations {
 		for _, kept := range r.LPUs {
-			if kept.Address == l.Address && (r.UID != uid || blocked[l.Address]) {
+			if kept.Address == l.Address && (r.UID != uid || blocked) {
 				return "reserved by " + r.String() + left(now, r.Until) + ": " + r.Reason
 			}
 		}
@@ -152,13 +151,13 @@ func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entr
 		return "in use by " + b.Pods[l.Address]
 	case len(l.Users) > 0:
 		return "in use without a lease by " + l.Users[0].String()
-	case blocked[l.Address]:
+	case blocked:
 		return "free, and somebody waits for it since earlier"
 	}
 	if u := b.keptBack(uid, l.Address); u != nil {
 		return "kept back, because it may still be in use: " + u.String()
 	}
-	if last, ended := b.ended[l.Address]; ended && last.at >= b.Began {
+	if b.endedSince(l.Address, b.Began) {
 		return "given back just now"
 	}
 	return "free"

@@ -110,6 +110,8 @@ type Answer struct {
 	Done       *struct{}    `json:"done,omitempty"`
 	// Over: the time of the lease is over; it lasts until the connection is closed.
 	Over *struct{} `json:"over,omitempty"`
+
+	text []byte // as it is sent; nil: it is made then
 }
 
 // LPU is one that is leased or reserved.
@@ -346,6 +348,9 @@ func number(id, letter string) (uint64, error) {
 // marshal makes an answer of bounded size: of a list that is longer, what is said last is
 // left out.
 func (a *Answer) marshal() ([]byte, error) {
+	if a.text != nil {
+		return a.text, nil
+	}
 	a.APIVersion = statefile.APIVersion
 	data, err := json.Marshal(a)
 	if a.List == nil {

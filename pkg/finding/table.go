@@ -516,7 +516,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
 	}},
 	{"Leases", []Rule{
-		{LeaseBusy, Error, "The user has so many connections to the arbiter of leases that it takes no more.",
+		{LeaseBusy, Error, "So many ask the arbiter of leases, or wait, that it takes no more, or the user has too many connections to it.",
 			"end some of the commands that lease LPUs or wait for them"},
 		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, or it cannot be seen that it does not, and the config file sets none " +
 			"apart for leases.",

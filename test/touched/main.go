@@ -69,6 +69,7 @@ var paths = map[string][]string{
 	"test/libraries/":  {},
 	"test/long/":       {},
 	"test/mutation/":   {mutations},
+	"test/hostile/":    {},
 	"test/plant/":      {},
 	"test/report/":     {},
 	"test/touched/":    {},

@@ -16,9 +16,15 @@ type LeasesConfig struct {
 	Pool     []string `json:"pool"`
 	MaxLPUs  int      `json:"maxLPUs"`  // that one user leases and reserves; 0: no limit
 	MaxHours int      `json:"maxHours"` // of a lease, and of a reservation from now on; 0: no limit
+	// MaxWaiting is how many wishes of one user wait at most, and MaxWaitingInAll how many of
+	// all users; 0: no limit.
+	MaxWaiting      int `json:"maxWaiting"`
+	MaxWaitingInAll int `json:"maxWaitingInAll"`
 }
 
-func defaultLeases() LeasesConfig { return LeasesConfig{Pool: []string{}} }
+func defaultLeases() LeasesConfig {
+	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096}
+}
 
 // check finds values that the types allow and the arbiter cannot use.
 func (c *LeasesConfig) check() (faults strictyaml.Faults) {
@@ -39,6 +45,8 @@ func (c *LeasesConfig) check() (faults strictyaml.Faults) {
 	}
 	number("maxLPUs", c.MaxLPUs)
 	number("maxHours", c.MaxHours)
+	number("maxWaiting", c.MaxWaiting)
+	number("maxWaitingInAll", c.MaxWaitingInAll)
 	return faults
 }
 
