@@ -22,6 +22,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -106,7 +107,11 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 		return nil, err
 	}
 	arbiter := &lease.Arbiter{
-		Leases: leases, Reservations: reservations, Look: a.lookForLeases, Describe: describePeer, Log: a.Log,
+		Leases: leases, Reservations: reservations, Look: a.lookForLeases, Log: a.Log,
+	}
+	people := person.In(a.Root, leaseGroup)
+	arbiter.Describe = func(ctx context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) {
+		return lease.Identify(ctx, people, withProgram(p))
 	}
 	arbiter.Closed = func(lpus []pci.Address) (why, remedy string) { return a.closedSince(memory, lpus) }
 	if err := a.LoadConfig(); err != nil {
@@ -135,11 +140,14 @@ func passed(arbiter *lease.Arbiter) error {
 	return nil
 }
 
+// leaseGroup may use the socket of the arbiter, as in lpuctl-lease.socket.
+const leaseGroup = "lpu"
+
 // listenForLeases listens at a path for root and, where there is such a group, for the
 // group lpu.
 func listenForLeases(socket string) (*net.UnixListener, error) {
 	gid := -1
-	if group, err := user.LookupGroup("lpu"); err == nil {
+	if group, err := user.LookupGroup(leaseGroup); err == nil {
 		gid, _ = strconv.Atoi(group.Gid)
 	}
 	if err := wholefile.MakeDir(filepath.Dir(socket)); err != nil {
@@ -240,11 +248,8 @@ func (a *app) leasesClosed(memory node.Memory) (closed, lately string) {
 	return closed, lately
 }
 
-// describePeer adds the names of user and program, as far as they are known.
-func describePeer(p lease.Peer) lease.Peer {
-	if u, err := user.LookupId(strconv.Itoa(p.UID)); err == nil {
-		p.User = u.Username
-	}
+// withProgram adds the name of the program, if it is known.
+func withProgram(p lease.Peer) lease.Peer {
 	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); err == nil {
 		p.Command = strings.TrimSpace(strings.Map(func(r rune) rune {
 			if host.NotText(r) {

@@ -55,15 +55,17 @@ type Arbiter struct {
 	// since the look has seen the record, or is seen here, or what it handed out is. nil:
 	// as the look says.
 	Closed func(lpus []pci.Address) (why, remedy string)
-	// Describe adds the names of user and program.
-	Describe func(Peer) Peer
+	// Describe says who a peer is, of whom the kernel has said uid and process; see
+	// [Identify]. It may take a second, and is called beside the loop of Serve.
+	Describe func(context.Context, Peer) (Peer, *Refusal)
 	Log      *slog.Logger
 
-	boot   string
-	book   *Book
-	conns  map[Conn]*connection
-	last   Conn
-	events chan func()
+	boot     string
+	book     *Book
+	arriving map[*net.UnixConn]bool // of whom it is not known yet who they are
+	conns    map[Conn]*connection
+	last     Conn
+	events   chan func()
 
 	asks    []*ask // that wait for a look at the node
 	looking bool
@@ -98,7 +100,8 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	defer cancel()
 	a.presence = a.Leases.presence()
 	defer a.presence.Hide()
-	a.boot, a.book, a.conns, a.events = host.Now().Boot, NewBook(), map[Conn]*connection{}, make(chan func())
+	a.boot, a.book, a.events = host.Now().Boot, NewBook(), make(chan func())
+	a.arriving, a.conns = map[*net.UnixConn]bool{}, map[Conn]*connection{}
 	a.clocks = clocks{stopped(), stopped(), stopped(), stopped()}
 	defer func() {
 		if a.Store == nil {
@@ -106,6 +109,9 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 		}
 		for _, c := range a.conns {
 			_ = c.Close()
+		}
+		for conn := range a.arriving {
+			_ = conn.Close()
 		}
 	}()
 	if err := a.restore(ctx); err != nil {
@@ -248,7 +254,9 @@ func (a *Arbiter) rest(accepting <-chan error) bool {
 }
 
 // idle reports whether no client is connected, and no lease lasts as long as a container.
-func (a *Arbiter) idle() bool { return len(a.conns) == 0 && !a.book.Watches() }
+func (a *Arbiter) idle() bool {
+	return len(a.conns)+len(a.arriving) == 0 && !a.book.Watches()
+}
 
 // wind sets the clocks.
 func (a *Arbiter) wind() {

@@ -37,6 +37,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case "peer":
+		if err := peer(os.Getenv("LEASE_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case "user":
 		if err := user(os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -48,11 +53,12 @@ func TestMain(m *testing.M) {
 }
 
 // arbiter serves the node in dir/node. Without a listener it takes the one that systemd has passed, and the connections beside it.
-func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File) error {
+// A change is one of the arbiter before it serves.
+func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File, changes ...func(*lease.Arbiter)) error {
 	a := &lease.Arbiter{
 		Listener: listener,
 		Leases:   lease.LeasesIn(filepath.Join(dir, "run")), Reservations: lease.ReservationsIn(filepath.Join(dir, "var")),
-		Describe: func(p lease.Peer) lease.Peer { return p },
+		Describe: func(_ context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) { return p, nil },
 		Look: func(ctx context.Context, containers []string) (lease.View, error) {
 			inv, err := discovery.Scan(ctx, filepath.Join(dir, "node"), discovery.Options{Models: discovery.BuiltinModels()})
 			if err != nil {
@@ -76,6 +82,9 @@ func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed
 		}
 		a.Listener = l.(*net.UnixListener)
 	}
+	for _, change := range changes {
+		change(a)
+	}
 	return a.Serve(ctx)
 }
 
@@ -97,23 +106,29 @@ func aNode(t *testing.T) string {
 }
 
 // serving is a node with an arbiter in this process.
-func serving(t *testing.T) (dir string) {
+func serving(t *testing.T, changes ...func(*lease.Arbiter)) (dir string) {
 	t.Helper()
 	dir = aNode(t)
+	t.Cleanup(serve(t, dir, changes...))
+	return dir
+}
+
+// serve starts an arbiter of a node in this process.
+func serve(t *testing.T, dir string, changes ...func(*lease.Arbiter)) (stop func()) {
+	t.Helper()
 	l, err := lease.Listen(filepath.Join(dir, "socket"), -1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- arbiter(ctx, dir, l, nil) }()
-	t.Cleanup(func() {
+	go func() { done <- arbiter(ctx, dir, l, nil, changes...) }()
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	})
-	return dir
+	}
 }
 
 func dial(t *testing.T, dir string) *lease.Client {

@@ -176,7 +176,7 @@ func (a *Arbiter) accept(ctx context.Context) <-chan error {
 			conn, err := a.Listener.AcceptUnix()
 			switch {
 			case err == nil:
-				a.do(ctx, func() { a.admit(ctx, conn) })
+				a.do(ctx, func() { a.welcome(ctx, conn) })
 			case isTransient(err):
 				time.Sleep(firstPause) // those that are open have to be closed first
 			default:
@@ -189,21 +189,14 @@ func (a *Arbiter) accept(ctx context.Context) <-chan error {
 }
 
 // admit takes a new connection.
-func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
+func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn, peer Peer) {
 	a.last++
-	c := &connection{UnixConn: conn, conn: a.last}
-	peer, err := credentials(conn)
-	if err != nil {
-		_ = c.Close()
-		return
-	}
+	c := &connection{UnixConn: conn, conn: a.last, peer: peer}
 	if peer.UID != 0 && !a.makeRoom(peer.UID) {
-		_ = c.send(Answer{Refused: refuse(finding.LeaseBusy,
-			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them")})
-		_ = c.Close()
+		turnAway(conn, refuse(finding.LeaseBusy,
+			fmt.Sprintf("user %d has %d connections that have a lease or wait for one", peer.UID, maxConnections), "end some of them"))
 		return
 	}
-	c.peer = a.Describe(peer)
 	a.conns[c.conn] = c
 	_ = c.SetReadDeadline(time.Now().Add(silence))
 	go a.read(ctx, c)

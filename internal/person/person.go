@@ -116,15 +116,18 @@ func (p *People) Who(ctx context.Context, uid int) (Person, error) {
 	if uid != 0 {
 		c.findOwners(ctx, listed)
 	}
-	if uid == 0 || listed && len(c.owners) == 0 {
+	if listed && len(c.owners) == 0 {
 		return Person{UID: uid, Name: name}, nil
 	}
 	c.self(ctx, listed, name)
 	for _, owner := range c.owners {
 		c.owner(ctx, owner)
 	}
-	if errors.Is(c.err, ErrBusy) || ctx.Err() != nil {
-		return Person{}, cmp.Or(ctx.Err(), c.err)
+	if errors.Is(c.err, ErrBusy) {
+		return Person{}, ErrBusy
+	}
+	if ctx.Err() != nil {
+		return Person{}, ctx.Err()
 	}
 	return c.decide()
 }
@@ -246,7 +249,7 @@ func (c *candidates) decide() (Person, error) {
 			fmt.Sprintf("uid %d is of more than one user by %s: %s", c.uid, c.where(), strings.Join(names, ", ")),
 			fmt.Sprintf("leave it to one of them: sudo usermod --del-subuids %d-%d USER", c.uid, c.uid),
 		}
-	case len(c.persons) == 1 && c.persons[0].UID == 0:
+	case len(c.persons) == 1 && c.persons[0].UID == 0 && c.uid != 0:
 		return Person{}, c.outside("root, and has none of root's rights")
 	case len(c.persons) == 1:
 		return c.persons[0], nil

@@ -129,6 +129,17 @@ anna:-1:5
 	}
 }
 
+// TestRoot: root is root, whatever the files say.
+func TestRoot(t *testing.T) {
+	p, dir := machine(t, map[string]string{"subuid": "anna:0:65536\n"})
+	for _, want := range []Person{{0, "root", false}, {0, "", false}} {
+		if got, err := p.Who(t.Context(), 0); err != nil || got != want {
+			t.Errorf("%+v, %v", got, err)
+		}
+		write(t, filepath.Join(dir, "etc/passwd"), "")
+	}
+}
+
 // TestFilesThatChange: what was carried out of a remedy counts at once.
 func TestFilesThatChange(t *testing.T) {
 	p, dir := machine(t, nil)
@@ -310,8 +321,10 @@ func TestAFloodOfUids(t *testing.T) {
 		l := p.resolver.lines["anna"]
 		return l != nil && l.callers == maxCallers && len(read(t, filepath.Join(dir, "hangs"))) > 0
 	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel() // so that none waits
 	for i := range 3 {
-		if got, err := p.Who(t.Context(), 250000+i); !errors.Is(err, ErrBusy) {
+		if got, err := p.Who(gone, 250000+i); !errors.Is(err, ErrBusy) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
@@ -337,6 +350,9 @@ func TestNoTurn(t *testing.T) {
 	}
 	if _, err := p.Who(t.Context(), 5000); !errors.Is(err, ErrBusy) {
 		t.Error(err)
+	}
+	if n := len(p.resolver.lines["5000"].turn); n != 0 {
+		t.Fatal("the turn is taken")
 	}
 	for range atOnce {
 		<-p.resolver.atOnce

@@ -204,6 +204,7 @@ const (
 	LeaseUnknown     ID = "lease-unknown"
 	LeaseUnreachable ID = "lease-unreachable"
 	LeaseUnrecorded  ID = "lease-unrecorded"
+	LeaseUser        ID = "lease-user"
 )
 
 // Findings about claims of Kubernetes that the DRA driver has prepared.
@@ -515,8 +516,9 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{VersionUnknown, Warning, "The version of the runtime is unknown.", "ask it: PROGRAM --version"},
 	}},
 	{"Leases", []Rule{
-		{LeaseBusy, Error, "The user has so many connections to the arbiter of leases that it takes no more.",
-			"end some of the commands that lease LPUs or wait for them"},
+		{LeaseBusy, Error, "The user has so many connections to the arbiter of leases that it takes no more, or so many connect at once that " +
+			"it cannot find out who all of them are.",
+			"end some of the commands that lease LPUs or wait for them, or ask again"},
 		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, or it cannot be seen that it does not, and the config file sets none " +
 			"apart for leases.",
 			"name the LPUs that can be leased, by PCI address, as leases.pool in /etc/lpuctl/config.yaml"},
@@ -542,6 +544,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"have systemd listen: systemctl enable --now lpuctl-lease.socket; who is not root must be in the group lpu"},
 		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",
 			"free some space on the file system that is named"},
+		{LeaseUser, Error, "The arbiter cannot tell which user of this machine asks.",
+			"run lpuctl as a user of this machine, or give the uid to a user in /etc/subuid"},
 	}},
 	{"Claims of Kubernetes", []Rule{
 		{ClaimFile, Error, "The CDI file of a prepared claim is missing, out of date or cannot be written: its containers may not start again.",

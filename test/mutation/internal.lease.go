@@ -50,5 +50,41 @@ func internalLease() []mutation {
 			without: "if true {",
 			test:    "TestALostRecordIsWrittenAgain",
 		},
+		{
+			name:    "each subordinate uid is a user of its own for the limits",
+			fix:     "p.UID, p.User = who.UID, who.Name",
+			without: "p.User = who.Name",
+			test:    "TestSubordinateUidsAreTheirOwner",
+		},
+		{
+			name:    "by which uid a user came is not recorded",
+			fix:     "p.Via = p.UID",
+			without: "p.Via = 0",
+			test:    "TestSubordinateUidsAreTheirOwner",
+		},
+		{
+			name:    "a uid of no user is refused as if the arbiter were busy",
+			fix:     "return p, refuse(finding.LeaseUser, s.Message, s.Remedy)",
+			without: "return p, refuse(finding.LeaseBusy, s.Message, s.Remedy)",
+			test:    "TestStrangers",
+		},
+		{
+			name:    "a name service that hangs stops the arbiter",
+			fix:     "\tgo func() {\n\t\tpeer, refused := a.Describe(ctx, peer)\n",
+			without: "\tpeer, refused := a.Describe(ctx, peer)\n\tgo func() {\n",
+			test:    "TestWhoIsNotKnownYetHoldsUpNoOther",
+		},
+		{
+			name:    "any number of connections wait until it is known who they are",
+			fix:     "len(a.arriving) >= maxArriving",
+			without: "len(a.arriving) >= maxArriving+1",
+			test:    "TestWhoIsNotKnownYetHoldsUpNoOther",
+		},
+		{
+			name:    "the arbiter ends while it is found out who has connected",
+			fix:     "len(a.conns)+len(a.arriving) == 0",
+			without: "len(a.conns) == 0",
+			test:    "TestWhoArrivesKeepsTheArbiter",
+		},
 	}
 }

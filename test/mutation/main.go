@@ -59,6 +59,7 @@ func mutations() (all []mutation) {
 		"internal/lease":      internalLease(),
 		"internal/node":       internalNode(),
 		"internal/owner":      internalOwner(),
+		"internal/person":     internalPerson(),
 		"pkg/plugin":          pkgPlugin(),
 		"pkg/ring":            pkgRing(),
 		"internal/runtimes":   internalRuntimes(),
