@@ -19,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -104,7 +105,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 		return nil, err
 	}
 	arbiter := &lease.Arbiter{
-		Leases: files.Leases, Reservations: files.Reservations, Look: a.lookForLeases(), Describe: describePeer, Log: a.Log,
+		Leases: files.Leases, Reservations: files.Reservations, Log: a.Log,
 	}
 	arbiter.Closed = func(lpus []pci.Address) (why, remedy string) {
 		of, err := a.leasing(memory)
@@ -112,6 +113,11 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 			return err.Error(), cli.RemedyFor(err)
 		}
 		return of.ClosedSince(lpus)
+	}
+	people := person.In(a.Root, leaseGroup)
+	arbiter.Look = a.lookForLeases(people)
+	arbiter.Describe = func(ctx context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) {
+		return lease.Identify(ctx, people, withProgram(p))
 	}
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
@@ -139,11 +145,14 @@ func passed(arbiter *lease.Arbiter) error {
 	return nil
 }
 
+// leaseGroup may use the socket of the arbiter, as in lpuctl-lease.socket.
+const leaseGroup = "lpu"
+
 // listenForLeases listens at a path for root and, where there is such a group, for the
 // group lpu.
 func listenForLeases(socket string) (*net.UnixListener, error) {
 	gid := -1
-	if group, err := user.LookupGroup("lpu"); err == nil {
+	if group, err := user.LookupGroup(leaseGroup); err == nil {
 		gid, _ = strconv.Atoi(group.Gid)
 	}
 	if err := wholefile.MakeDir(filepath.Dir(socket)); err != nil {
@@ -153,21 +162,21 @@ func listenForLeases(socket string) (*net.UnixListener, error) {
 }
 
 // lookForLeases returns what looks at the node for the arbiter.
-func (a *app) lookForLeases() func(context.Context, lease.Seek) (lease.View, error) {
-	var hidden discovery.Hidden
+func (a *app) lookForLeases(people *person.People) func(context.Context, lease.Seek) (lease.View, error) {
+	looker := lease.Looker{Root: a.Root, People: people}
 	return func(ctx context.Context, seek lease.Seek) (lease.View, error) {
-		return a.viewForLeases(ctx, seek, &hidden)
+		return a.viewForLeases(ctx, seek, &looker)
 	}
 }
 
-func (a *app) viewForLeases(ctx context.Context, seek lease.Seek, hidden *discovery.Hidden) (lease.View, error) {
+func (a *app) viewForLeases(ctx context.Context, seek lease.Seek, looker *lease.Looker) (lease.View, error) {
 	inv, memory, err := a.ScanOnly(ctx, discovery.Options{})
 	if err != nil {
 		return lease.View{}, err
 	}
 	memory.SetApart = nil // which is for everybody else
 	inv = inv.WithCordons(memory.Cordons().Read())
-	view, err := lease.Look(ctx, a.Root, inv, seek, hidden)
+	view, err := looker.Look(ctx, inv, seek)
 	c := a.Config.Leases
 	view.Pool, view.Limits = c.Addresses(), lease.Limits{
 		LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour, Waiting: c.MaxWaiting, AllWaiting: c.MaxWaitingInAll,
@@ -189,11 +198,8 @@ func (a *app) leasing(memory node.Memory) (*pods.Leasing, error) {
 	return &pods.Leasing{Node: *of, Pool: a.Config.Leases.Addresses(), Remedy: cli.RemedyFor}, nil
 }
 
-// describePeer adds the names of user and program, as far as they are known.
-func describePeer(p lease.Peer) lease.Peer {
-	if u, err := user.LookupId(strconv.Itoa(p.UID)); err == nil {
-		p.User = u.Username
-	}
+// withProgram adds the name of the program, if it is known.
+func withProgram(p lease.Peer) lease.Peer {
 	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); err == nil {
 		p.Command = strings.TrimSpace(strings.Map(func(r rune) rune {
 			if host.NotText(r) {

@@ -66,7 +66,9 @@ func leasing(t *testing.T, dir, config string, change func(*lease.Arbiter)) (a *
 	if arbiter.Listener, err = listenForLeases(socket); err != nil {
 		t.Fatal(err)
 	}
-	arbiter.Describe = func(p lease.Peer) lease.Peer { return lease.Peer{UID: 1000, PID: p.PID} } // root has no limits
+	arbiter.Describe = func(_ context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) {
+		return lease.Peer{UID: 1000, PID: p.PID}, nil // root has no limits
+	}
 	change(arbiter)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)

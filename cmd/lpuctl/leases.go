@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -12,13 +13,15 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
-// withArbiter connects to the arbiter for one request.
+// withArbiter connects to the arbiter for one request. While it is busy, it is asked again.
 func withArbiter(root host.Root, ask func(*lease.Client) error) error {
-	client, err := lease.DialIn(root, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(ask(client), client.Close())
+	return lease.Patiently(context.Background(), lease.Patience, func() error {
+		client, err := lease.DialIn(root)
+		if err != nil {
+			return err
+		}
+		return errors.Join(ask(client), client.Close())
+	})
 }
 
 // selection is the wish as the arbiter reads it. LPUs are known to it by their addresses.

@@ -168,6 +168,7 @@ func remediesElsewhere() map[finding.ID]string {
 		finding.ClaimRecord:      "internal/dra/claim/store_test.go TestBadRecords",
 		finding.GivenTwice:       "test/e2e/kubelet/dra_twice_test.go TestDRABesidePrevious",
 		finding.LeaseBusy:        arbiter + "TestTooManyLeases",
+		finding.LeaseUser:        "internal/lease/welcome_test.go TestStrangers",
 		finding.LeaseNoContainer: arbiter + "TestNothingIsLeasedThatIsInUse",
 		finding.NoDriver:         machine + "mended no-driver",
 		finding.WrongDriver:      machine + "mended wrong-driver",

@@ -47,7 +47,11 @@ func (j *Job) hold() (*heldLease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.client, err = lease.DialIn(j.Root, j.Wait); err != nil {
+	err = lease.Patiently(context.Background(), max(j.Wait, lease.Patience), func() (err error) {
+		h.client, err = lease.DialIn(j.Root)
+		return err
+	})
+	if err != nil {
 		if r, ok := errors.AsType[*lease.Refusal](err); ok && r.ID == finding.LeaseUnreachable {
 			r.Remedy += "; or --no-lease, and others may be given the same LPUs"
 		}

@@ -65,8 +65,9 @@ type Arbiter struct {
 	// since the look has seen the record, or is seen here, or what it handed out is. nil:
 	// as the look says.
 	Closed func(lpus []pci.Address) (why, remedy string)
-	// Describe adds the names of user and program.
-	Describe func(Peer) Peer
+	// Describe says who a peer is, of whom the kernel has said uid and process; see
+	// [Identify]. It may take a second, and is called beside the loop of Serve.
+	Describe func(context.Context, Peer) (Peer, *Refusal)
 	Log      *slog.Logger
 	// Relay is for tests: descriptors are passed, and other processes read the connections,
 	// as before Linux 6.16.
@@ -74,6 +75,7 @@ type Arbiter struct {
 
 	boot     string
 	book     *Book
+	arriving map[*connection]bool // of whom it is not known yet who they are
 	conns    map[Conn]*connection
 	of       map[int]map[Conn]*connection // the same, by user
 	most     int                          // connections
@@ -154,7 +156,7 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case conn := <-a.arrivals:
+		case conn := <-a.room():
 			a.admit(ctx, conn)
 		case err := <-accepting:
 			return fmt.Errorf("%s: %w", a.Listener.Addr(), err)
@@ -184,6 +186,7 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 func (a *Arbiter) start(ctx context.Context) {
 	a.over = ctx.Done()
 	a.boot, a.book, a.conns, a.of = host.Now().Boot, NewBook(), map[Conn]*connection{}, map[int]map[Conn]*connection{}
+	a.arriving = map[*connection]bool{}
 	a.events, a.arrivals, a.turns, a.relays = make(chan func()), make(chan *net.UnixConn, 64), newTurns(), map[int]*relay{}
 	a.clocks = clocks{stopped(), stopped(), stopped(), stopped(), stopped()}
 	a.journal = journalOf(a.Leases)
@@ -203,6 +206,9 @@ func (a *Arbiter) stop(ctx context.Context) {
 		a.endLeases(ctx)
 	}
 	for _, c := range a.conns {
+		a.close(ctx, c)
+	}
+	for c := range a.arriving {
 		a.close(ctx, c)
 	}
 	for _, r := range a.relays {
@@ -345,7 +351,9 @@ func (a *Arbiter) rest(ctx context.Context, accepting <-chan error) bool {
 }
 
 // idle reports whether no client is connected, and no lease lasts as long as a container.
-func (a *Arbiter) idle() bool { return len(a.conns) == 0 && !a.book.Watches() }
+func (a *Arbiter) idle() bool {
+	return len(a.conns)+len(a.arriving) == 0 && !a.book.Watches()
+}
 
 // wind sets the clocks.
 func (a *Arbiter) wind() {

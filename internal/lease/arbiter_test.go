@@ -22,6 +22,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -37,6 +38,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case "peer":
+		if err := peer(os.Getenv("LEASE_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case "user":
 		if err := user(os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -48,18 +54,18 @@ func TestMain(m *testing.M) {
 }
 
 // arbiter serves the node in dir/node. Without a listener it takes the one that systemd has passed, and the connections beside it.
-func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File, change ...func(*lease.Arbiter)) error {
-	var hidden discovery.Hidden
+func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed []*os.File, changes ...func(*lease.Arbiter)) error {
+	looker := lease.Looker{Root: host.Root(filepath.Join(dir, "node")), People: person.In(host.Root(dir), "lpu")}
 	a := &lease.Arbiter{
 		Listener: listener,
 		Leases:   lease.LeasesIn(filepath.Join(dir, "run")), Reservations: lease.ReservationsIn(filepath.Join(dir, "var")),
-		Describe: func(p lease.Peer) lease.Peer { return p },
+		Describe: func(_ context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) { return p, nil },
 		Look: func(ctx context.Context, seek lease.Seek) (lease.View, error) {
 			inv, err := discovery.Scan(ctx, filepath.Join(dir, "node"), discovery.Options{Models: discovery.BuiltinModels()})
 			if err != nil {
 				return lease.View{}, err
 			}
-			return lease.Look(ctx, host.Root(filepath.Join(dir, "node")), inv, seek, &hidden)
+			return looker.Look(ctx, inv, seek)
 		},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
@@ -77,8 +83,8 @@ func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed
 		}
 		a.Listener = l.(*net.UnixListener)
 	}
-	for _, c := range change {
-		c(a)
+	for _, change := range changes {
+		change(a)
 	}
 	return a.Serve(ctx)
 }
@@ -101,17 +107,22 @@ func aNode(t testing.TB) string {
 }
 
 // serving is a node with an arbiter in this process.
-func serving(t testing.TB, change ...func(*lease.Arbiter)) (dir string) {
+func serving(t testing.TB, changes ...func(*lease.Arbiter)) (dir string) {
 	t.Helper()
-	dir, serve := listening(t)
-	serve(change...)
+	dir = aNode(t)
+	t.Cleanup(serve(t, dir, changes...))
 	return dir
 }
 
-// listening is a node with a socket at which an arbiter listens as soon as it serves.
-func listening(t testing.TB) (dir string, serve func(change ...func(*lease.Arbiter))) {
+// serve starts an arbiter of a node in this process.
+func serve(t testing.TB, dir string, changes ...func(*lease.Arbiter)) (stop func()) {
 	t.Helper()
-	dir = aNode(t)
+	return listening(t, dir)(changes...)
+}
+
+// listening is a socket at which an arbiter listens as soon as it serves.
+func listening(t testing.TB, dir string) (serve func(changes ...func(*lease.Arbiter)) (stop func())) {
+	t.Helper()
 	l, err := lease.Listen(filepath.Join(dir, "socket"), -1)
 	if err == nil {
 		err = os.Chmod(filepath.Join(dir, "socket"), 0o666)
@@ -119,16 +130,16 @@ func listening(t testing.TB) (dir string, serve func(change ...func(*lease.Arbit
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, func(change ...func(*lease.Arbiter)) {
+	return func(changes ...func(*lease.Arbiter)) func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- arbiter(ctx, dir, l, nil, change...) }()
-		t.Cleanup(func() {
+		go func() { done <- arbiter(ctx, dir, l, nil, changes...) }()
+		return func() {
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-		})
+		}
 	}
 }
 

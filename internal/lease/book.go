@@ -581,7 +581,7 @@ func (b *Book) suspects() map[int]bool {
 // there is none.
 func (b *Book) unclear(uid int) *discovery.Unclear {
 	for i := range b.Unclear {
-		if b.Unclear[i].UID == uid {
+		if b.Unclear[i].Of == uid {
 			return &b.Unclear[i]
 		}
 	}

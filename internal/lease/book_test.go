@@ -51,7 +51,7 @@ func TestAnLPUThatIsGone(t *testing.T) {
 // TestAnLPUThatIsUnclear: what a user had leased stays with the user while it cannot be seen whether a process of the user still uses it.
 func TestAnLPUThatIsUnclear(t *testing.T) {
 	b := NewBook()
-	hidden := []discovery.Unclear{{User: discovery.User{PID: 7, Command: "python", UID: 1}, Why: "has something"}}
+	hidden := []discovery.Unclear{{User: discovery.User{PID: 7, Command: "python", UID: 100001}, Of: 1, Why: "has something"}}
 	see := func(now time.Duration, unclear []discovery.Unclear) []Message {
 		v := (&glimpse{began: now, pool: 0xff}).view()
 		v.Unclear = unclear

@@ -237,16 +237,11 @@ func (c *Client) receive(ctx context.Context) (a Answer, err error) {
 	return a, nil
 }
 
-// DialIn connects to the arbiter of the node under root. While it is busy, it is asked
-// again for as long as a user waits.
-func DialIn(root host.Root, wait time.Duration) (client *Client, err error) {
+// DialIn connects to the arbiter of the node under root.
+func DialIn(root host.Root) (*Client, error) {
 	socket, err := root.Resolve(Socket)
 	if err != nil {
 		return nil, err
 	}
-	err = Patiently(context.Background(), max(wait, Patience), func() (err error) {
-		client, err = Dial(socket)
-		return err
-	})
-	return client, err
+	return Dial(socket)
 }

@@ -159,49 +159,6 @@ func (a *Arbiter) accept(ctx context.Context) <-chan error {
 	return failed
 }
 
-// admit takes new connections.
-func (a *Arbiter) admit(ctx context.Context, conn *net.UnixConn) {
-	a.admitOne(ctx, conn)
-	for range cap(a.arrivals) {
-		select {
-		case conn = <-a.arrivals:
-			a.admitOne(ctx, conn)
-		default:
-			return
-		}
-	}
-}
-
-func (a *Arbiter) admitOne(ctx context.Context, conn *net.UnixConn) {
-	a.last++
-	peer, err := credentials(conn)
-	if err != nil {
-		peer.UID = -1
-	}
-	c := &connection{UnixConn: conn, conn: a.last, peer: peer}
-	c.relayed = peer.UID != 0 && (a.Relay || mayHaveRights(conn))
-	if err == nil {
-		if refused := a.makeRoom(ctx, peer.UID); refused != nil {
-			_ = c.send(Answer{Refused: refused})
-			err = refused
-		}
-	}
-	if err != nil {
-		a.close(ctx, c)
-		return
-	}
-	a.take(ctx, c)
-	go func() {
-		described := a.Describe(peer)
-		a.do(func() {
-			if a.conns[c.conn] == c {
-				c.peer = described
-				a.begin(ctx, c)
-			}
-		})
-	}()
-}
-
 // take takes in a connection.
 func (a *Arbiter) take(ctx context.Context, c *connection) {
 	c.quiet = time.AfterFunc(silence, func() { a.do(func() { a.silent(ctx, c) }) })

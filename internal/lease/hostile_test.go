@@ -91,12 +91,13 @@ func TestDescriptorsThatAreClosedSlowly(t *testing.T) {
 	needsRoot(t)
 	for name, change := range ways() {
 		t.Run(name, func(t *testing.T) {
-			dir, serve := listening(t)
+			dir := aNode(t)
+			serve := listening(t, dir)
 			var attackers []*net.UnixConn
 			asUser(t, attacker, func() {
 				attackers = passesSlow(t, dir, 70)
 			})
-			serve(change)
+			t.Cleanup(serve(change))
 			isServed(t, dir)
 			asUser(t, attacker, func() { flood(t, dir) })
 			isServed(t, dir)
@@ -158,9 +159,10 @@ func isThere(t *testing.T, dir string) *lease.List {
 // TestARelayIsReplaced: when it sleeps and takes no more, so that the user can have LPUs again.
 func TestARelayIsReplaced(t *testing.T) {
 	needsRoot(t)
-	dir, serve := listening(t)
+	dir := aNode(t)
+	serve := listening(t, dir)
 	asUser(t, attacker, func() { passesSlow(t, dir, 10) })
-	serve(byRelays)
+	t.Cleanup(serve(byRelays))
 	isServed(t, dir)
 	asUser(t, attacker, func() {
 		flood(t, dir)

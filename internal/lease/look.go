@@ -3,30 +3,38 @@ package lease
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // Seek is what the arbiter asks a look for besides what it always shows.
 type Seek struct {
 	Containers []string     // ids: which of them run?
-	Users      map[int]bool // uids: which of their processes may use LPUs unseen?
+	Users      map[int]bool // by their own uids: which of their processes may use LPUs unseen?
 }
 
-// Look is a look at the machine under root. The inventory is a new one, with the cordons
-// of the LPUs, and gets their users. In a shortage ([host.IsShortage]) it fails: a
-// container that cannot be seen is not taken for ended.
-func Look(
-	ctx context.Context, root host.Root, inv *discovery.Inventory, seek Seek, hidden *discovery.Hidden,
-) (View, error) {
+// Looker looks at the machine under Root. It is not safe for concurrent use.
+type Looker struct {
+	Root   host.Root
+	People *person.People // of whom processes are
+	hidden discovery.Hidden
+}
+
+// Look is one look. The inventory is a new one, with the cordons of the LPUs, and gets
+// their users. In a shortage ([host.IsShortage]) it fails: a container that cannot be seen
+// is not taken for ended.
+func (k *Looker) Look(ctx context.Context, inv *discovery.Inventory, seek Seek) (View, error) {
 	if err := host.Spare(); err != nil {
 		return View{}, err
 	}
-	discovery.FindUsers(ctx, string(root), inv)
-	v := View{Inventory: inv, Sockets: discovery.Sockets(string(root), inv), Containers: map[string]bool{}}
-	t, err := root.Open()
+	root := string(k.Root)
+	discovery.FindUsers(ctx, root, inv)
+	v := View{Inventory: inv, Sockets: discovery.Sockets(root, inv), Containers: map[string]bool{}}
+	t, err := k.Root.Open()
 	if err != nil {
 		return v, err
 	}
@@ -35,8 +43,23 @@ func Look(
 		v.Containers = running(t, seek.Containers)
 	}
 	var failed error
-	v.Unclear, failed = hidden.Find(ctx, string(root), inv, seek.Users)
+	if len(seek.Users) > 0 {
+		v.Unclear, failed = k.hidden.Find(ctx, root, inv, k.whose(ctx, seek.Users))
+	}
 	return v, cmp.Or(ctx.Err(), t.Shortage(), failed)
+}
+
+// whose returns of which of some users a uid may be.
+func (k *Looker) whose(ctx context.Context, users map[int]bool) func(uid int) []int {
+	known := map[int][]int{}
+	return func(uid int) []int {
+		of, found := known[uid]
+		if !found {
+			of = slices.DeleteFunc(k.People.Users(ctx, uid), func(user int) bool { return !users[user] })
+			known[uid] = of
+		}
+		return of
+	}
 }
 
 // running returns of which of these containers a process runs: the path of its control

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
@@ -13,9 +14,10 @@ import (
 func TestAShortageEndsNoContainer(t *testing.T) {
 	const id = "0123456789abcdef"
 	root := host.Root(plant.Tree(t, map[string]string{"proc/7/cgroup": "0::/libpod-" + id + ".scope\n"}))
+	looker := lease.Looker{Root: root, People: person.In(root, "lpu")}
 	for left := 0; ; left++ {
 		restore := plant.LeaveDescriptors(t, left)
-		view, err := lease.Look(t.Context(), root, &discovery.Inventory{}, lease.Seek{Containers: []string{id}}, new(discovery.Hidden))
+		view, err := looker.Look(t.Context(), &discovery.Inventory{}, lease.Seek{Containers: []string{id}})
 		restore()
 		if err == nil {
 			if !view.Containers[id] {

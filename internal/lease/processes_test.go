@@ -310,8 +310,8 @@ func (w *crowd) finish() {
 	}
 }
 
-// person is one of the users, in a process of its own.
-type person struct {
+// member is one of the users, in a process of its own.
+type member struct {
 	dir  string
 	rand *rand.Rand
 }
@@ -322,7 +322,7 @@ func user(seed string) error {
 	if err != nil {
 		return err
 	}
-	p := &person{os.Getenv("LEASE_DIR"), rand.New(rand.NewPCG(n, 0))}
+	p := &member{os.Getenv("LEASE_DIR"), rand.New(rand.NewPCG(n, 0))}
 	for range 4 {
 		var err error
 		switch p.rand.IntN(12) {
@@ -339,7 +339,7 @@ func user(seed string) error {
 }
 
 // reserve reserves LPUs, and at times extends or releases the reservation. That the arbiter refuses or is killed meanwhile is no fault.
-func (p *person) reserve() error {
+func (p *member) reserve() error {
 	ctx := context.Background()
 	c, err := lease.Dial(filepath.Join(p.dir, "socket"))
 	if err != nil {
@@ -362,7 +362,7 @@ func (p *person) reserve() error {
 }
 
 // lease wishes for LPUs, and opens those that it gets. At times another process inherits the lease and the open nodes.
-func (p *person) lease() error {
+func (p *member) lease() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(100+p.rand.IntN(3000))*time.Millisecond)
 	defer cancel()
 	c, err := lease.Dial(filepath.Join(p.dir, "socket"))
@@ -408,7 +408,7 @@ func (p *person) lease() error {
 }
 
 // open opens the nodes of the LPUs. Another holder of one is a fault.
-func (p *person) open(pid int, g *lease.Grant) error {
+func (p *member) open(pid int, g *lease.Grant) error {
 	options := discovery.Options{Models: discovery.BuiltinModels(), CardDeadline: time.Minute} // the machine is busy
 	inv, err := discovery.Scan(context.Background(), filepath.Join(p.dir, "node"), options)
 	if err != nil {
@@ -439,7 +439,7 @@ func (p *person) open(pid int, g *lease.Grant) error {
 }
 
 // listed wants the lease to be among those that the arbiter knows, however often it was killed since.
-func (p *person) listed(g *lease.Grant) error {
+func (p *member) listed(g *lease.Grant) error {
 	for began := host.SinceBoot(); host.SinceBoot()-began < 2*time.Minute; { // on a busy machine it is often killed before it answers
 		c, err := lease.Dial(filepath.Join(p.dir, "socket"))
 		if err != nil {
@@ -458,7 +458,7 @@ func (p *person) listed(g *lease.Grant) error {
 	return errors.New("the arbiter does not answer")
 }
 
-func (p *person) close(g *lease.Grant) (err error) {
+func (p *member) close(g *lease.Grant) (err error) {
 	for _, l := range g.LPUs {
 		err = errors.Join(err, os.Remove(filepath.Join(p.dir, "held", l.Name)))
 	}

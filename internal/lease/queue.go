@@ -159,7 +159,7 @@ func (b *Book) serve(now time.Duration) {
 	if b.Closed != "" {
 		for _, e := range slices.Clone(b.queue) {
 			b.end(now, e)
-			b.send(e.conn, Answer{Refused: closed(b.Closed, b.ClosedRemedy)})
+			b.send(e.conn, Answer{Refused: b.closed()})
 		}
 	}
 	p := b.pass()

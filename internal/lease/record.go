@@ -64,7 +64,7 @@ func (r *Record) check() error {
 
 func (r *Record) checkEntry(id, letter string, p Peer, ids map[uint64]bool) error {
 	n, err := number(id, letter)
-	if err != nil || n > r.Last || ids[n] || p.UID < 0 || p.PID < 0 {
+	if err != nil || n > r.Last || ids[n] || p.UID < 0 || p.Via < 0 || p.PID < 0 {
 		return fmt.Errorf("%.40q by uid %d: not an id of this record, or there twice, or not of a user", id, p.UID)
 	}
 	ids[n] = true

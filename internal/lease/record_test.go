@@ -22,7 +22,7 @@ func full(t *testing.T) *Book {
 	t.Helper()
 	b := NewBook()
 	b.See(10, (&glimpse{began: 5, pool: 0xff, containers: map[string]bool{strings.Repeat("a", 64): true}}).view())
-	bob := Peer{UID: 1000, User: "bob", PID: 7, Command: "lpuctl"}
+	bob := Peer{UID: 1000, User: "bob", Via: 100000, PID: 7, Command: "lpuctl"}
 	b.Wish(20, 1, bob, Wish{Selection: Selection{Count: 2}, For: 100})
 	b.Wish(30, 2, bob, Wish{Selection: Selection{Count: 2}})
 	b.Bind(2, strings.Repeat("a", 64))

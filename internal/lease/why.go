@@ -20,6 +20,9 @@ func closed(why, remedy string) *Refusal {
 		"start what hands out the others again, and then the arbiter: sudo systemctl try-restart lpuctl-lease.service"))
 }
 
+// closed is the refusal while no LPU can be leased.
+func (b *Book) closed() *Refusal { return closed(b.Closed, b.ClosedRemedy) }
+
 func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
 	b.send(to, Answer{Refused: refuse(id, message, remedy)})
 }
@@ -28,7 +31,7 @@ func (b *Book) refuse(to Conn, id finding.ID, message, remedy string) {
 // could.
 func (b *Book) never(uid int, s *Selection, limit time.Duration) *Refusal {
 	if b.Closed != "" {
-		return closed(b.Closed, b.ClosedRemedy)
+		return b.closed()
 	}
 	if uid != 0 && b.Limits.LPUs > 0 && s.Count > b.Limits.LPUs {
 		return refuse(finding.LeaseLimit, fmt.Sprintf("%d LPUs asked for, and a user may have %d", s.Count, b.Limits.LPUs), "ask for fewer")

@@ -155,14 +155,19 @@ func (r *Refusal) Error() string { return r.Message }
 
 // Peer is who is at the other end of a connection, as the kernel says.
 type Peer struct {
-	UID     int    `json:"uid"`
-	User    string `json:"user,omitempty"` // the name of that user
-	PID     int    `json:"pid"`            // of the process that connected
+	UID  int    `json:"uid"`
+	User string `json:"user,omitempty"` // the name of that user
+	// Via is the uid of the process where that is a subordinate one of the user
+	// (subuid(5)); 0: it is the user's own.
+	Via     int    `json:"via,omitempty"`
+	PID     int    `json:"pid"` // of the process that connected
 	Command string `json:"command,omitempty"`
 }
 
-// String names a user to people: "bob(1000)".
-func (p Peer) String() string { return (&discovery.Holder{UID: p.UID, User: p.User}).String() }
+// String names a user to people: "bob(1000)", or "bob (container)".
+func (p Peer) String() string {
+	return (&discovery.Holder{UID: p.UID, User: p.User, Via: p.Via}).String()
+}
 
 // Lease says who has LPUs. Times are since boot (CLOCK_BOOTTIME), in nanoseconds.
 type Lease struct {

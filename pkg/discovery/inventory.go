@@ -241,16 +241,24 @@ type Holder struct {
 	ID   string `json:"id"` // of the lease, "l7", or of the reservation, "r3"
 	UID  int    `json:"uid"`
 	User string `json:"user,omitempty"` // the name of that user
+	// Via is the uid of the process that asked, where that is a subordinate one of the
+	// user (subuid(5)), as in a container; 0: it is the user's own.
+	Via int `json:"via,omitempty"`
 	// Until is when its time is over, in nanoseconds since boot (CLOCK_BOOTTIME); 0: never.
 	Until   time.Duration `json:"until,omitempty"`
 	Command string        `json:"command,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// String names the user: "bob(1000)".
+// String names the user: "bob(1000)", or "bob (container)" where a subordinate uid asked.
 func (h *Holder) String() string {
-	if h.User == "" {
+	switch {
+	case h.User == "" && h.Via == 0:
 		return fmt.Sprintf("uid(%d)", h.UID)
+	case h.User == "":
+		return fmt.Sprintf("uid(%d) (container)", h.UID)
+	case h.Via != 0:
+		return h.User + " (container)"
 	}
 	return fmt.Sprintf("%s(%d)", h.User, h.UID)
 }

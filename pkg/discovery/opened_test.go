@@ -110,19 +110,25 @@ func TestHidden(t *testing.T) {
 	} {
 		t.Run(do, func(t *testing.T) {
 			pid, got := another(t, do), ""
-			unclear, err := new(Hidden).Find(t.Context(), "/", inv, map[int]bool{os.Getuid(): true})
+			const owner = 1 << 30
+			unclear, err := new(Hidden).Find(t.Context(), "/", inv, func(uid int) []int {
+				if uid == os.Getuid() {
+					return []int{owner}
+				}
+				return nil
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, u := range unclear {
-				if u.PID == pid {
+				if u.PID == pid && u.Of == owner {
 					got = u.Why
 				}
 			}
 			if !strings.HasPrefix(got, why) || (got == "") != (why == "") {
 				t.Errorf("process %d %s", pid, got)
 			}
-			if others, err := new(Hidden).Find(t.Context(), "/", inv, map[int]bool{1 << 30: true}); err != nil || len(others) != 0 {
+			if others, err := new(Hidden).Find(t.Context(), "/", inv, func(int) []int { return nil }); err != nil || len(others) != 0 {
 				t.Errorf("of another user: %v, %v", others, err)
 			}
 		})

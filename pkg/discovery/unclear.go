@@ -20,6 +20,7 @@ import (
 // that the process has open.
 type Unclear struct {
 	User
+	Of  int    // the uid of the user whose process it is, where UID may be a subordinate one
 	Why string // "has 1 descriptor in the queue of socket 7"
 }
 
@@ -39,14 +40,14 @@ const (
 	memoriesMax = 64              // that are read at a time
 )
 
-// Find returns the processes of some users, by uid, that may use the nodes of an
-// inventory. Descriptors lie in the queue of a socket (scm_fds of /proc/PID/fdinfo/FD,
+// Find returns the processes that may use the nodes of an inventory, of those users that
+// whose returns for the uid of a process. Descriptors lie in the queue of a socket (scm_fds of /proc/PID/fdinfo/FD,
 // unix(7)), or are registered with io_uring (UserFiles, io_uring_register(2)), or the
 // node is mapped into memory (/proc/PID/maps). The caller needs the rights of root for
 // this.
-func (h *Hidden) Find(ctx context.Context, root string, inv *Inventory, users map[int]bool) (found []Unclear, err error) {
+func (h *Hidden) Find(ctx context.Context, root string, inv *Inventory, whose func(uid int) []int) (found []Unclear, err error) {
 	t, err := host.Root(root).Open()
-	if err != nil || len(users) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
@@ -56,15 +57,18 @@ func (h *Hidden) Find(ctx context.Context, root string, inv *Inventory, users ma
 			return found, ctx.Err()
 		}
 		u := user(t, pid)
-		if !users[u.UID] {
+		users := whose(u.UID)
+		if len(users) == 0 {
 			continue
 		}
 		why := queued(t, pid)
 		if why == "" {
 			why = h.mapped(t, pid, nodes)
 		}
-		if why != "" {
-			found = append(found, Unclear{u, why})
+		for _, of := range users {
+			if why != "" {
+				found = append(found, Unclear{u, of, why})
+			}
 		}
 	}
 	return found, t.Shortage()

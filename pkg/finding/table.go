@@ -205,6 +205,7 @@ const (
 	LeaseUnknown     ID = "lease-unknown"
 	LeaseUnreachable ID = "lease-unreachable"
 	LeaseUnrecorded  ID = "lease-unrecorded"
+	LeaseUser        ID = "lease-user"
 )
 
 // Findings about claims of Kubernetes that the DRA driver has prepared.
@@ -517,7 +518,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 	}},
 	{"Leases", []Rule{
 		{LeaseBusy, Error, "So many ask the arbiter of leases, or wait, that it takes no more, or the user has too many connections to it.",
-			"end some of the commands that lease LPUs or wait for them"},
+			"end some of the commands that lease LPUs or wait for them, or ask again"},
 		{LeaseClosed, Error, "Kubernetes hands out the LPUs of this node, or it cannot be seen that it does not, and the config file sets none " +
 			"apart for leases.",
 			"name the LPUs that can be leased, by PCI address, as leases.pool in /etc/lpuctl/config.yaml"},
@@ -527,7 +528,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{LeaseImpossible, Error, "No LPUs of this node, or of those that can be leased, fulfil the wish, whoever has them now.",
 			"ask for fewer LPUs, or leave out what they must have in common"},
 		{LeaseLimit, Error, "The user would have more LPUs, have them longer, or wait with more wishes than the config file allows.",
-			"ask for fewer LPUs or a shorter time, or release a reservation; root can raise leases.maxLPUs, leases.maxHours and leases.maxWaiting"},
+			"ask for fewer LPUs or a shorter time, or release a reservation; root can raise leases.maxLPUs, leases.maxHours and " +
+				"leases.maxWaiting"},
 		{LeaseNoneFree, Error, "Others have LPUs that the wish needs, or a wish that waits since earlier can use them.",
 			"wait for them (--wait), or ask for fewer"},
 		{LeaseNoContainer, Error, "A lease is to last until a container ends, and no process of the container runs.",
@@ -546,6 +548,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"have systemd listen: systemctl enable --now lpuctl-lease.socket; who is not root must be in the group lpu"},
 		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",
 			"free some space on the file system that is named"},
+		{LeaseUser, Error, "The arbiter cannot tell which user of this machine asks.",
+			"run lpuctl as a user of this machine, or give the uid to a user in /etc/subuid"},
 	}},
 	{"Claims of Kubernetes", []Rule{
 		{ClaimFile, Error, "The CDI file of a prepared claim is missing, out of date or cannot be written: its containers may not start again.",

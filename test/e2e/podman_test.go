@@ -141,13 +141,8 @@ func TestPodmanWithTheSeedsSpec(t *testing.T) {
 func ordinaryUser(t *testing.T) (home string, command []string) {
 	t.Helper()
 	need(t, "setpriv", "newuidmap", "podman", "runc", "busybox", machine.FUSE)
+	accounts(t)
 	const uid = 4242
-	for file, line := range map[string]string{
-		"/etc/passwd": "lpue2e:x:4242:4242::/tmp:/bin/sh\n", "/etc/group": "lpue2e:x:4242:\n",
-		"/etc/subuid": "lpue2e:500000:65536\n", "/etc/subgid": "lpue2e:500000:65536\n",
-	} {
-		withLine(t, file, line)
-	}
 	home, err := os.MkdirTemp("/tmp", "lpuctl-e2e-home-") //nolint:usetesting // a user's home: every directory above is open to him
 	if err != nil {
 		t.Fatal(err)
@@ -159,6 +154,17 @@ func ordinaryUser(t *testing.T) (home string, command []string) {
 	user := strconv.Itoa(uid)
 	return home, []string{
 		"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", home, "HOME=" + home, "XDG_RUNTIME_DIR=" + home,
+	}
+}
+
+// accounts adds a user to the account files, with subordinate uids.
+func accounts(t *testing.T) {
+	t.Helper()
+	for file, line := range map[string]string{
+		"/etc/passwd": "lpue2e:x:4242:4242::/tmp:/bin/sh\n", "/etc/group": "lpue2e:x:4242:\n",
+		"/etc/subuid": "lpue2e:500000:65536\n", "/etc/subgid": "lpue2e:500000:65536\n",
+	} {
+		withLine(t, file, line)
 	}
 }
 

@@ -22,13 +22,13 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "the lease of a container that has ended keeps its LPUs from pods",
-			fix:     "e.Grant == nil || e.Gone })",
-			without: "e.Grant == nil })",
+			fix:     "return len(b.queue) > 0 || slices.ContainsFunc(b.leases, func(e *entry) bool { return e.Gone })",
+			without: "return len(b.queue) > 0",
 			test:    "TestEndedLeasesAreNotRecorded", pkg: "cmd/lpuctl",
 		},
 		{
 			name:    "leases that ended with their arbiter keep their LPUs from pods",
-			fix:     "\t\t\ta.endLeases()\n",
+			fix:     "\t\ta.endLeases(ctx)\n",
 			without: "",
 			test:    "TestEndedLeasesAreNotRecorded", pkg: "cmd/lpuctl",
 		},
@@ -52,7 +52,7 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "the arbiter closes descriptors that clients have passed",
-			fix:     "c.relayed = peer.UID != 0 && (a.Relay || mayHaveRights(conn))",
+			fix:     "c.relayed = (err != nil || peer.UID != 0) && (a.Relay || mayHaveRights(conn))",
 			without: "c.relayed = false && mayHaveRights(conn)",
 			test:    "TestDescriptorsThatAreClosedSlowly",
 		},
@@ -127,6 +127,42 @@ func internalLease() []mutation {
 			fix:     "if lost == (Changes{}) {",
 			without: "if true {",
 			test:    "TestALostRecordIsWrittenAgain",
+		},
+		{
+			name:    "each subordinate uid is a user of its own for the limits",
+			fix:     "p.UID, p.User = who.UID, who.Name",
+			without: "p.User = who.Name",
+			test:    "TestSubordinateUidsAreTheirOwner",
+		},
+		{
+			name:    "by which uid a user came is not recorded",
+			fix:     "p.Via = p.UID",
+			without: "p.Via = 0",
+			test:    "TestSubordinateUidsAreTheirOwner",
+		},
+		{
+			name:    "a uid of no user is refused as if the arbiter were busy",
+			fix:     "return p, refuse(finding.LeaseUser, s.Message, s.Remedy)",
+			without: "return p, refuse(finding.LeaseBusy, s.Message, s.Remedy)",
+			test:    "TestStrangers",
+		},
+		{
+			name:    "a name service that hangs stops the arbiter",
+			fix:     "\tgo func() {\n\t\twho, refused := a.Describe(ctx, peer)\n",
+			without: "\twho, refused := a.Describe(ctx, peer)\n\tgo func() {\n",
+			test:    "TestWhoIsNotKnownYetHoldsUpNoOther",
+		},
+		{
+			name:    "any number of connections wait until it is known who they are",
+			fix:     "len(a.arriving) >= maxArriving",
+			without: "len(a.arriving) >= maxArriving+1",
+			test:    "TestThereIsRoomAgain",
+		},
+		{
+			name:    "the arbiter ends while it is found out who has connected",
+			fix:     "len(a.conns)+len(a.arriving) == 0",
+			without: "len(a.conns) == 0",
+			test:    "TestWhoArrivesKeepsTheArbiter",
 		},
 	}
 }

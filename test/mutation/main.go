@@ -58,6 +58,7 @@ func mutations() (all []mutation) {
 		"internal/lease":      internalLease(),
 		"internal/node":       internalNode(),
 		"internal/owner":      internalOwner(),
+		"internal/person":     internalPerson(),
 		"internal/pods":       internalPods(),
 		"pkg/plugin":          pkgPlugin(),
 		"pkg/ring":            pkgRing(),
