@@ -88,7 +88,8 @@ func (e *entry) check() error {
 	return errors.Join(e.Wish.check(), checkCommand(e.Wish.Command))
 }
 
-// Records are what a book must not forget, but for the wishes that wait. last is the number of the latest connection.
+// Records are what a book must not forget, but for the wishes that wait. last is the
+// number of the latest connection.
 func (b *Book) Records(boot string, last Conn) (leases, reservations *Record) {
 	return &Record{Boot: boot, Last: uint64(last), Leases: b.leases},
 		&Record{Boot: boot, Last: b.last, Reservations: b.reservations}

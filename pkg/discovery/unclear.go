@@ -41,10 +41,10 @@ const (
 )
 
 // Find returns the processes that may use the nodes of an inventory, of those users that
-// whose returns for the uid of a process. Descriptors lie in the queue of a socket (scm_fds of /proc/PID/fdinfo/FD,
-// unix(7)), or are registered with io_uring (UserFiles, io_uring_register(2)), or the
-// node is mapped into memory (/proc/PID/maps). The caller needs the rights of root for
-// this.
+// whose returns for the uid of a process. Descriptors lie in the queue of a socket
+// (scm_fds of /proc/PID/fdinfo/FD, unix(7)), or are registered with io_uring (UserFiles,
+// io_uring_register(2)), or the node is mapped into memory (/proc/PID/maps). The caller
+// needs the rights of root for this.
 func (h *Hidden) Find(ctx context.Context, root string, inv *Inventory, whose func(uid int) []int) (found []Unclear, err error) {
 	t, err := host.Root(root).Open()
 	if err != nil {
