@@ -22,6 +22,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/launch"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -253,7 +254,7 @@ func (j *judges) run() []string {
 // leased are the LPUs that the arbiter gives.
 func (j *judges) leased() (names []string) {
 	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
-	view, err := a.lookForLeases()(context.Background(), lease.Seek{})
+	view, err := a.lookForLeases(person.In(a.Root, leaseGroup))(context.Background(), lease.Seek{})
 	if err != nil {
 		j.t.Error(err)
 		return nil
