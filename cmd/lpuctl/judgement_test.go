@@ -30,7 +30,7 @@ import (
 )
 
 // TestOneJudgement: of LPUs with one fault, and with two, all who show LPUs or hand them out say the same of each. First serve does not
-// run; then it does, and has come to rest. The faults by themselves make the table of docs/health.md. Of the pairs one in twelve is
+// run; then it does, and has come to rest. The faults by themselves make the table of docs/health.md. Of the pairs one in 36 is
 // tried, and all where LPUCTL_LONG is set. With the race detector it is a quarter, and no table.
 func TestOneJudgement(t *testing.T) {
 	rows := map[string]*string{}
@@ -107,12 +107,12 @@ type judges struct {
 	snap  *node.Snapshot // of serve; nil: it does not run
 }
 
-// pairs are the names of two faults that one LPU can have: of one pair in twelve, or of all.
+// pairs are the names of two faults that one LPU can have: of one pair in 36, or of all.
 func pairs(t *testing.T) (all [][2]string) {
 	kinds := simulate.FaultKinds()
 	for i, a := range kinds {
 		for k, b := range kinds[i+1:] {
-			if !long.Takes(i+k, 12) {
+			if !long.Takes(i+k, 36) {
 				continue
 			}
 			if _, ok := newJudges(t, 1, a.Name+"@0", b.Name+"@0"); ok {

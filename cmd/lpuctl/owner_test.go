@@ -37,6 +37,7 @@ func (n *observedNode) owner(args ...string) string {
 
 // TestServeFollowsTheOwner while it runs, at a start, and when the file breaks.
 func TestServeFollowsTheOwner(t *testing.T) {
+	t.Parallel()
 	const lpu1 = `lpuctl_lpu_healthy{lpu="lpu1",device="pci-0000-44-00.1"} `
 	const healthy, withheld = lpu1 + "1", lpu1 + "0"
 	const elsewhere = "registered: the LPUs of this node are handed out by the DRA driver (lpuctl-dra)\n"
@@ -134,6 +135,7 @@ func TestServeFollowsTheOwner(t *testing.T) {
 // TestServeNamesPodsWithoutTheirTable: another file takes the place of the host's ring table while a pod has an LPU. A serve that starts
 // after that knows it too.
 func TestServeNamesPodsWithoutTheirTable(t *testing.T) {
+	t.Parallel()
 	n := newObservedNode(t)
 	newKubelet(t, filepath.Join(n.root, "kubelet"))
 	n.podResources("0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01")
