@@ -145,7 +145,9 @@ func newJudges(t *testing.T, lpus int, faults ...string) (*judges, bool) {
 // serve watches the node as serve does until it is at rest and agrees with a command.
 func (j *judges) serve() {
 	j.t.Helper()
-	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
+	a := &app{cli.App{
+		Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler),
+	}}
 	options, memory, _, err := a.Following()
 	if err != nil {
 		j.t.Fatal(err)
@@ -252,7 +254,9 @@ func (j *judges) run() []string {
 
 // leased are the LPUs that the arbiter gives.
 func (j *judges) leased() (names []string) {
-	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
+	a := &app{cli.App{
+		Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler),
+	}}
 	view, err := a.lookForLeases()(context.Background(), lease.Seek{})
 	if err != nil {
 		j.t.Error(err)
