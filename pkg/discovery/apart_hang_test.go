@@ -13,7 +13,7 @@ import (
 func TestACardThatHangsApart(t *testing.T) {
 	root := unpack(t, u55c)
 	apart := &Apart{}
-	apart.hanging.begin(stageOf(pci.Address{Bus: 0x43, Function: 1}, driverStage))
+	apart.hanging.Begin(stageOf(pci.Address{Bus: 0x43, Function: 1}, driverStage))
 	for range 2 {
 		inv, err := Scan(t.Context(), root, Options{Models: captureModels(), Apart: apart, CardDeadline: time.Minute})
 		if err != nil {

@@ -347,24 +347,6 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestWithin gives up on a read that hangs. No file of a test's own can hang: test/e2e has one that does.
-func TestWithin(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	hangs, answers := func() (int, error) { <-hang; return 1, nil }, func() (int, error) { return 1, fs.ErrNotExist }
-	if v, err := within(context.Background(), &readers{}, "", 5*time.Millisecond, hangs); !errors.Is(err, errStalled) || v != 0 {
-		t.Errorf("a read that hangs gives %d, %v", v, err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if v, err := within(ctx, &readers{}, "", time.Hour, hangs); !errors.Is(err, errStalled) || v != 0 {
-		t.Errorf("a read that hangs gives %d, %v after its context has ended", v, err)
-	}
-	if v, err := within(context.Background(), &readers{}, "", time.Hour, answers); !errors.Is(err, fs.ErrNotExist) || v != 1 {
-		t.Errorf("a read that answers gives %d, %v", v, err)
-	}
-}
-
 func FuzzAttributes(f *testing.F) {
 	f.Add([]byte("0x10ee\n"), []byte("8.0 GT/s PCIe\n"), []byte("245:3\n"), []byte("DEVNAME=dri/renderD130\n"))
 	f.Add([]byte("0xffffffffff"), []byte("1e999 GT/s"), []byte("-1:-1"), []byte("DEVNAME=..\n"))

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -108,7 +109,7 @@ type stage func(lpu LPU, f function) LPU
 
 func (s *scan) stage(ctx context.Context, number int, read stage, lpu *LPU, f function) error {
 	before := *lpu
-	after, err := within(ctx, s.readers, stageOf(f.address, number), s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
+	after, err := stall.Within(ctx, s.readers, stageOf(f.address, number), s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
 	if err == nil {
 		*lpu = after
 	}
@@ -146,7 +147,7 @@ func (s *scan) probe(lpu LPU, f function) LPU {
 		lpu.Reading.AllOnes, lpu.Reading.Command = known.dead && !lpu.Reading.Linked, known.command
 	}
 	if known.hangs {
-		lpu.stalled(fmt.Errorf("%w: its configuration space is not read", errStalled))
+		lpu.stalled(fmt.Errorf("%w: its configuration space is not read", stall.ErrStalled))
 	}
 	return lpu
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
@@ -109,7 +110,7 @@ func (s *scan) updateCards(ctx context.Context, lpus []function, found []LPU) {
 		kept[i] = s.cards.of(f.address)
 	}
 	update := func(patience time.Duration) {
-		inParallel(len(lpus), func(i int) { found[i] = s.updateCard(ctx, kept[i], i, lpus[i], patience) })
+		stall.InParallel(len(lpus), func(i int) { found[i] = s.updateCard(ctx, kept[i], i, lpus[i], patience) })
 	}
 	update(s.Patience)
 	isLate := func(c *card) bool { return c.late != nil }

@@ -113,7 +113,7 @@ func TestAnEventReadsItsCardAgain(t *testing.T) {
 func TestACardThatIsLate(t *testing.T) {
 	w, root, _ := settled(t, Options{Patience: 500 * time.Millisecond, CardDeadline: 20 * time.Second}) // the machine may be busy
 	what := stageOf(first, driverStage)
-	hangs, _ := w.options.readers.begin(what)
+	hangs, _ := w.options.readers.Begin(what)
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
 	before := runtime.NumGoroutine()
 	for width := 1; width < 4; width++ {
@@ -133,7 +133,7 @@ func TestACardThatIsLate(t *testing.T) {
 		}
 		return nil
 	})
-	w.options.readers.end(what, hangs)
+	w.options.readers.End(what, hangs)
 	answered(w)
 	if inv := look(t, w); inv.LPUs[0].Link.Width != 4 {
 		t.Errorf("what the card has answered is not taken: %+v", inv.LPUs[0].Link)
@@ -157,7 +157,7 @@ func TestACardThatAnswersInTime(t *testing.T) {
 // TestACardThatIsLateForGood has stalled when its deadline is over.
 func TestACardThatIsLateForGood(t *testing.T) {
 	w, root, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: 20 * time.Millisecond})
-	_, _ = w.options.readers.begin(stageOf(first, driverStage))
+	_, _ = w.options.readers.Begin(stageOf(first, driverStage))
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
 	await.Until(t, "it has stalled, and the rest was read", func() error {
 		if l := look(t, w).LPUs[0]; !l.Reasons.Has(finding.ReadStalled) || l.Link.Width != 4 {
@@ -176,11 +176,11 @@ func TestTheNodeOfACardThatIsLate(t *testing.T) {
 	stolen.Nodes = w.options.cards.of(second).latest.Nodes // as if the nodes had been exchanged, and this card had not been read since
 	c.latest = &stolen
 	what := stageOf(first, driverStage)
-	hangs, _ := w.options.readers.begin(what)
+	hangs, _ := w.options.readers.Begin(what)
 	c.due = true
 	go func() {
 		time.Sleep(20 * time.Millisecond)
-		w.options.readers.end(what, hangs)
+		w.options.readers.End(what, hangs)
 	}()
 	for _, l := range look(t, w).LPUs {
 		if l.Reasons.Has(finding.SharedNode) {

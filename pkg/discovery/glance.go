@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -34,7 +35,7 @@ func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 		return "", shortOf(short)
 	}
 	slices.Sort(names)
-	tables, err := within(ctx, w.options.readers, "glance ring tables", w.options.CardDeadline, func() (string, error) {
+	tables, err := stall.Within(ctx, w.options.readers, "glance ring tables", w.options.CardDeadline, func() (string, error) {
 		return fmt.Sprint(host.State(w.options.RingTable), t.State(InstalledRingTable), t.State(HyperdexRingTable)), nil
 	})
 	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n"), nil
@@ -75,7 +76,7 @@ const noAnswer = "does not answer"
 // round is one look at several LPUs.
 type round struct {
 	tree    *host.Tree
-	readers *readers
+	readers *stall.Reads
 	eyes    []*eye
 	dirs    map[string]*host.Dir // with nodes, and with links named by their numbers
 	done    chan struct{}
@@ -122,11 +123,11 @@ func (r *round) end() []string {
 // its driver is enough.
 func (r *round) lookAt(l *LPU, e *eye) string {
 	what := stageOf(l.Address, driverStage)
-	mine, earlier := r.readers.begin(what)
+	mine, earlier := r.readers.Begin(what)
 	if earlier != nil {
 		return noAnswer
 	}
-	defer r.readers.end(what, mine)
+	defer r.readers.End(what, mine)
 	texts := make([]string, 0, 16)
 	for _, n := range l.Nodes {
 		texts = append(texts, r.node(n))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
@@ -17,7 +18,7 @@ import (
 type prober struct {
 	mu    sync.Mutex
 	found map[pci.Address]probe
-	began map[pci.Address]*underway // reads that have not ended yet
+	began map[pci.Address]*stall.Read // reads that have not ended yet
 	fresh bool                      // something was found since the last known
 }
 
@@ -40,11 +41,11 @@ func (p *prober) start(root string, inv *Inventory) {
 			continue
 		}
 		if p.began == nil {
-			p.began = map[pci.Address]*underway{}
+			p.began = map[pci.Address]*stall.Read{}
 		}
-		u := &underway{began: time.Now()}
+		u := &stall.Read{Began: time.Now()}
 		p.began[l.Address] = u
-		go u.do(func() { p.read(root, l.Address) })
+		go u.Do(func() { p.read(root, l.Address) })
 	}
 }
 
@@ -133,7 +134,7 @@ func (p *prober) known(limit time.Duration) map[pci.Address]probe {
 	all := map[pci.Address]probe{}
 	maps.Copy(all, p.found)
 	for a, u := range p.began {
-		if u.hangs(limit) {
+		if u.Hangs(limit) {
 			found := all[a]
 			found.hangs = true
 			all[a] = found

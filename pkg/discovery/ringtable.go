@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -71,7 +72,7 @@ func (s *scan) judgeHyperdex(ctx context.Context) {
 	if s.table != nil && s.table.Path == p {
 		return // it is judged as a whole
 	}
-	data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
+	data, err := stall.Within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
 	if err != nil {
 		return // there is none, or anybody could have written it
 	}
@@ -95,8 +96,8 @@ func (s *scan) real(p string) string {
 
 // tableFile reads the file of a ring table within the deadline of a card.
 func (s *scan) tableFile(ctx context.Context, path string) ([]byte, error) {
-	data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(path)) })
-	if errors.Is(err, errStalled) {
+	data, err := stall.Within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(path)) })
+	if errors.Is(err, stall.ErrStalled) {
 		err = fmt.Errorf("it does not answer within %v", s.CardDeadline)
 	}
 	return data, err

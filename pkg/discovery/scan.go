@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -122,7 +123,7 @@ type Options struct {
 	// gone it is reported and keeps its index. The serial number is not read again,
 	// because the card's management function may take long to answer.
 	known   map[pci.Address]string
-	readers *readers // reads of earlier scans that still hang
+	readers *stall.Reads // reads of earlier scans that still hang
 	cards   *cards   // what a watcher keeps of each card; nil without a watcher
 }
 
@@ -178,7 +179,7 @@ func (o *Options) complete() {
 		o.Policy = &policy
 	}
 	if o.readers == nil {
-		o.readers = &readers{}
+		o.readers = &stall.Reads{}
 	}
 }
 
@@ -234,7 +235,7 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 	}
 	if s.probes != nil {
 		ports := portsAbove(inv.LPUs)
-		inv.Ports, _ = within(ctx, s.readers, "ports", s.CardDeadline, func() (map[pci.Address]health.Reading, error) {
+		inv.Ports, _ = stall.Within(ctx, s.readers, "ports", s.CardDeadline, func() (map[pci.Address]health.Reading, error) {
 			return s.readPorts(ports), nil
 		})
 	}
@@ -391,7 +392,7 @@ func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 // lostFunction says what is known of a card by its management function alone, and what to
 // do. A card that runs its factory image shows no user function; any other has lost it.
 func (s *scan) lostFunction(ctx context.Context, management pci.Address) (says, remedy string) {
-	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
+	golden, _ := stall.Within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
 		return runsGolden(s.patient(), management), nil
 	})
 	if golden {
@@ -434,7 +435,7 @@ func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
 				if slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
 					continue
 				}
-				entry, err := within(ctx, s.readers, "entry of "+a.String(), s.CardDeadline, func() (string, error) { return s.matchEntry(a) })
+				entry, err := stall.Within(ctx, s.readers, "entry of "+a.String(), s.CardDeadline, func() (string, error) { return s.matchEntry(a) })
 				if err == nil && !slices.Contains(entries, entry) {
 					entries = append(entries, entry)
 				}
@@ -468,7 +469,7 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	if known || subsystem == "" {
 		return devices
 	}
-	devices, err := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
+	devices, err := stall.Within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
 		return s.listClass(path.Join(sysClass, subsystem))
 	})
 	if err != nil {
@@ -499,26 +500,10 @@ func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	case s.Apart != nil:
 		s.readApart(ctx, lpus, cards)
 	default:
-		inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
+		stall.InParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
 	}
 	refuseSharedNodes(cards)
 	return cards
-}
-
-// inParallel calls do with 0 to n-1, sixteen at a time. A server has at most that many
-// cards, and they are few enough that no deadline passes while a goroutine waits for a
-// processor.
-func inParallel(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			do(i)
-			<-slots
-		})
-	}
-	wg.Wait()
 }
 
 // refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong

@@ -124,18 +124,6 @@ func pkgDiscovery() []mutation {
 			test:    "TestApartFindsTheSame",
 		},
 		{
-			name:    "a card is taken for one that hangs because the machine is busy",
-			fix:     "for range deadlinesAtMost {",
-			without: "for range 1 {",
-			test:    "TestABusyMachineIsNoHang",
-		},
-		{
-			name:    "a card that hangs has its deadline thirty times",
-			fix:     "if slept == looksAsleep {",
-			without: "if slept > looksAsleep {",
-			test:    "TestABusyMachineIsNoHang",
-		},
-		{
 			name:    "cards at which a glance could not look are taken for unchanged",
 			fix:     "\t\tw.options.cards.want() // a scan",
 			without: "\t\t// a scan",
