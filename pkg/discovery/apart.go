@@ -174,7 +174,7 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*er
 // plan finds out which files the stages read of a card. It returns false, and the card
 // has an error, if a read of it hangs that has begun earlier.
 func (s *scan) plan(e *errand, stages []stage) bool {
-	what := stageOf(e.lpu.Address, driverStage)
+	what := StageOf(e.lpu.Address, DriverStage)
 	mine, earlier := s.Apart.hanging.Begin(what)
 	if earlier != nil {
 		e.err = fmt.Errorf("%w: an earlier read hangs", stall.ErrStalled)
@@ -262,7 +262,7 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	for i, read := range stages {
 		switch {
 		case here:
-			if s.stage(ctx, driverStage, read, e.lpu, f) != nil {
+			if s.stage(ctx, DriverStage, read, e.lpu, f) != nil {
 				return false
 			}
 		case len(have) < e.ends[i]:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 )
 
 // TestASlowCardDelaysNoOther: the next stage of the others begins while that card is waited for.

@@ -86,7 +86,8 @@ type function struct {
 	manages *Model // the model of the card that this function manages
 	err     error  // the reason why one of its ids cannot be read
 
-	known bool // an earlier scan saw the LPU, this one does not
+	known  bool  // an earlier scan saw the LPU, this one does not
+	before Known // what a watcher knows of it
 
 	// The paths of the class devices that its node can be of, once they are known.
 	devices []string
@@ -227,7 +228,7 @@ func (s *scan) matchManagement(id *identity, a pci.Address) *Model {
 // fastest. If a read hangs, it reads each function in its own goroutine, to find out
 // which one hangs.
 func (s *scan) identify(ctx context.Context, addresses []pci.Address) []function {
-	all, err := stall.Within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
+	all, err := stall.Within(ctx, s.reads, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
 			functions[i] = s.identifyOne(a)
@@ -240,7 +241,7 @@ func (s *scan) identify(ctx context.Context, addresses []pci.Address) []function
 	functions := make([]function, len(addresses))
 	stall.InParallel(len(addresses), func(i int) {
 		a := addresses[i]
-		f, err := stall.Within(ctx, s.readers, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
+		f, err := stall.Within(ctx, s.reads, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
 		if err != nil {
 			f = function{address: a, err: err}
 		}

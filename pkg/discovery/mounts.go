@@ -21,7 +21,7 @@ func (s *scan) readMounts(ctx context.Context, m *Model) {
 		mounts []Mount
 		place  TablePlace
 	}
-	f, err := stall.Within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() (found, error) {
+	f, err := stall.Within(ctx, s.reads, "mounts of "+m.Name, s.CardDeadline, func() (found, error) {
 		seen := slices.Clone(m.Mounts)
 		for i := range seen {
 			seen[i].Present = s.tree.Exists(seen[i].HostPath)

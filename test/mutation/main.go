@@ -46,6 +46,7 @@ func mutations() (all []mutation) {
 		"internal/stall":      internalStall(),
 		"internal/statefile":  internalStatefile(),
 		"internal/uevent":     internalUevent(),
+		"internal/watch":      internalWatch(),
 		"internal/wholefile":  internalWholefile(),
 		"internal/allocate":   internalAllocate(),
 		"pkg/cdi":             pkgCdi(),

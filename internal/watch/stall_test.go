@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/stall"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/await"
@@ -18,12 +19,12 @@ import (
 // TestACardThatHangsIsLeftAlone: while a read of a card hangs its sensors are not read, nor for a while afterwards. Other cards are.
 func TestACardThatHangsIsLeftAlone(t *testing.T) {
 	for _, stage := range []string{"kernel", "driver", "config", "sensors"} {
-		root := unpack(t, u55c)
+		root := plant.Capture(t, u55c)
 		dir := pci.Devices + "/0000:43:00.1"
 		plant.File(t, filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), "41000\n")
 		plant.File(t, filepath.Join(root, pci.Devices, "0000:44:00.1", "hwmon/hwmon1/temp1_input"), "42000\n")
 		now := time.Hour
-		w := NewWatcher(root, Options{Models: captureModels()}, func() time.Duration { return now })
+		w := New(root, Options{Scan: discovery.Options{Models: captureModels(t)}}, func() time.Duration { return now })
 		temperature := func() (celsius float64, stalled bool) {
 			t.Helper()
 			inv, err := w.Scan(t.Context())
@@ -39,15 +40,15 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 			}
 			return celsius, l.Reasons.Has(finding.ReadStalled)
 		}
-		what := stageOf(pci.Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
-		hanging := hang(t, w.options.readers, what)
+		what := discovery.StageOf(pci.Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
+		hanging := hang(t, &w.cards.reads, what)
 		for range 15 {
 			if got, stalled := temperature(); got != 0 || !stalled {
 				t.Fatalf("%s hangs: %v °C, stalled: %t", stage, got, stalled)
 			}
 			now += time.Second
 		}
-		w.options.readers.End(what, hanging)
+		w.cards.reads.End(what, hanging)
 		if err := os.WriteFile(filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), []byte("45000\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
