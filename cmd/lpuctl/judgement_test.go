@@ -23,6 +23,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -153,7 +154,7 @@ func (j *judges) serve() {
 		j.t.Fatal(err)
 	}
 	now := host.SinceBoot() - time.Minute
-	watcher := discovery.NewWatcher(j.root, options, func() time.Duration { return now })
+	watcher := watch.New(j.root, watch.Options{Scan: options, Patience: watch.Patience}, func() time.Duration { return now })
 	n := node.New(slog.New(slog.DiscardHandler))
 	n.Memory = memory
 	look := func() {
