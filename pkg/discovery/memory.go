@@ -72,7 +72,7 @@ func (s *scan) recall(ctx context.Context, lpus []function) []LPU {
 	found := s.Memory.Update(ctx, cards)
 	for i, f := range lpus {
 		if f.readable() {
-			found[i].equip(f.model) // of which the mounts may have changed
+			found[i].equip(f.model) // its mounts may have changed
 		}
 	}
 	return found
