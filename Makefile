@@ -78,7 +78,7 @@ demo: bin/lpuctl ## the main job on a simulated Orion server: no hardware, no ro
 .PHONY: test
 test: ## unit tests, with the race detector where there is a C compiler: no root, no container tools
 	@$(if $(RACE),:,echo "without the race detector: there is no C compiler (apt-get install gcc libc6-dev)")
-	$(MEMORY:%=TMPDIR=%) go test -json -timeout 40m $(RACE) ./... | go run ./test/report
+	$(MEMORY:%=TMPDIR=%) go test -json -timeout 40m -parallel 4 $(RACE) ./... | go run ./test/report
 
 .PHONY: test-dra
 test-dra: ## what is published for DRA, on the allocator of Kubernetes' scheduler; the driver, on sockets as a kubelet uses them

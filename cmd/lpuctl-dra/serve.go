@@ -21,6 +21,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 )
@@ -228,15 +229,15 @@ func (s *server) run(ctx context.Context, end context.CancelCauseFunc, f *serveF
 	// To wake other processors each second, of a hundred maybe, costs more than it helps.
 	runtime.GOMAXPROCS(1)
 	d, a := s.driver, s.app
-	var err error
-	if s.scan.Records, err = d.Node.Memory.Records(); err != nil {
+	records, err := d.Node.Memory.Records()
+	if err != nil {
 		if host.IsShortage(err) { // a new start may still read it
 			end(err)
 			return
 		}
 		a.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
-	watcher := discovery.NewWatcher(string(a.Root), s.scan, host.SinceBoot)
+	watcher := watch.New(string(a.Root), watch.Options{Scan: s.scan, Patience: watch.Patience, Records: records}, host.SinceBoot)
 	guarded := []string{filepath.Dir(d.Spec.File.Path), driver.RegistryDir(f.kubeletDir)}
 	if tables := d.Spec.File.RingTables(); cli.OutOfReach(tables) == nil { // else containers get none
 		guarded = append(guarded, tables)

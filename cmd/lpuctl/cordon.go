@@ -80,7 +80,9 @@ func caller(env func(string) (string, bool)) string {
 }
 
 // addCordon adds the LPUs that are named, and says what it did.
-func addCordon(kind string, inv *discovery.Inventory, cordons health.Cordons, words []string, cordon health.Cordon) (says []string, err error) {
+func addCordon(
+	kind string, inv *discovery.Inventory, cordons health.Cordons, words []string, cordon health.Cordon,
+) (says []string, err error) {
 	cards, err := inv.Resolve(kind, words...)
 	for _, card := range cards {
 		l := &inv.LPUs[card]

@@ -199,6 +199,7 @@ func (e *exporting) eventually(what string, want map[string]any) {
 
 // TestExporterLostTable: a container that reads the host's ring table is a problem until it is started again.
 func TestExporterLostTable(t *testing.T) {
+	t.Parallel()
 	const rootMount = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
 	n := newObservedNode(t)
 	node := n.machine.Card(1).Node
@@ -328,6 +329,7 @@ func (n *observedNode) present(want bool) {
 }
 
 func TestExporterBesideServe(t *testing.T) {
+	t.Parallel()
 	n := newObservedNode(t)
 	if err := os.Mkdir(filepath.Join(n.root, "kubelet"), 0o755); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ The exit code is 3 if an LPU is unhealthy or in doubt, and 4 if there is no LPU.
 				return showHealth(a, inv, args, f)
 			}
 			if follow {
-				return watch(cmd.Context(), a, f, show)
+				return keepShowing(cmd.Context(), a, f, show)
 			}
 			inv, err := a.scan(cmd.Context())
 			if err != nil {

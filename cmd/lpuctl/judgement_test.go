@@ -24,6 +24,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -31,7 +32,7 @@ import (
 )
 
 // TestOneJudgement: of LPUs with one fault, and with two, all who show LPUs or hand them out say the same of each. First serve does not
-// run; then it does, and has come to rest. The faults by themselves make the table of docs/health.md. Of the pairs one in twelve is
+// run; then it does, and has come to rest. The faults by themselves make the table of docs/health.md. Of the pairs one in 36 is
 // tried, and all where LPUCTL_LONG is set. With the race detector it is a quarter, and no table.
 func TestOneJudgement(t *testing.T) {
 	rows := map[string]*string{}
@@ -108,12 +109,12 @@ type judges struct {
 	snap  *node.Snapshot // of serve; nil: it does not run
 }
 
-// pairs are the names of two faults that one LPU can have: of one pair in twelve, or of all.
+// pairs are the names of two faults that one LPU can have: of one pair in 36, or of all.
 func pairs(t *testing.T) (all [][2]string) {
 	kinds := simulate.FaultKinds()
 	for i, a := range kinds {
 		for k, b := range kinds[i+1:] {
-			if !long.Takes(i+k, 12) {
+			if !long.Takes(i+k, 36) {
 				continue
 			}
 			if _, ok := newJudges(t, 1, a.Name+"@0", b.Name+"@0"); ok {
@@ -146,13 +147,15 @@ func newJudges(t *testing.T, lpus int, faults ...string) (*judges, bool) {
 // serve watches the node as serve does until it is at rest and agrees with a command.
 func (j *judges) serve() {
 	j.t.Helper()
-	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
+	a := &app{cli.App{
+		Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler),
+	}}
 	options, memory, _, err := a.Following()
 	if err != nil {
 		j.t.Fatal(err)
 	}
 	now := host.SinceBoot() - time.Minute
-	watcher := discovery.NewWatcher(j.root, options, func() time.Duration { return now })
+	watcher := watch.New(j.root, watch.Options{Scan: options, Patience: watch.Patience}, func() time.Duration { return now })
 	n := node.New(slog.New(slog.DiscardHandler))
 	n.Memory = memory
 	look := func() {
@@ -253,7 +256,9 @@ func (j *judges) run() []string {
 
 // leased are the LPUs that the arbiter gives.
 func (j *judges) leased() (names []string) {
-	a := &app{cli.App{Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler)}}
+	a := &app{cli.App{
+		Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler),
+	}}
 	view, err := a.lookForLeases(person.In(a.Root, leaseGroup))(context.Background(), lease.Seek{})
 	if err != nil {
 		j.t.Error(err)

@@ -107,6 +107,7 @@ func refusedFor(err error, id finding.ID) bool {
 // TestKubernetesNeedsAPool: where a program hands out the LPUs of a node to pods, whichever it is,
 // only those that the config sets apart are leased.
 func TestKubernetesNeedsAPool(t *testing.T) {
+	t.Parallel()
 	one := lease.Wish{Selection: lease.Selection{Count: 1}}
 	for _, program := range []struct {
 		says string
@@ -149,6 +150,7 @@ func TestKubernetesNeedsAPool(t *testing.T) {
 // TestAllocateBesideKubernetes: the answer stays, and what it is worth is said. That it cannot be
 // seen is said too.
 func TestAllocateBesideKubernetes(t *testing.T) {
+	t.Parallel()
 	n := newObservedNode(t)
 	allocates := func(what, severity, says string) {
 		t.Helper()
@@ -293,6 +295,7 @@ func TestAProgramStartsMeanwhile(t *testing.T) {
 // TestNoLPUForAPodAndAUser while the driver starts and ends at any moment, and its pods outlive it.
 // Who gets one never finds it with another.
 func TestNoLPUForAPodAndAUser(t *testing.T) {
+	t.Parallel()
 	const users, given = 3, 4
 	rounds := long.Steps(t, 20)
 	dir := leaseNode(t)
@@ -492,6 +495,7 @@ func TestAKubeletIsNotAskedInVain(t *testing.T) {
 // TestWhereAKubeletIs: where it is there and does not answer nothing is leased, whichever directory
 // it has.
 func TestWhereAKubeletIs(t *testing.T) {
+	t.Parallel()
 	const named = "/named/kubelet.sock"
 	dir := leaseNode(t)
 	config := "serve: {podResources: " + named + "}\n"
@@ -514,6 +518,7 @@ func TestWhereAKubeletIs(t *testing.T) {
 // though nobody asks the arbiter, nor those that ended with an arbiter whose connections nothing
 // keeps.
 func TestEndedLeasesAreNotRecorded(t *testing.T) {
+	t.Parallel()
 	dir := leaseNode(t)
 	_, dial, stop := leasing(t, dir, "", func(*lease.Arbiter) {})
 	recorded := func() int {

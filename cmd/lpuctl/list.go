@@ -42,7 +42,7 @@ The exit code is 4 if there is no LPU.`,
 		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follow {
-				return watch(cmd.Context(), a, f, func(a *app, inv *discovery.Inventory) error { return list(cmd.Context(), a, inv, args, f) })
+				return keepShowing(cmd.Context(), a, f, func(a *app, inv *discovery.Inventory) error { return list(cmd.Context(), a, inv, args, f) })
 			}
 			inv, err := a.scan(cmd.Context())
 			if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -183,7 +184,7 @@ type (
 
 // run starts the components with a configuration.
 func (d *serveDaemon) run(ctx context.Context, c cli.ServeConfig, options plugin.Options) {
-	scan, err := d.app.ScanOptions(discovery.Options{Patience: discovery.Patience})
+	scan, err := d.app.ScanOptions(discovery.Options{})
 	if err != nil {
 		d.fail(err)
 		return
@@ -263,16 +264,16 @@ func (o observedServe) Metrics(build ...string) []*node.Metric {
 }
 
 // watchLPUs keeps the plugin up to date, and tells systemd that it does.
-func (d *serveDaemon) watchLPUs(ctx context.Context, options discovery.Options, interval time.Duration) {
-	var err error
-	if options.Records, err = d.plugin.Node.Memory.Records(); err != nil {
+func (d *serveDaemon) watchLPUs(ctx context.Context, scan discovery.Options, interval time.Duration) {
+	records, err := d.plugin.Node.Memory.Records()
+	if err != nil {
 		if host.IsShortage(err) { // a new start may still read it
 			d.fail(err)
 			return
 		}
 		d.app.Log.Warn("what serve knew of the LPUs before is lost", "error", err)
 	}
-	watcher := discovery.NewWatcher(string(d.app.Root), options, host.SinceBoot)
+	watcher := watch.New(string(d.app.Root), watch.Options{Scan: scan, Patience: watch.Patience, Records: records}, host.SinceBoot)
 	d.plugin.Renew() // before anything looks: it may have other models than the one before
 	var following sync.WaitGroup
 	following.Go(func() {

@@ -48,7 +48,8 @@ func (a *app) serveConfig(cmd *cobra.Command) (c cli.ServeConfig, options plugin
 	return c, plugin.Options{
 		Strategy: plugin.Strategy(c.DeviceListStrategy),
 		Spec: node.Spec{
-			File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}, Orders: cli.SpecOrders(cmd.Context(), a.Root),
+			File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations},
+			Orders: cli.SpecOrders(cmd.Context(), a.Root),
 		},
 		RequireConnected: c.RequireConnected, NUMA: plugin.NUMA(c.NUMA), PreStart: c.PreStartCheck,
 		OnCDIOff: node.OnCDIOff(c.OnCDIOff),

@@ -31,6 +31,7 @@ func limited(t *testing.T, root string, limit int, args ...string) (code int, ou
 // TestFewDescriptors: with any number of descriptors a command is right, or it fails and says why. The spec in place stays as it is
 // then. Each command is tried with every fourth number, and with all where LPUCTL_LONG is set.
 func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
 	const enough = 256
 	root := filepath.Join(t.TempDir(), "node")
 	if _, err := (simulate.Node{Profile: "orion", LPUs: 16}).Write(root); err != nil {

@@ -9,28 +9,30 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // view is what a command prints of an inventory, on the streams of an app.
 type view func(a *app, inv *discovery.Inventory) error
 
-// watch prints a view whenever it changes, until ctx ends. An error ends it only at the
+// keepShowing prints a view whenever it changes, until ctx ends. An error ends it only at the
 // first look, except that there is no LPU yet, or that something is found.
-func watch(ctx context.Context, a *app, f cli.Format, show view) (err error) {
+func keepShowing(ctx context.Context, a *app, f cli.Format, show view) (err error) {
 	switch f {
 	case cli.FormatName:
 		return cli.Usage("--watch does not go with -o name: use table, wide, json or yaml")
 	case cli.FormatNPD:
 		return cli.Usage("--watch does not go with -o npd: node-problem-detector runs the command again and again by itself")
 	}
-	options, memory, err := a.Remembering(discovery.Options{Patience: discovery.Patience})
+	options, memory, err := a.Remembering(discovery.Options{})
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	watcher, mark := discovery.NewWatcher(string(a.Root), options, host.SinceBoot), marking(a.Log, a.Root, memory)
+	watcher := watch.New(string(a.Root), watch.Options{Scan: options, Patience: watch.Patience}, host.SinceBoot)
+	mark := marking(a.Log, a.Root, memory)
 	var shown *printed
 	watcher.Run(ctx, cli.WatchInterval, func() {
 		now, lookErr := look(ctx, a, watcher, mark, show)
@@ -55,7 +57,7 @@ type printed struct{ out, err string }
 
 // look prints a view of what is there now. Its error is among what it prints.
 func look(
-	ctx context.Context, a *app, watcher *discovery.Watcher, mark func(*discovery.Inventory) *discovery.Inventory, show view,
+	ctx context.Context, a *app, watcher *watch.Watcher, mark func(*discovery.Inventory) *discovery.Inventory, show view,
 ) (p printed, err error) {
 	var out, errOut bytes.Buffer
 	aside := *a

@@ -42,6 +42,7 @@ var breaks = map[string]func(path string, data []byte) error{
 // Only the config file ends all commands, because no one else says what it says. Each file breaks in
 // one of the ways, and in all of them where LPUCTL_LONG is set.
 func TestEveryFileThatBreaks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, long.Rand(t))
 	files := w.writeAll()
 	before := w.saysAll()

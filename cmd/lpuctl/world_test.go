@@ -19,16 +19,14 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-
-	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
-
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
@@ -77,7 +75,7 @@ type world struct {
 // servant is a running serve, but for what registers with the kubelet.
 type servant struct {
 	plugin  *plugin.Plugin
-	watcher *discovery.Watcher
+	watcher *watch.Watcher
 	config  int // that it has read
 }
 
@@ -104,10 +102,10 @@ func (w *world) sinceBoot() time.Duration { return time.Duration(w.now.UnixNano(
 
 // start starts serve, as after a kill: it knows what is on disk.
 func (w *world) start() {
-	options, scan := w.options()
+	options, watched := w.options()
 	var err error
 	clock := func() time.Time { return w.now }
-	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), discovery.NewWatcher(w.root, scan, w.sinceBoot), w.config}
+	s := &servant{plugin.New(options, slog.New(slog.DiscardHandler)), watch.New(w.root, watched, w.sinceBoot), w.config}
 	s.plugin.Node.Now, s.plugin.Node.Gate = clock, w.gate()
 	if s.plugin.Node.Memory, err = node.RememberIn(host.Root(w.root)); err != nil {
 		w.t.Fatal(err)
@@ -116,8 +114,8 @@ func (w *world) start() {
 	w.forgetCordons()
 }
 
-// options are those of the plugin and of its scans, by the config file in place.
-func (w *world) options() (plugin.Options, discovery.Options) {
+// options are those of the plugin and of its watcher, by the config file in place.
+func (w *world) options() (plugin.Options, watch.Options) {
 	a := w.app()
 	file, err := a.LocateSpec()
 	if err != nil {
@@ -129,8 +127,9 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 		scan, memory, err = a.Remembering(scan)
 	}
 	scan.CardDeadline = time.Minute // no card hangs here, and the machine may be busy
+	watched := watch.Options{Scan: scan}
 	if err == nil {
-		scan.Records, err = memory.Records()
+		watched.Records, err = memory.Records()
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -138,17 +137,17 @@ func (w *world) options() (plugin.Options, discovery.Options) {
 	return plugin.Options{
 		Strategy: plugin.CDI, NUMA: plugin.NUMAOff,
 		Spec: node.Spec{File: file, Options: cdi.Options{Kind: a.Config.CDI.Kind}, Orders: cli.SpecOrders(w.t.Context(), a.Root)},
-	}, scan
+	}, watched
 }
 
 func noEnvironment(string) (string, bool) { return "", false }
 
 // reload is SIGHUP.
 func (w *world) reload() {
-	options, scan := w.options()
+	options, watched := w.options()
 	w.serve.plugin.Reload(w.t.Context(), options)
 	if w.serve.config != w.config {
-		w.serve.watcher = discovery.NewWatcher(w.root, scan, w.sinceBoot)
+		w.serve.watcher = watch.New(w.root, watched, w.sinceBoot)
 		w.serve.config = w.config
 		w.serve.plugin.Renew()
 	}

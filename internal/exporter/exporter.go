@@ -18,6 +18,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/pods"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -27,7 +28,7 @@ type Exporter struct {
 	pods    *pods.Node
 	node    *node.Node
 	spec    node.Spec
-	watcher *discovery.Watcher
+	watcher *watch.Watcher
 
 	updating sync.Mutex                   // held by update
 	use      atomic.Pointer[node.Use]     // nil before the first look
@@ -46,8 +47,8 @@ type Exporter struct {
 func New(of *pods.Node, scan discovery.Options, memory node.Memory, spec node.Spec) *Exporter {
 	spec.ReadOnly, memory.ReadOnly = true, true
 	e := &Exporter{
-		pods: of, node: node.New(of.Log), watcher: discovery.NewWatcher(string(of.Root), scan, host.SinceBoot), spec: spec,
-		changed: make(chan struct{}, 1),
+		pods: of, node: node.New(of.Log), spec: spec, changed: make(chan struct{}, 1),
+		watcher: watch.New(string(of.Root), watch.Options{Scan: scan, Patience: watch.Patience}, host.SinceBoot),
 	}
 	e.node.Memory = memory
 	e.lost.Store(&finding.List{})

@@ -38,6 +38,15 @@ func Spare() error {
 	return nil
 }
 
+// ShortageError is the error of a scan in which a read failed for a shortage
+// ([IsShortage]); nil without one. It is no fault of a card, so nothing is known.
+func ShortageError(shortage error) error {
+	if shortage == nil {
+		return nil
+	}
+	return fmt.Errorf("the machine cannot be read for a shortage: %w", shortage)
+}
+
 // ShortageRemedy says what to do about an error that [IsShortage]; "" for any other.
 func ShortageRemedy(err error) string {
 	const holders = "; ls -l /proc/PID/fd shows what a process has open"

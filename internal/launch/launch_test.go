@@ -88,7 +88,8 @@ func TestLibraryDirs(t *testing.T) {
 	root := t.TempDir()
 	plant.File(t, filepath.Join(root, "opt/vendor/lib/liblpu.so.1"), "")
 	plant.File(t, filepath.Join(root, "opt/vendor/bin/tool"), "")
-	got := libraryDirs(host.Root(root), []cdi.Mount{{HostPath: "/opt/vendor", ContainerPath: "/vendor"}, {HostPath: "/x", ContainerPath: "/usr/lib/libx.so"}})
+	mounts := []cdi.Mount{{HostPath: "/opt/vendor", ContainerPath: "/vendor"}, {HostPath: "/x", ContainerPath: "/usr/lib/libx.so"}}
+	got := libraryDirs(host.Root(root), mounts)
 	if want := []string{"/vendor/lib", "/usr/lib"}; !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
 	}

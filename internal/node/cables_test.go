@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/node"
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 )
 
 // cables is what metrics say of each cable of the ring: "0-1 1-2 down at 60", in seconds since the
@@ -43,7 +43,7 @@ func TestCables(t *testing.T) {
 		p.remember()
 		records, err := p.Memory.Records()
 		w.must(err)
-		p.watcher = discovery.NewWatcher(w.root, discovery.Options{Records: records}, w.sinceBoot)
+		p.watcher = watch.New(w.root, watch.Options{Records: records}, w.sinceBoot)
 		return p
 	}
 	p := start()

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 )
 
 // brokenDisks are ways in which nothing can be written to a directory, not even by root. Each returns what mends it.
@@ -131,7 +131,7 @@ func onABrokenDisk(t *testing.T, spoil func(w *world, dir string) (mend func()),
 	records, err := next.Memory.Records()
 	w.must(err)
 	w.must(w.machine.Power(1, "D0", "active"))
-	next.watcher = discovery.NewWatcher(w.root, discovery.Options{Records: records}, w.sinceBoot)
+	next.watcher = watch.New(w.root, watch.Options{Records: records}, w.sinceBoot)
 	if s := next.update(); health(s) != "HUHH" {
 		t.Errorf("the next program forgets that lpu1 was sick a moment ago: %s", health(s))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	judge "github.com/hyperaccel/lpuctl/pkg/health"
 )
@@ -248,7 +249,7 @@ func TestTheGraceOutlivesTheProgram(t *testing.T) {
 		p.Memory.Dir = dir
 		records, err := p.Memory.Records()
 		w.must(err)
-		p.watcher = discovery.NewWatcher(w.root, discovery.Options{Records: records}, w.sinceBoot)
+		p.watcher = watch.New(w.root, watch.Options{Records: records}, w.sinceBoot)
 	}
 	look := func(want string) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -156,7 +157,7 @@ func TestNewNumbersNeedANewFile(t *testing.T) {
 	}
 	var log bytes.Buffer
 	n := node.New(slog.New(slog.NewTextHandler(&log, nil)))
-	watcher := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Duration(n.Now().UnixNano()) })
+	watcher := watch.New(root, watch.Options{}, func() time.Duration { return time.Duration(n.Now().UnixNano()) })
 	ofX, ofY := m.Card(2).Numbers, m.Card(5).Numbers
 	for _, step := range []struct {
 		what   string
@@ -231,7 +232,7 @@ func TestSensorsAreMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := node.New(slog.New(slog.DiscardHandler))
-	watcher := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Hour })
+	watcher := watch.New(root, watch.Options{}, func() time.Duration { return time.Hour })
 	metrics := func() string {
 		n.Update(t.Context(), node.Spec{}, watcher.Scan)
 		var text bytes.Buffer

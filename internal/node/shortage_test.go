@@ -14,6 +14,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/test/plant"
@@ -65,7 +66,7 @@ func TestAShortageWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return now })
+	w := watch.New(root, watch.Options{}, func() time.Duration { return now })
 	spec := node.Spec{File: file}
 	update := func() *node.Snapshot {
 		now += 11 * time.Second // everything is read each time

@@ -27,7 +27,7 @@ const MaxAge = 30 * time.Second
 // known: a card that is being reset when the program starts was perhaps healthy before.
 const patience = 5 * time.Second
 
-// Scan reads the machine once, as [discovery.Watcher.Scan] does.
+// Scan reads the machine once, as that of a watcher (internal/watch) does.
 type Scan func(context.Context) (*discovery.Inventory, error)
 
 // Node keeps the latest snapshot of a node. Its methods may be called at the same time,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/test/long"
@@ -108,7 +109,7 @@ type program struct {
 	*node.Node
 	w       *world
 	log     *bytes.Buffer
-	watcher *discovery.Watcher
+	watcher *watch.Watcher
 }
 
 func (w *world) program(env ...string) *program {
@@ -126,7 +127,7 @@ func (p *program) configure(env ...string) {
 	for i := range models {
 		models[i].Env = append(models[i].Env, env...)
 	}
-	p.watcher = discovery.NewWatcher(p.w.root, discovery.Options{Models: models}, p.w.sinceBoot)
+	p.watcher = watch.New(p.w.root, watch.Options{Scan: discovery.Options{Models: models}}, p.w.sinceBoot)
 }
 
 func (w *world) sinceBoot() time.Duration { return time.Duration(w.now.UnixNano()) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/aside"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
@@ -19,7 +20,7 @@ import (
 // answer, and configuration spaces. A process with such a read cannot end before the read
 // does. It is for any number of scans, which do not read a card again while a read of it
 // hangs. The zero value is ready.
-type Apart struct{ hanging readers }
+type Apart struct{ hanging stall.Reads }
 
 // Of a card about dirsOfCard directories are open while it is read apart, of atOnceMost
 // cards together. Other files are open besides.
@@ -112,7 +113,7 @@ func (s *scan) goOn(ctx context.Context, errands []*errand, finish func(*errand)
 			continue
 		}
 		wg.Go(func() {
-			endsWithin(ctx, s.CardDeadline, e.done, e.asleep)
+			stall.EndsWithin(ctx, s.CardDeadline, e.done, e.asleep)
 			finish(e)
 			next([]*errand{e})
 		})
@@ -165,7 +166,7 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*er
 	}
 	s.goOn(ctx, planned, func(e *errand) {
 		if !s.carryOut(ctx, e, stages) {
-			e.err = fmt.Errorf("%w within %v", errStalled, s.CardDeadline)
+			e.err = fmt.Errorf("%w within %v", stall.ErrStalled, s.CardDeadline)
 		}
 	}, next)
 }
@@ -173,15 +174,15 @@ func (s *scan) readAside(ctx context.Context, errands []*errand, next func([]*er
 // plan finds out which files the stages read of a card. It returns false, and the card
 // has an error, if a read of it hangs that has begun earlier.
 func (s *scan) plan(e *errand, stages []stage) bool {
-	what := stageOf(e.lpu.Address, driverStage)
-	mine, earlier := s.Apart.hanging.begin(what)
+	what := StageOf(e.lpu.Address, DriverStage)
+	mine, earlier := s.Apart.hanging.Begin(what)
 	if earlier != nil {
-		e.err = fmt.Errorf("%w: an earlier read hangs", errStalled)
+		e.err = fmt.Errorf("%w: an earlier read hangs", stall.ErrStalled)
 		return false
 	}
 	e.dirs, e.paths, e.files, e.ends, e.read = map[string]int{}, map[string]int{}, nil, nil, nil
 	e.process, e.done = nil, make(chan struct{})
-	e.ended = func() { s.Apart.hanging.end(what, mine) }
+	e.ended = func() { s.Apart.hanging.End(what, mine) }
 	f := e.f
 	f.apart, f.tree = true, s.tree.Through(e.note)
 	for _, read := range stages {
@@ -251,7 +252,7 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	f.apart, f.tree = true, s.tree.Through(func(d *host.Dir, name string, limit int) ([]byte, error) {
 		i, known := e.paths[path.Join(d.Path, name)]
 		if !known || i >= len(have) {
-			return nil, errStalled
+			return nil, stall.ErrStalled
 		}
 		return have[i].data[:min(limit, len(have[i].data))], have[i].err
 	})
@@ -261,7 +262,7 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 	for i, read := range stages {
 		switch {
 		case here:
-			if s.stage(ctx, driverStage, read, e.lpu, f) != nil {
+			if s.stage(ctx, DriverStage, read, e.lpu, f) != nil {
 				return false
 			}
 		case len(have) < e.ends[i]:
@@ -279,19 +280,19 @@ func (s *scan) carryOut(ctx context.Context, e *errand, stages []stage) bool {
 func (a *Apart) one(limit time.Duration) host.ReadThrough {
 	return func(d *host.Dir, name string, most int) ([]byte, error) {
 		what := path.Join(d.Path, name)
-		mine, earlier := a.hanging.begin(what)
+		mine, earlier := a.hanging.Begin(what)
 		if earlier != nil {
-			return nil, errStalled
+			return nil, stall.ErrStalled
 		}
 		var c content
 		var reader atomic.Pointer[aside.Process]
 		go func() {
 			c.data, c.err = readOne(d, aside.File{Name: name, Limit: most}, &reader)
-			a.hanging.end(what, mine)
+			a.hanging.End(what, mine)
 		}()
 		asleep := func() bool { p := reader.Load(); return p != nil && p.Asleep() }
-		if !endsWithin(context.Background(), limit, mine.ended, asleep) {
-			return nil, fmt.Errorf("%w within %v", errStalled, limit)
+		if !stall.EndsWithin(context.Background(), limit, mine.Ended, asleep) {
+			return nil, fmt.Errorf("%w within %v", stall.ErrStalled, limit)
 		}
 		return c.data, c.err
 	}

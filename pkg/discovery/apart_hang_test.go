@@ -6,14 +6,15 @@ import (
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // TestACardThatHangsApart is not read again, and the others are. What is known of it without its driver is reported. test/e2e does the same
 // with a read that sleeps.
 func TestACardThatHangsApart(t *testing.T) {
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	apart := &Apart{}
-	apart.hanging.begin(stageOf(pci.Address{Bus: 0x43, Function: 1}, driverStage))
+	apart.hanging.Begin(StageOf(pci.Address{Bus: 0x43, Function: 1}, DriverStage))
 	for range 2 {
 		inv, err := Scan(t.Context(), root, Options{Models: captureModels(), Apart: apart, CardDeadline: time.Minute})
 		if err != nil {

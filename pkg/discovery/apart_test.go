@@ -13,6 +13,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/test/long"
+	"github.com/hyperaccel/lpuctl/test/machines"
 )
 
 // TestApartFindsTheSame: what another process reads of cards makes the same inventory, whatever is wrong with one of them. It reads the
@@ -32,7 +33,7 @@ func TestApartFindsTheSame(t *testing.T) {
 			if _, err := node.Write(root); err != nil {
 				continue // LPUs of this profile do not show it
 			}
-			options := discovery.Options{Models: bertha(), CardDeadline: time.Minute}
+			options := discovery.Options{Models: machines.Bertha(), CardDeadline: time.Minute}
 			want := scan(t, root, options)
 			options.Apart = &discovery.Apart{}
 			for range 2 { // of which none is in the way of the next

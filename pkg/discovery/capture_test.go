@@ -1,18 +1,14 @@
 package discovery
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,46 +33,6 @@ func captureModels() []Model {
 	})
 }
 
-// unpack writes a capture of a real kernel's sysfs into a fresh directory.
-func unpack(t testing.TB, name string) string {
-	t.Helper()
-	file, err := os.Open(filepath.Join("../../testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	zipped, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	for r := tar.NewReader(zipped); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return root
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		to := filepath.Join(root, header.Name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		switch header.Typeflag {
-		case tar.TypeSymlink:
-			err = os.Symlink(header.Linkname, to)
-		case tar.TypeReg:
-			var data []byte
-			if data, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(to, data, 0o644)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func scanOf(t testing.TB, root string, models []Model) *Inventory {
 	t.Helper()
 	inv, err := Scan(context.Background(), root, Options{Models: models})
@@ -89,7 +45,7 @@ func scanOf(t testing.TB, root string, models []Model) *Inventory {
 const u55c, e1000e = "sysfs-u55c-x8-iommu.tar.gz", "sysfs-e1000e-aer-x8.tar.gz"
 
 func TestScanOfARealKernel(t *testing.T) {
-	inv := scanOf(t, unpack(t, u55c), captureModels())
+	inv := scanOf(t, plant.Capture(t, u55c), captureModels())
 	if len(inv.LPUs) != 8 || len(inv.Problems) != 0 {
 		t.Fatalf("%d LPUs, problems %v", len(inv.LPUs), inv.Problems)
 	}
@@ -113,7 +69,7 @@ func TestScanOfARealKernel(t *testing.T) {
 		r.AERFatal != nil || r.Command != nil || r.Device == 0 {
 		t.Errorf("the reading is %+v", r)
 	}
-	inv = scanOf(t, unpack(t, e1000e), captureModels())
+	inv = scanOf(t, plant.Capture(t, e1000e), captureModels())
 	if len(inv.LPUs) != 8 || inv.LPUs[0].Model != "vm-e1000e" || inv.LPUs[0].Link.SpeedGTs != 2.5 {
 		t.Errorf("the e1000e capture gives %+v", inv.LPUs)
 	}
@@ -123,7 +79,7 @@ func TestScanOfARealKernel(t *testing.T) {
 }
 
 func TestScanIsTheSameWithoutOpenat2(t *testing.T) {
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	tr, err := host.Root(root).Open()
 	if err != nil {
 		t.Fatal(err)
@@ -139,34 +95,6 @@ func TestScanIsTheSameWithoutOpenat2(t *testing.T) {
 	}
 }
 
-// TestErrorsOfPorts: what a root port counts is a warning about the port, and never about a card.
-func TestErrorsOfPorts(t *testing.T) {
-	root, now := unpack(t, e1000e), time.Hour
-	w := NewWatcher(root, Options{Models: captureModels()}, func() time.Duration { return now })
-	look := func() *Inventory {
-		now += fullPeriod
-		inv, err := w.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return inv
-	}
-	if inv := look(); len(inv.Problems) != 0 || len(inv.LPUs[0].Reading.Ports) != 3 {
-		t.Fatalf("problems %v; ports %v", inv.Problems, inv.LPUs[0].Reading.Ports)
-	}
-	port := w.latest.LPUs[0].Reading.Ports[0]
-	replace(t, filepath.Join(root, port.Dir(), "aer_rootport_total_err_fatal"), "1\n")
-	inv := look()
-	if len(inv.Problems) != 1 || inv.Problems[0].ID != finding.PortErrors || inv.Problems[0].Subject != port.String() {
-		t.Errorf("problems %v", inv.Problems)
-	}
-	for _, l := range inv.LPUs {
-		if l.Health != Healthy || len(l.Reasons) != 0 {
-			t.Errorf("%s is %s: %v", l.Name, l.Health, l.Reasons)
-		}
-	}
-}
-
 // without is a card without the attributes of a link, and with one file besides.
 func without(file, content string) map[string]string {
 	return map[string]string{
@@ -177,7 +105,7 @@ func without(file, content string) map[string]string {
 // TestBrokenCard breaks the third card of a real kernel's tree in one way after the other.
 func TestBrokenCard(t *testing.T) {
 	const card = "sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:02.0/0000:45:00.1"
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	for name, c := range map[string]struct {
 		breakIt map[string]string // file in the card's directory: new content, as plant.Tree knows it; "" removes
 		want    string            // reasons' ids
@@ -307,7 +235,7 @@ func TestOddPCIEntries(t *testing.T) {
 func TestTwoModelsOfOneRankAreRefused(t *testing.T) {
 	match := []Match{{Vendor: "10ee", Device: "505d"}}
 	models := MergeModels(BuiltinModels(), []Model{{Name: "one", Match: match}, {Name: "two", Match: []Match{{Class: "1200"}}}})
-	l := scanOf(t, unpack(t, u55c), models).LPUs
+	l := scanOf(t, plant.Capture(t, u55c), models).LPUs
 	var ambiguous int
 	for _, lpu := range l {
 		for _, r := range lpu.Reasons {
@@ -324,7 +252,7 @@ func TestTwoModelsOfOneRankAreRefused(t *testing.T) {
 func TestAPathRule(t *testing.T) {
 	models := captureModels()
 	models[0].Nodes = []string{"class:nothing", "path:/dev/lpu{index}-{address}"}
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	inv := scanOf(t, root, models)
 	if got := inv.LPUs[3].Nodes; len(got) != 1 || got[0].Path != "/dev/lpu3-0000:46:00.1" || got[0].Verified {
 		t.Errorf("nodes %+v", got)
@@ -342,26 +270,8 @@ func TestAPathRule(t *testing.T) {
 func TestAScanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Scan(ctx, unpack(t, u55c), Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Scan(ctx, plant.Capture(t, u55c), Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestWithin gives up on a read that hangs. No file of a test's own can hang: test/e2e has one that does.
-func TestWithin(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	hangs, answers := func() (int, error) { <-hang; return 1, nil }, func() (int, error) { return 1, fs.ErrNotExist }
-	if v, err := within(context.Background(), &readers{}, "", 5*time.Millisecond, hangs); !errors.Is(err, errStalled) || v != 0 {
-		t.Errorf("a read that hangs gives %d, %v", v, err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if v, err := within(ctx, &readers{}, "", time.Hour, hangs); !errors.Is(err, errStalled) || v != 0 {
-		t.Errorf("a read that hangs gives %d, %v after its context has ended", v, err)
-	}
-	if v, err := within(context.Background(), &readers{}, "", time.Hour, answers); !errors.Is(err, fs.ErrNotExist) || v != 1 {
-		t.Errorf("a read that answers gives %d, %v", v, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -37,14 +38,14 @@ func (l *LPU) addressRemedies() {
 // stalled adds the reason that a read of the LPU timed out.
 func (l *LPU) stalled(err error) { l.reason(finding.ReadStalled, err.Error(), "") }
 
-// The stages of readCard.
+// The stages of readCard. DriverStage is the first in which the driver answers.
 const (
 	kernelStage = iota
-	driverStage
+	DriverStage
 )
 
-// stageOf names a stage among the reads that have not ended.
-func stageOf(a pci.Address, stage int) string { return fmt.Sprint("card ", a, stage) }
+// StageOf names a stage of a card among the reads that have not ended.
+func StageOf(a pci.Address, stage int) string { return fmt.Sprint("card ", a, stage) }
 
 // readCard reads one LPU, each stage within the deadline of a card: first what the
 // kernel's core answers, then what the driver answers, then the configuration space if
@@ -74,7 +75,7 @@ func (s *scan) newLPU(ctx context.Context, index int, f function) LPU {
 		s.missing(ctx, &lpu, f)
 		return lpu
 	}
-	lpu.Serial = s.known[f.address]
+	lpu.Serial = f.before.Serial
 	lpu.conclude()
 	return lpu
 }
@@ -97,7 +98,7 @@ func (s *scan) readFirst(ctx context.Context, lpu *LPU, f *function) error {
 func (s *scan) readRest(ctx context.Context, lpu *LPU, f function) (err error) {
 	for i, read := range []stage{s.readDriver, s.probe, s.readSensors} {
 		if err == nil {
-			err = s.stage(ctx, driverStage+i, read, lpu, f)
+			err = s.stage(ctx, DriverStage+i, read, lpu, f)
 		}
 	}
 	return err
@@ -108,7 +109,7 @@ type stage func(lpu LPU, f function) LPU
 
 func (s *scan) stage(ctx context.Context, number int, read stage, lpu *LPU, f function) error {
 	before := *lpu
-	after, err := within(ctx, s.readers, stageOf(f.address, number), s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
+	after, err := stall.Within(ctx, s.reads, StageOf(f.address, number), s.CardDeadline, func() (LPU, error) { return read(before, f), nil })
 	if err == nil {
 		*lpu = after
 	}
@@ -138,15 +139,15 @@ func (s *scan) probe(lpu LPU, f function) LPU {
 	if lpu.Reading.Asleep() || lpu.Reading.AllOnes {
 		return lpu
 	}
-	known := s.probes[lpu.Address]
-	if s.probes == nil && (!lpu.Reading.Linked || f.apart && lpu.Driver != "" && !lpu.Reading.PowerLost()) {
+	known := f.before.Probe
+	if s.Memory == nil && (!lpu.Reading.Linked || f.apart && lpu.Driver != "" && !lpu.Reading.PowerLost()) {
 		known, _ = probeIn(f.tree, lpu.Address)
 	}
-	if known.device == lpu.Reading.Device {
-		lpu.Reading.AllOnes, lpu.Reading.Command = known.dead && !lpu.Reading.Linked, known.command
+	if known.Device == lpu.Reading.Device {
+		lpu.Reading.AllOnes, lpu.Reading.Command = known.Dead && !lpu.Reading.Linked, known.Command
 	}
-	if known.hangs {
-		lpu.stalled(fmt.Errorf("%w: its configuration space is not read", errStalled))
+	if known.Hangs {
+		lpu.stalled(fmt.Errorf("%w: its configuration space is not read", stall.ErrStalled))
 	}
 	return lpu
 }

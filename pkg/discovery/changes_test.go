@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,25 +15,9 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/machines"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
-
-// machine starts a simulated node that can change, and returns its root too.
-func machine(t *testing.T, node simulate.Node) (*simulate.Machine, string) {
-	t.Helper()
-	root := t.TempDir()
-	m, err := node.Start(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m, root
-}
-
-func must(t *testing.T, steps ...error) {
-	t.Helper()
-	if err := errors.Join(steps...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // expectNodes checks that each LPU has the node that its card has, and none else, verified where there is a /dev.
 func expectNodes(t *testing.T, m *simulate.Machine, inv *discovery.Inventory) {
@@ -51,11 +34,11 @@ func expectNodes(t *testing.T, m *simulate.Machine, inv *discovery.Inventory) {
 // TestSwappedNodes: every profile's nodes are followed when drivers give them to other cards.
 func TestSwappedNodes(t *testing.T) {
 	for _, profile := range []string{"orion", "lpu", "edge"} {
-		m, root := machine(t, simulate.Node{Profile: profile, LPUs: 3})
+		m, root := machines.Start(t, simulate.Node{Profile: profile, LPUs: 3})
 		expectNodes(t, m, scan(t, root, discovery.Options{}))
-		must(t, m.SwapNodes(0, 2))
+		machines.Must(t, m.SwapNodes(0, 2))
 		expectNodes(t, m, scan(t, root, discovery.Options{}))
-		must(t, m.Renumber(1, simulate.Numbers{Major: 10, Minor: 229}))
+		machines.Must(t, m.Renumber(1, simulate.Numbers{Major: 10, Minor: 229}))
 		expectNodes(t, m, scan(t, root, discovery.Options{}))
 	}
 }
@@ -63,7 +46,7 @@ func TestSwappedNodes(t *testing.T) {
 // TestAPathRuleThatGuesses: a rule that counts gives cards the nodes of others. Without /dev nobody can tell; with it no
 // node is handed out that is not the card's.
 func TestAPathRuleThatGuesses(t *testing.T) {
-	m, root := machine(t, simulate.Node{Profile: "orion"})
+	m, root := machines.Start(t, simulate.Node{Profile: "orion"})
 	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{
 		{Name: "orion-u55c", Nodes: []string{"path:/dev/dri/renderD13{index}"}},
 	})
@@ -105,17 +88,17 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 		"last identities are of other": {"bertha", nothing, "", []pci.Address{{Bus: 0x43}, {Bus: 0x45}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, root := machine(t, simulate.Node{Profile: c.profile, LPUs: 3})
+			m, root := machines.Start(t, simulate.Node{Profile: c.profile, LPUs: 3})
 			if c.table != "" {
-				writeFile(t, filepath.Join(root, "etc/lpuctl/ring.yaml"), c.table)
+				plant.File(t, filepath.Join(root, "etc/lpuctl/ring.yaml"), c.table)
 			}
-			must(t, m.Hide(1, c.hide...))
+			machines.Must(t, m.Hide(1, c.hide...))
 			inv := scan(t, root, discovery.Options{Models: bertha, Known: func() ([]pci.Address, error) { return c.known, nil }})
 			if c.want == "" {
 				if err := inv.Undecided(); len(inv.LPUs) != 2 || err == nil || !strings.HasPrefix(err.Error(), "0000:44:00.0: ") {
 					t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), err)
 				}
-				if !inv.Problems.HasErrors() || !slices.Contains(ids(inv.Problems), "unreadable-function") {
+				if !inv.Problems.HasErrors() || !slices.Contains(machines.IDs(inv.Problems), "unreadable-function") {
 					t.Errorf("problems %v", inv.Problems)
 				}
 				return
@@ -146,13 +129,13 @@ func TestOtherFunctionsThatCannotBeRead(t *testing.T) {
 		"a management function":  {"0000:44:00.0", everything, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
+			_, root := machines.Start(t, simulate.Node{Profile: "orion", LPUs: 3})
 			for _, attribute := range c.hide {
 				file := filepath.Join(root, "sys/bus/pci/devices", c.address, attribute)
-				must(t, os.Remove(file), os.Mkdir(file, 0o755))
+				machines.Must(t, os.Remove(file), os.Mkdir(file, 0o755))
 			}
 			inv := scan(t, root, discovery.Options{})
-			if diff := cmp.Diff(c.want, ids(inv.Problems)); diff != "" || len(inv.LPUs) != 3 || (inv.Undecided() == nil) != (c.want == nil) {
+			if diff := cmp.Diff(c.want, machines.IDs(inv.Problems)); diff != "" || len(inv.LPUs) != 3 || (inv.Undecided() == nil) != (c.want == nil) {
 				t.Errorf("%d LPUs, undecided %v, problems %s", len(inv.LPUs), inv.Undecided(), diff)
 			}
 		})
@@ -162,21 +145,21 @@ func TestOtherFunctionsThatCannotBeRead(t *testing.T) {
 // TestCardsWithoutAManagementModel: an operator's model that says nothing of management does not make healthy cards look as if
 // they had to be flashed.
 func TestCardsWithoutAManagementModel(t *testing.T) {
-	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
+	m, root := machines.Start(t, simulate.Node{Profile: "orion", LPUs: 3})
 	mine := discovery.Model{
 		Name: "mine", Match: []discovery.Match{{Vendor: "10ee", Device: "505d"}}, Drivers: []string{"xocl"}, Nodes: []string{"drm:render"},
 	}
 	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{mine})
 	for _, hide := range [][]string{nil, {"vendor"}, {"vendor", "modalias", "uevent"}} {
-		must(t, m.Hide(1, hide...))
+		machines.Must(t, m.Hide(1, hide...))
 		inv := scan(t, root, discovery.Options{Models: models})
 		if len(inv.LPUs) != 3 || len(inv.Problems) != 0 {
 			t.Errorf("%v: %d LPUs, problems %v", hide, len(inv.LPUs), inv.Problems)
 		}
 	}
 	// A card whose LPU function is gone is still reported.
-	must(t, m.Show(1), os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:44:00.1")))
-	if got := ids(scan(t, root, discovery.Options{Models: models}).Problems); !slices.Contains(got, "card-without-lpu") {
+	machines.Must(t, m.Show(1), os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:44:00.1")))
+	if got := machines.IDs(scan(t, root, discovery.Options{Models: models}).Problems); !slices.Contains(got, "card-without-lpu") {
 		t.Errorf("problems %v", got)
 	}
 }
@@ -185,13 +168,13 @@ func TestCardsWithoutAManagementModel(t *testing.T) {
 // there, says so itself. The card is flashed at once only if it says that it runs its factory
 // image.
 func TestLostFunction(t *testing.T) {
-	_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 3})
+	_, root := machines.Start(t, simulate.Node{Profile: "orion", LPUs: 3})
 	installed := filepath.Join(root, discovery.InstalledRingTable)
-	must(t, os.MkdirAll(filepath.Dir(installed), 0o755), os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:44:00.1")))
+	machines.Must(t, os.MkdirAll(filepath.Dir(installed), 0o755), os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:44:00.1")))
 	flash := "flash the LPU shell: xbmgmt program --base --device 0000:44:00.0"
 	for _, golden := range []bool{false, true} {
 		if golden {
-			writeFile(t, filepath.Join(root, "sys/bus/pci/devices/0000:44:00.0/recovery"), "1\n")
+			plant.File(t, filepath.Join(root, "sys/bus/pci/devices/0000:44:00.0/recovery"), "1\n")
 		}
 		for name, c := range map[string]struct {
 			table   string
@@ -205,9 +188,9 @@ func TestLostFunction(t *testing.T) {
 			"unknown": {"", discovery.Options{}, "card-without-lpu: management function of a card of model orion-u55c, " +
 				"but the card shows no LPU function"},
 		} {
-			must(t, os.RemoveAll(installed), os.RemoveAll(filepath.Join(root, "opt")))
+			machines.Must(t, os.RemoveAll(installed), os.RemoveAll(filepath.Join(root, "opt")))
 			if c.table != "" {
-				writeFile(t, installed, "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\n"+c.table+"\n")
+				plant.File(t, installed, "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\n"+c.table+"\n")
 			}
 			inv := scan(t, root, c.options)
 			all := slices.Clone(inv.Problems)
@@ -229,14 +212,14 @@ func TestLostFunction(t *testing.T) {
 // TestSameCard: a virtual function of an LPU, and a second function of its card, are said to be of
 // that card. They keep their indices.
 func TestSameCard(t *testing.T) {
-	_, root := machine(t, simulate.Node{Profile: "orion", LPUs: 2})
+	_, root := machines.Start(t, simulate.Node{Profile: "orion", LPUs: 2})
 	const second, virtual = "0000:44:00.2", "0000:44:01.0"
 	for _, function := range []string{second, virtual} {
 		dir := filepath.Join(root, "sys/devices/pci0000:40", function)
 		link := filepath.Join(root, "sys/bus/pci/devices", function)
-		must(t, os.MkdirAll(dir, 0o755), os.Symlink("../../../devices/pci0000:40/"+function, link))
-		writeFile(t, filepath.Join(dir, "vendor"), "0x10ee\n")
-		writeFile(t, filepath.Join(dir, "device"), "0x505d\n")
+		machines.Must(t, os.MkdirAll(dir, 0o755), os.Symlink("../../../devices/pci0000:40/"+function, link))
+		plant.File(t, filepath.Join(dir, "vendor"), "0x10ee\n")
+		plant.File(t, filepath.Join(dir, "device"), "0x505d\n")
 	}
 	physfn := filepath.Join(root, "sys/bus/pci/devices", virtual, "physfn")
 	for target, want := range map[string]string{
@@ -244,9 +227,9 @@ func TestSameCard(t *testing.T) {
 		"../0000:01:00.0": "", // of no LPU
 		"":                "", // another card
 	} {
-		must(t, os.RemoveAll(physfn))
+		machines.Must(t, os.RemoveAll(physfn))
 		if target != "" {
-			must(t, os.Symlink(target, physfn))
+			machines.Must(t, os.Symlink(target, physfn))
 		}
 		inv := scan(t, root, discovery.Options{})
 		says := map[string]string{}
@@ -265,15 +248,15 @@ func TestSameCard(t *testing.T) {
 
 // TestUnreadableClass: where a class cannot be listed, its LPUs are not seen.
 func TestUnreadableClass(t *testing.T) {
-	_, root := machine(t, simulate.Node{Profile: "lpu", LPUs: 3})
+	_, root := machines.Start(t, simulate.Node{Profile: "lpu", LPUs: 3})
 	class := filepath.Join(root, "sys/class/lpu")
-	must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
+	machines.Must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
 	if inv := scan(t, root, discovery.Options{}); inv.Undecided() == nil || len(inv.LPUs) != 0 {
 		t.Errorf("%d LPUs, undecided: %v", len(inv.LPUs), inv.Undecided())
 	}
-	_, root = machine(t, simulate.Node{Profile: "orion", LPUs: 1})
+	_, root = machines.Start(t, simulate.Node{Profile: "orion", LPUs: 1})
 	class = filepath.Join(root, "sys/class/drm")
-	must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
+	machines.Must(t, os.RemoveAll(class), os.WriteFile(class, nil, 0o644))
 	inv := scan(t, root, discovery.Options{})
 	const why = "its device node is not known, because devices of class drm cannot be listed: "
 	if r := inv.LPUs[0].Reasons; len(r) != 1 || r[0].ID != finding.NoNode || !strings.HasPrefix(r[0].Message, why) ||
@@ -282,30 +265,11 @@ func TestUnreadableClass(t *testing.T) {
 	}
 }
 
-// TestWatchKnowsCardsThatCannotBeRead: what an earlier scan saw is known, also if its ids cannot be read now.
-func TestWatchKnowsCardsThatCannotBeRead(t *testing.T) {
-	m, root := machine(t, simulate.Node{Profile: "bertha", LPUs: 3})
-	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{
-		{Name: "bertha", Match: []discovery.Match{{Vendor: "20fb", Device: "0010"}}},
-	})
-	inventories := watchedAs(t, root, discovery.Options{Models: models}, 10*time.Millisecond)
-	next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 })
-	must(t, m.Hide(1, "vendor", "modalias", "uevent"))
-	inv := next(t, inventories, "an unknown card", func(inv *discovery.Inventory) bool { return !inv.LPUs[1].Usable })
-	if l := inv.LPUs[1]; len(inv.LPUs) != 3 || l.Absent || l.Reasons[0].ID != "read-stalled" || inv.Undecided() != nil {
-		t.Errorf("%+v, undecided: %v", inv.LPUs, inv.Undecided())
-	}
-	must(t, m.Show(1))
-	next(t, inventories, "the card", func(inv *discovery.Inventory) bool { return inv.LPUs[1].Usable })
-	must(t, m.Unplug(1))
-	next(t, inventories, "no card", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 && inv.LPUs[1].Absent })
-}
-
 // TestScansDuringChanges scans while two cards swap their nodes and a third goes and comes back. A scan may see any moment
 // between two changes, but never a node that its card does not have in either state, and nothing odd about a card that is left
 // alone.
 func TestScansDuringChanges(t *testing.T) {
-	m, root := machine(t, simulate.Node{Profile: "orion", LPUs: 4}) // LPUs of profile lpu are none as long as they have no node
+	m, root := machines.Start(t, simulate.Node{Profile: "orion", LPUs: 4}) // LPUs of profile lpu are none as long as they have no node
 	has := func(i int) discovery.Node {
 		c := m.Card(i)
 		return discovery.Node{Path: c.Node, Major: c.Numbers.Major, Minor: c.Numbers.Minor, Verified: m.DeviceNodes()}
@@ -323,7 +287,7 @@ func TestScansDuringChanges(t *testing.T) {
 	}()
 	defer func() {
 		stop()
-		must(t, <-done)
+		machines.Must(t, <-done)
 		for _, l := range scan(t, root, discovery.Options{}).LPUs {
 			if !l.Usable {
 				t.Errorf("at rest: %+v", l)

@@ -17,7 +17,7 @@ func DeviceNumbers(root string, functions map[pci.Address]bool) (map[uint64]bool
 		return nil, err
 	}
 	defer t.Close()
-	links, err := t.Links("sys/dev/char")
+	links, err := t.Links(CharDevices)
 	if host.IsAbsent(err) {
 		err = nil // a tree without them
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -35,7 +36,7 @@ var ErrNoNames = errors.New("there is no pci.ids here: names of vendor and produ
 // and its names. If the reads do not end within limit, the details are empty and the
 // error says so. With ErrNoNames only the names are missing.
 func Describe(ctx context.Context, root string, lpu *LPU, limit time.Duration) (Details, error) {
-	return within(ctx, &readers{}, "details", limit, func() (Details, error) { return describe(host.Root(root), lpu, limit) })
+	return stall.Within(ctx, &stall.Reads{}, "details", limit, func() (Details, error) { return describe(host.Root(root), lpu, limit) })
 }
 
 func describe(root host.Root, lpu *LPU, limit time.Duration) (d Details, err error) {

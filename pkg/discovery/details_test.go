@@ -33,7 +33,7 @@ const someNames = `# a list
 // TestDescribe reads the details of a simulated card: one PCI function without modalias, or with a huge one, is no
 // concern of it.
 func TestDescribe(t *testing.T) {
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	inv := scanOf(t, root, captureModels())
 	plant.File(t, filepath.Join(root, "usr/share/misc/pci.ids"), someNames)
 	if err := os.Remove(filepath.Join(root, pci.Devices, "0000:44:00.1/modalias")); err != nil {
@@ -84,7 +84,7 @@ func TestNames(t *testing.T) {
 // TestScansHoldNoDescriptors (garbage collection off, so that nothing is closed by it).
 func TestScansHoldNoDescriptors(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	open := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -129,7 +129,7 @@ func TestVMD(t *testing.T) {
 
 // TestDriverOverride: where the kernel may bind one other driver only, that is named, and the remedy ends it.
 func TestDriverOverride(t *testing.T) {
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	dir := filepath.Join(root, "sys/bus/pci/devices/0000:45:00.1")
 	for _, c := range []struct{ driver, override, message, remedy string }{
 		{"", "", "no driver is bound to it (it needs uio_pci_generic)", "modprobe uio_pci_generic; PROBE"},

@@ -5,7 +5,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/health"
 )
 
-// driver is what is known of a driver of LPUs. Each has a file of its own, driver_NAME.go.
+// driver is what is known of a driver of LPUs. Each has a file of its own, such as driver_xocl.go.
 type driver interface {
 	// read reads the state of a card.
 	read(f *function, lpu *LPU, dir *host.Dir)

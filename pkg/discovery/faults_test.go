@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // TestFaults scans what a real kernel showed of one card in many states (test/vm/lab/capture). Without history some faults do not show.
@@ -32,7 +34,7 @@ func TestFaults(t *testing.T) {
 		"recovered":        {"aer-nonfatal", Healthy, Link{2.5, 1, 2.5, 1}},
 		"not-recovered":    {"", Healthy, Link{2.5, 1, 2.5, 1}},
 	} {
-		inv := scanOf(t, unpack(t, "faults/"+name+".tar.gz"), models)
+		inv := scanOf(t, plant.Capture(t, "faults/"+name+".tar.gz"), models)
 		if len(inv.LPUs) != 1 || len(inv.Problems) != 0 {
 			t.Errorf("%s: %d LPUs, problems %v", name, len(inv.LPUs), inv.Problems)
 			continue
@@ -55,7 +57,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: link %+v", name, link)
 		}
 	}
-	inv := scanOf(t, unpack(t, "faults/removed.tar.gz"), models)
+	inv := scanOf(t, plant.Capture(t, "faults/removed.tar.gz"), models)
 	if len(inv.LPUs) != 0 || len(inv.Problems) != 1 || inv.Problems[0].ID != "card-without-lpu" {
 		t.Errorf("removed: LPUs %v, problems %v", inv.LPUs, inv.Problems)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -85,7 +86,8 @@ type function struct {
 	manages *Model // the model of the card that this function manages
 	err     error  // the reason why one of its ids cannot be read
 
-	known bool // an earlier scan saw the LPU, this one does not
+	known  bool  // an earlier scan saw the LPU, this one does not
+	before Known // what a watcher knows of it
 
 	// The paths of the class devices that its node can be of, once they are known.
 	devices []string
@@ -95,7 +97,7 @@ type function struct {
 }
 
 // readable reports whether there is a card to be read.
-func (f *function) readable() bool { return f.model != nil && !errors.Is(f.err, errStalled) }
+func (f *function) readable() bool { return f.model != nil && !errors.Is(f.err, stall.ErrStalled) }
 
 // decided reports whether it is known what the function is.
 func (f *function) decided() bool { return f.err == nil || f.model != nil || f.manages != nil }
@@ -226,7 +228,7 @@ func (s *scan) matchManagement(id *identity, a pci.Address) *Model {
 // fastest. If a read hangs, it reads each function in its own goroutine, to find out
 // which one hangs.
 func (s *scan) identify(ctx context.Context, addresses []pci.Address) []function {
-	all, err := within(ctx, s.readers, "ids", s.CardDeadline, func() ([]function, error) {
+	all, err := stall.Within(ctx, s.reads, "ids", s.CardDeadline, func() ([]function, error) {
 		functions := make([]function, len(addresses))
 		for i, a := range addresses {
 			functions[i] = s.identifyOne(a)
@@ -237,9 +239,9 @@ func (s *scan) identify(ctx context.Context, addresses []pci.Address) []function
 		return all
 	}
 	functions := make([]function, len(addresses))
-	inParallel(len(addresses), func(i int) {
+	stall.InParallel(len(addresses), func(i int) {
 		a := addresses[i]
-		f, err := within(ctx, s.readers, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
+		f, err := stall.Within(ctx, s.reads, "ids of "+a.String(), s.CardDeadline, func() (function, error) { return s.identifyOne(a), nil })
 		if err != nil {
 			f = function{address: a, err: err}
 		}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // TestFunctionsThatVanish: a function that is gone when it is read is looked for once more, and what it was is not guessed.
 func TestFunctionsThatVanish(t *testing.T) {
 	third := pci.Address{Bus: 0x45, Function: 1}
 	for name, c := range map[string]struct {
-		known  map[pci.Address]string
+		seen   []pci.Address
 		back   int  // the list for which it is there again; 0: never
 		entry  bool // its entry stays in the list, and leads nowhere
 		lists  int
@@ -25,18 +26,18 @@ func TestFunctionsThatVanish(t *testing.T) {
 	}{
 		"for a moment":      {back: 2, lists: 2, lpus: 8},
 		"for good":          {lists: 2, lpus: 7},
-		"while it is known": {known: map[pci.Address]string{third: ""}, lists: 1, lpus: 8, reason: "gone"},
+		"while it is known": {seen: []pci.Address{third}, lists: 1, lpus: 8, reason: "gone"},
 		"but its entry":     {entry: true, lists: 2, lpus: 8, reason: "gone"}, // the management function tells that it is an LPU
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := unpack(t, u55c)
+			root := plant.Capture(t, u55c)
 			entry, away := filepath.Join(root, pci.Devices, third.String()), filepath.Join(root, "away")
 			tree, err := host.Root(root).Open()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer tree.Close()
-			s := newScan(tree, Options{Models: captureModels(), known: c.known})
+			s := newScan(tree, Options{Models: captureModels(), Seen: c.seen})
 			lists := 0
 			s.names = func(dir string) ([]string, error) {
 				lists++

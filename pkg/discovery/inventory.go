@@ -44,6 +44,22 @@ func (inv *Inventory) Undecided() error {
 	return nil
 }
 
+// Judge replaces the health that was read for each LPU by what a judge makes of it, who
+// remembers earlier readings. now is the time since boot.
+func (inv *Inventory) Judge(judge *health.Judge, now time.Duration) {
+	for i := range inv.LPUs {
+		l := &inv.LPUs[i]
+		l.Reading.Reasons, l.Reading.Nodes = l.Reasons, nil
+		for _, n := range l.Nodes {
+			l.Reading.Nodes = append(l.Reading.Nodes, n.Path)
+		}
+		verdict := judge.See(l.Address.String(), l.Name, l.Reading, now)
+		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
+		l.addressRemedies()
+	}
+	inv.markDeadLinks()
+}
+
 // Ring is a ring or a chain of LPUs, each cabled to the next, as the ring table says.
 type Ring struct {
 	ID string `json:"id"` // "ring" and a number, in the order of the rings' first LPUs

@@ -12,10 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/ring"
+	"github.com/hyperaccel/lpuctl/test/machines"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // ringTable is one in our own format: rings and single cables of cards by index.
@@ -104,7 +107,7 @@ func TestLastRingIsTheSameCabling(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			installed := filepath.Join(root, discovery.InstalledRingTable)
-			writeFile(t, installed, s.table)
+			plant.File(t, installed, s.table)
 			inv := scan(t, root, discovery.Options{})
 			if inv.RingTable == nil || inv.Problems.HasErrors() {
 				t.Fatalf("not used: %v", inv.Problems)
@@ -113,7 +116,7 @@ func TestLastRingIsTheSameCabling(t *testing.T) {
 			if findings.HasErrors() {
 				t.Fatalf("%v\n%s", findings, inv.LastRing())
 			}
-			writeFile(t, installed, "{")
+			plant.File(t, installed, "{")
 			again := scan(t, root, discovery.Options{LastRing: kept})
 			if diff := cmp.Diff(cabling(t, inv), cabling(t, again)); diff != "" {
 				t.Errorf("of\n%s\n%s", inv.LastRing(), diff)
@@ -136,35 +139,28 @@ func TestLastRingIsTheSameCabling(t *testing.T) {
 // breakages are the ways in which the ring table of a machine of four cards stops to be usable.
 func breakages() map[string]func(t *testing.T, m *simulate.Machine, table string) {
 	return map[string]func(t *testing.T, m *simulate.Machine, table string){
-		"not a table":  func(t *testing.T, _ *simulate.Machine, table string) { writeFile(t, table, "{") },
-		"empty":        func(t *testing.T, _ *simulate.Machine, table string) { writeFile(t, table, "") },
-		"a card less":  func(t *testing.T, _ *simulate.Machine, table string) { writeFile(t, table, ringTable("[0, 1, 2]")) },
-		"a card twice": func(t *testing.T, _ *simulate.Machine, table string) { writeFile(t, table, ringTable("[0, 1, 2, 2]")) },
+		"not a table":  func(t *testing.T, _ *simulate.Machine, table string) { plant.File(t, table, "{") },
+		"empty":        func(t *testing.T, _ *simulate.Machine, table string) { plant.File(t, table, "") },
+		"a card less":  func(t *testing.T, _ *simulate.Machine, table string) { plant.File(t, table, ringTable("[0, 1, 2]")) },
+		"a card twice": func(t *testing.T, _ *simulate.Machine, table string) { plant.File(t, table, ringTable("[0, 1, 2, 2]")) },
 		"too large": func(t *testing.T, _ *simulate.Machine, table string) {
-			writeFile(t, table, strings.Repeat("#", 1<<20+1))
+			plant.File(t, table, strings.Repeat("#", 1<<20+1))
 		},
 		"not readable": func(t *testing.T, _ *simulate.Machine, table string) { unreadable(t, table) },
-		"not safe":     func(t *testing.T, _ *simulate.Machine, table string) { check(t, os.Chmod(table, 0o666)) },
+		"not safe":     func(t *testing.T, _ *simulate.Machine, table string) { machines.Must(t, os.Chmod(table, 0o666)) },
 		"a directory": func(t *testing.T, _ *simulate.Machine, table string) {
-			check(t, os.Remove(table))
-			check(t, os.Mkdir(table, 0o755))
+			machines.Must(t, os.Remove(table))
+			machines.Must(t, os.Mkdir(table, 0o755))
 		},
-		"a card is out": func(t *testing.T, m *simulate.Machine, _ string) { check(t, m.Unplug(1)) }, // a table by index counts the cards
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		"a card is out": func(t *testing.T, m *simulate.Machine, _ string) { machines.Must(t, m.Unplug(1)) }, // a table by index counts the cards
 	}
 }
 
 // unreadable makes reads of a file fail, for root too: it leads to itself.
 func unreadable(t *testing.T, file string) {
 	t.Helper()
-	check(t, os.Remove(file))
-	check(t, os.Symlink(filepath.Base(file), file))
+	machines.Must(t, os.Remove(file))
+	machines.Must(t, os.Symlink(filepath.Base(file), file))
 }
 
 // chained is a machine of four cards on a chain that is not in the order of addresses, and its ring table.
@@ -172,9 +168,9 @@ func chained(t *testing.T) (root string, m *simulate.Machine, table string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "node")
 	m, err := (simulate.Node{Profile: "lpu", LPUs: 4}).Start(root)
-	check(t, err)
+	machines.Must(t, err)
 	table = filepath.Join(root, discovery.InstalledRingTable)
-	writeFile(t, table, ringTable("", [2]int{2, 0}, [2]int{0, 3}, [2]int{3, 1}))
+	plant.File(t, table, ringTable("", [2]int{2, 0}, [2]int{0, 3}, [2]int{3, 1}))
 	return root, m, table
 }
 
@@ -191,19 +187,19 @@ func TestATableThatBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, m, table := chained(t)
 			now := time.Unix(0, 0)
-			w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Duration(now.UnixNano()) })
+			w := watch.New(root, watch.Options{}, func() time.Duration { return time.Duration(now.UnixNano()) })
 			look := func() *discovery.Inventory {
 				t.Helper()
 				inv, err := w.Scan(t.Context())
-				check(t, err)
+				machines.Must(t, err)
 				return inv
 			}
 			before := look()
-			check(t, os.MkdirAll(filepath.Join(root, "var/lib/lpuctl"), 0o755))
-			writeFile(t, filepath.Join(root, discovery.LastRingTable), string(before.LastRing()))
+			machines.Must(t, os.MkdirAll(filepath.Join(root, "var/lib/lpuctl"), 0o755))
+			plant.File(t, filepath.Join(root, discovery.LastRingTable), string(before.LastRing()))
 			spoil(t, m, table)
 			command := scan(t, root, discovery.Options{}) // one that remembers nothing
-			check(t, os.RemoveAll(filepath.Join(root, "var/lib/lpuctl")))
+			machines.Must(t, os.RemoveAll(filepath.Join(root, "var/lib/lpuctl")))
 			serve := look() // one that has no file
 			for what, inv := range map[string]*discovery.Inventory{"a command": command, "serve": serve} {
 				if len(inv.LPUs) != 4 || len(inv.Rings) != 1 || !slices.Equal(inv.Rings[0].Members, before.Rings[0].Members) {
@@ -234,7 +230,7 @@ func TestATableThatBreaks(t *testing.T) {
 func TestAKeptCablingOfOtherCards(t *testing.T) {
 	root, _, table := chained(t)
 	good := scan(t, root, discovery.Options{}).LastRing()
-	writeFile(t, table, "{")
+	plant.File(t, table, "{")
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, kept string)
 		want  bool
@@ -243,20 +239,23 @@ func TestAKeptCablingOfOtherCards(t *testing.T) {
 		"of these and one more": {func(t *testing.T, kept string) {
 			edit(t, kept, "links:\n", "rings: [[\"0000:99:00.0\"]]\nlinks:\n")
 		}, true},
-		"of other cards":            {func(t *testing.T, kept string) { edit(t, kept, "0000:43:00.0", "0000:99:00.0") }, false},
-		"others can write to it":    {func(t *testing.T, kept string) { check(t, os.Chmod(kept, 0o666)) }, false},
-		"a link":                    {func(t *testing.T, kept string) { unreadable(t, kept) }, false},
-		"not a table":               {func(t *testing.T, kept string) { writeFile(t, kept, "{") }, false},
-		"by index, and too few":     {func(t *testing.T, kept string) { writeFile(t, kept, ringTable("[0, 1, 2]")) }, false},
-		"by index, and as many":     {func(t *testing.T, kept string) { writeFile(t, kept, ringTable("[0, 1, 2, 3]")) }, false},
-		"a directory":               {func(t *testing.T, kept string) { check(t, os.Remove(kept)); check(t, os.Mkdir(kept, 0o755)) }, false},
-		"one that is none any more": {func(t *testing.T, kept string) { check(t, os.Remove(kept)) }, false},
+		"of other cards":         {func(t *testing.T, kept string) { edit(t, kept, "0000:43:00.0", "0000:99:00.0") }, false},
+		"others can write to it": {func(t *testing.T, kept string) { machines.Must(t, os.Chmod(kept, 0o666)) }, false},
+		"a link":                 {func(t *testing.T, kept string) { unreadable(t, kept) }, false},
+		"not a table":            {func(t *testing.T, kept string) { plant.File(t, kept, "{") }, false},
+		"by index, and too few":  {func(t *testing.T, kept string) { plant.File(t, kept, ringTable("[0, 1, 2]")) }, false},
+		"by index, and as many":  {func(t *testing.T, kept string) { plant.File(t, kept, ringTable("[0, 1, 2, 3]")) }, false},
+		"a directory": {func(t *testing.T, kept string) {
+			machines.Must(t, os.Remove(kept))
+			machines.Must(t, os.Mkdir(kept, 0o755))
+		}, false},
+		"one that is none any more": {func(t *testing.T, kept string) { machines.Must(t, os.Remove(kept)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kept := filepath.Join(root, discovery.LastRingTable)
-			check(t, os.RemoveAll(filepath.Dir(kept)))
-			check(t, os.MkdirAll(filepath.Dir(kept), 0o755))
-			writeFile(t, kept, string(good))
+			machines.Must(t, os.RemoveAll(filepath.Dir(kept)))
+			machines.Must(t, os.MkdirAll(filepath.Dir(kept), 0o755))
+			plant.File(t, kept, string(good))
 			c.spoil(t, kept)
 			got := scan(t, root, discovery.Options{})
 			if (len(got.Rings) > 0) != c.want || keptBy(got) != c.want || (got.RingTable != nil) != c.want {
@@ -275,72 +274,9 @@ func TestAKeptCablingOfOtherCards(t *testing.T) {
 func edit(t *testing.T, file, old, new string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	check(t, err)
+	machines.Must(t, err)
 	if !strings.Contains(string(data), old) {
 		t.Fatalf("no %q in\n%s", old, data)
 	}
-	writeFile(t, file, strings.ReplaceAll(string(data), old, new))
-}
-
-// TestTheFirstReadingOfAFaultThatMayPass says nothing about health; that of another fault does.
-func TestTheFirstReadingOfAFaultThatMayPass(t *testing.T) {
-	for fault, want := range map[string][]discovery.Health{
-		"unbound": {discovery.Unhealthy, discovery.Unhealthy, discovery.Unhealthy},
-		"offline": {discovery.HealthUnknown, discovery.HealthUnknown, discovery.Unhealthy},
-		"":        {discovery.Healthy, discovery.Healthy, discovery.Healthy},
-	} {
-		root, now := filepath.Join(t.TempDir(), "node"), time.Unix(0, 0)
-		m, err := (simulate.Node{Profile: "orion", LPUs: 2}).Start(root)
-		check(t, err)
-		switch fault {
-		case "offline":
-			writeFile(t, filepath.Join(root, m.Card(1).Dir, "dev_offline"), "1\n")
-		case "unbound":
-			check(t, m.Unbind(1))
-		}
-		w := discovery.NewWatcher(root, discovery.Options{}, func() time.Duration { return time.Duration(now.UnixNano()) })
-		for i, want := range want {
-			for range 2 { // a scan that is repeated at once says nothing new
-				inv, err := w.Scan(t.Context())
-				check(t, err)
-				if got := inv.LPUs[1].Health; got != want {
-					t.Errorf("%s, look %d: %s, want %s", fault, i, got, want)
-				}
-			}
-			now = now.Add(29 * time.Second)
-		}
-	}
-}
-
-// TestAGlanceAfterABind: what an LPU has got by its driver is looked at each second, too, and not only when all is read again.
-func TestAGlanceAfterABind(t *testing.T) {
-	m, root := machine(t, simulate.Node{Profile: "bertha", LPUs: 1})
-	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Models: bertha()}, func() time.Duration { return now })
-	scan := func() *discovery.LPU {
-		t.Helper()
-		inv, err := w.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		now += time.Second
-		return &inv.LPUs[0]
-	}
-	scan()
-	if err := m.Unbind(0); err != nil {
-		t.Fatal(err)
-	}
-	scan()
-	if err := m.Bind(0); err != nil {
-		t.Fatal(err)
-	}
-	for range 11 { // all is read after ten seconds; then nine are left
-		scan()
-	}
-	if err := m.Set(0, "ha/state", "failed"); err != nil {
-		t.Fatal(err)
-	}
-	if l := scan(); l.Usable {
-		t.Errorf("%s: %v", l.Health, l.Reasons)
-	}
+	plant.File(t, file, strings.ReplaceAll(string(data), old, new))
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 func TestBuiltinModelsAreValid(t *testing.T) {
@@ -24,7 +26,7 @@ func TestIDsWithPrefix(t *testing.T) {
 	if faults := m.Validate(); len(faults) > 0 {
 		t.Error(faults)
 	}
-	inv := scanOf(t, unpack(t, u55c), []Model{m})
+	inv := scanOf(t, plant.Capture(t, u55c), []Model{m})
 	if len(inv.LPUs) != 8 || inv.LPUs[0].Management == nil {
 		t.Errorf("%+v", inv.LPUs)
 	}

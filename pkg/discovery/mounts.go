@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -20,7 +21,7 @@ func (s *scan) readMounts(ctx context.Context, m *Model) {
 		mounts []Mount
 		place  TablePlace
 	}
-	f, err := within(ctx, s.readers, "mounts of "+m.Name, s.CardDeadline, func() (found, error) {
+	f, err := stall.Within(ctx, s.reads, "mounts of "+m.Name, s.CardDeadline, func() (found, error) {
 		seen := slices.Clone(m.Mounts)
 		for i := range seen {
 			seen[i].Present = s.tree.Exists(seen[i].HostPath)

@@ -201,9 +201,9 @@ func (s *scan) ownNumbers(a pci.Address, n Node) (own bool, id finding.ID, messa
 		return false, "", "" // from a path rule, and /dev cannot be seen
 	}
 	numbers := fmt.Sprintf("%d:%d", n.Major, n.Minor)
-	device, err := s.tree.Follow(path.Join(charDevices, numbers))
+	device, err := s.tree.Follow(path.Join(CharDevices, numbers))
 	if host.IsAbsent(err) {
-		if all, _ := s.tree.Names(charDevices); len(all) == 0 {
+		if all, _ := s.tree.Names(CharDevices); len(all) == 0 {
 			return false, "", ""
 		}
 		return false, finding.NodeForeign, fmt.Sprintf("%s is device %s, and the kernel has no device of these numbers", n.Path, numbers)

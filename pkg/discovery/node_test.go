@@ -31,11 +31,11 @@ func inDev(kind uint32, major, minor uint32) unix.Stat_t {
 // third card and about uio7.
 func thirdLPU(t *testing.T, root string, links map[string]string, rules []string, lstat func(path string) (unix.Stat_t, error)) LPU {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(root, charDevices)); err != nil {
+	if err := os.RemoveAll(filepath.Join(root, CharDevices)); err != nil {
 		t.Fatal(err)
 	}
 	for numbers, target := range links {
-		plant.File(t, filepath.Join(root, charDevices, numbers), target)
+		plant.File(t, filepath.Join(root, CharDevices, numbers), target)
 	}
 	models := captureModels()
 	if rules != nil {
@@ -75,7 +75,7 @@ func TestWhoseNodeItIs(t *testing.T) {
 	}
 	node := dev(unix.S_IFCHR, 245, 6)
 	byPath, next := []string{"path:/dev/{address}"}, []string{"path:/dev/uio7"}
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	for name, c := range map[string]struct {
 		links map[string]string
 		rules []string // nil: class:uio
@@ -138,7 +138,7 @@ func expectNode(t *testing.T, l LPU, want string) {
 // TestNodesThatChangeMeanwhile: drivers are loaded again at any moment, also between two reads of one node.
 func TestNodesThatChangeMeanwhile(t *testing.T) {
 	own := map[string]string{"245:6": ownDevice, "245:7": nextDevice}
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	nth := func(minors ...uint32) func(string) (unix.Stat_t, error) {
 		return func(path string) (unix.Stat_t, error) {
 			if path != "/dev/uio6" && path != "/dev/0000:45:00.1" {
@@ -154,7 +154,7 @@ func TestNodesThatChangeMeanwhile(t *testing.T) {
 	var once sync.Once // the cards are read side by side
 	swap := func(string) (unix.Stat_t, error) {
 		once.Do(func() {
-			link := filepath.Join(root, charDevices, "245:6")
+			link := filepath.Join(root, CharDevices, "245:6")
 			if err := os.Remove(link); err != nil {
 				t.Error(err)
 			}
@@ -179,7 +179,7 @@ func TestNodesThatChangeMeanwhile(t *testing.T) {
 
 // TestNumbersThatAreNone: a class device whose dev says nothing of use is a fault, with and without /dev.
 func TestNumbersThatAreNone(t *testing.T) {
-	root := unpack(t, u55c)
+	root := plant.Capture(t, u55c)
 	dev := filepath.Join(root, "sys/class/uio/uio6/dev")
 	for _, text := range []string{
 		"0:0\n", "\n", "", "0:6\n", "245\n", "245:\n", ":6\n", "a:b\n", "245:6:7\n",
@@ -198,12 +198,12 @@ func TestNumbersThatAreNone(t *testing.T) {
 // TestManagementNodes: a node of the management function has to be that function's.
 func TestManagementNodes(t *testing.T) {
 	for device, want := range map[string]int{"0000:45:00.0": 1, "0000:45:00.1": 0} {
-		root := unpack(t, u55c)
+		root := plant.Capture(t, u55c)
 		plant.File(t, filepath.Join(root, "sys/class/manage/m2"), "-> "+cardAbove+"0000:45:00.0/manage/m2")
 		card := filepath.Join(root, "sys/dev/char", cardAbove)
 		plant.File(t, filepath.Join(card, "0000:45:00.0/manage/m2/dev"), "250:2\n")
 		for numbers, target := range map[string]string{"250:2": "-> " + cardAbove + device + "/manage/m2", "245:6": ownDevice} {
-			plant.File(t, filepath.Join(root, charDevices, numbers), target)
+			plant.File(t, filepath.Join(root, CharDevices, numbers), target)
 		}
 		models := captureModels()
 		models[0].Management.Nodes = []string{"class:manage"}

@@ -163,7 +163,7 @@ func another(t *testing.T, do string) (pid int) {
 }
 
 // init keeps the main function in the main thread where that thread shall end.
-func init() {
+func init() { //nolint:gochecknoinits // later the main function may be in another thread
 	if os.Getenv("DISCOVERY_TEST") != "" {
 		runtime.LockOSThread()
 	}

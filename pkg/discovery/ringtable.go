@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -71,7 +72,7 @@ func (s *scan) judgeHyperdex(ctx context.Context) {
 	if s.table != nil && s.table.Path == p {
 		return // it is judged as a whole
 	}
-	data, err := within(ctx, s.readers, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
+	data, err := stall.Within(ctx, s.reads, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
 	if err != nil {
 		return // there is none, or anybody could have written it
 	}
@@ -95,8 +96,8 @@ func (s *scan) real(p string) string {
 
 // tableFile reads the file of a ring table within the deadline of a card.
 func (s *scan) tableFile(ctx context.Context, path string) ([]byte, error) {
-	data, err := within(ctx, s.readers, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(path)) })
-	if errors.Is(err, errStalled) {
+	data, err := stall.Within(ctx, s.reads, path, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(path)) })
+	if errors.Is(err, stall.ErrStalled) {
 		err = fmt.Errorf("it does not answer within %v", s.CardDeadline)
 	}
 	return data, err
@@ -179,7 +180,7 @@ func (s *scan) addKnown(lpus []function) []function {
 		_ = s.tree.Note(err)
 		known = slices.DeleteFunc(all, func(a pci.Address) bool { return s.unread[a] == nil })
 	}
-	for _, a := range slices.AppendSeq(known, maps.Keys(s.known)) {
+	for _, a := range slices.AppendSeq(known, maps.Keys(s.seen)) {
 		if !slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
 			lpus = append(lpus, function{address: a, err: s.unread[a], known: true})
 		}
@@ -192,7 +193,7 @@ func (s *scan) addKnown(lpus []function) []function {
 func (s *scan) bindRings(inv *Inventory, table *ring.Table) bool {
 	cards := inv.RingCards()
 	for i := range cards {
-		if _, known := s.known[inv.LPUs[i].Address]; known { // the table counted it when it was there
+		if s.seen[inv.LPUs[i].Address] { // the table counted it when it was there
 			cards[i].Absent = false
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/machines"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 func simulated(t *testing.T, node simulate.Node) string {
@@ -31,25 +33,6 @@ func scan(t *testing.T, root string, options discovery.Options) *discovery.Inven
 		t.Fatal(err)
 	}
 	return inv
-}
-
-// ids are the ids of findings.
-func ids(findings finding.List) []string {
-	var list []string
-	for _, f := range findings {
-		list = append(list, string(f.ID))
-	}
-	return list
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestRingsOfANode(t *testing.T) {
@@ -75,7 +58,7 @@ func TestRingsOfANode(t *testing.T) {
 // TestAHole: a table keyed by address keeps the place of a card that is gone.
 func TestAHole(t *testing.T) {
 	root := simulated(t, simulate.Node{Profile: "orion", LPUs: 4})
-	writeFile(t, filepath.Join(root, "etc/lpuctl/ring.yaml"),
+	plant.File(t, filepath.Join(root, "etc/lpuctl/ring.yaml"),
 		"apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[\"0000:43:00\", \"0000:44:00\", \"0000:45:00\", \"0000:46:00\"]]\n")
 	for _, function := range []string{"0000:44:00.0", "0000:44:00.1"} {
 		if err := os.Remove(filepath.Join(root, "sys/bus/pci/devices", function)); err != nil {
@@ -92,7 +75,7 @@ func TestAHole(t *testing.T) {
 	if diff := cmp.Diff([][2]string{{"lpu0", "lpu1"}, {"lpu1", "lpu2"}}, inv.Rings[0].DeadLinks); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"ring-absent-card"}, ids(inv.Problems)); diff != "" {
+	if diff := cmp.Diff([]string{"ring-absent-card"}, machines.IDs(inv.Problems)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -109,7 +92,7 @@ func TestDeadCables(t *testing.T) {
 		}
 		root := simulated(t, node)
 		if fault == "" {
-			writeFile(t, filepath.Join(root, "sys/bus/pci/devices/0000:46:00.1/dev_offline"), "1\n")
+			plant.File(t, filepath.Join(root, "sys/bus/pci/devices/0000:46:00.1/dev_offline"), "1\n")
 		}
 		inv := scan(t, root, discovery.Options{})
 		if diff := cmp.Diff(dead, inv.Rings[0].DeadLinks); diff != "" {
@@ -145,13 +128,13 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 		want  string
 	}{
 		"written by others": {func(t *testing.T, path string) {
-			writeFile(t, path, good)
+			plant.File(t, path, good)
 			if err := os.Chmod(path, 0o664); err != nil {
 				t.Fatal(err)
 			}
 		}, "ring-unsafe"},
 		"a link": {func(t *testing.T, path string) {
-			writeFile(t, path+".target", good)
+			plant.File(t, path+".target", good)
 			if err := os.Symlink("ring.yaml.target", path); err != nil {
 				t.Fatal(err)
 			}
@@ -161,10 +144,10 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "ring-unsafe"},
-		"too large":    {func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("#", 1<<20+1)) }, "ring-too-large"},
-		"not a table":  {func(t *testing.T, path string) { writeFile(t, path, "{") }, "ring-syntax"},
-		"for another":  {func(t *testing.T, path string) { writeFile(t, path, strings.Replace(good, ", 3", "", 1)) }, "ring-count"},
-		"one of whole": {func(t *testing.T, path string) { writeFile(t, path, good) }, ""},
+		"too large":    {func(t *testing.T, path string) { plant.File(t, path, strings.Repeat("#", 1<<20+1)) }, "ring-too-large"},
+		"not a table":  {func(t *testing.T, path string) { plant.File(t, path, "{") }, "ring-syntax"},
+		"for another":  {func(t *testing.T, path string) { plant.File(t, path, strings.Replace(good, ", 3", "", 1)) }, "ring-count"},
+		"one of whole": {func(t *testing.T, path string) { plant.File(t, path, good) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := simulated(t, simulate.Node{Profile: "lpu", LPUs: 4})
@@ -174,7 +157,7 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 			}
 			c.spoil(t, path)
 			inv := scan(t, root, discovery.Options{})
-			got := strings.Join(ids(inv.Problems), ",")
+			got := strings.Join(machines.IDs(inv.Problems), ",")
 			if got != c.want || (c.want == "") != (len(inv.Rings) == 1) || len(inv.LPUs) != 4 {
 				t.Errorf("problems %q, want %q; rings %v", got, c.want, inv.Rings)
 			}
@@ -182,7 +165,7 @@ func TestTablesThatAreNotUsed(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "nowhere")
 	inv := scan(t, simulated(t, simulate.Node{Profile: "orion", LPUs: 2}), discovery.Options{RingTable: missing})
-	if got := ids(inv.Problems); len(got) != 1 || got[0] != "ring-unreadable" || len(inv.Rings) != 0 {
+	if got := machines.IDs(inv.Problems); len(got) != 1 || got[0] != "ring-unreadable" || len(inv.Rings) != 0 {
 		t.Errorf("a table that was asked for and is not there: %v", inv.Problems)
 	}
 }
@@ -196,7 +179,7 @@ func TestRingTableOfConfigMap(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(data), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, data, "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[0, 1, 2, 3]]\n")
+	plant.File(t, data, "apiVersion: lpuctl.hyperaccel.ai/v1alpha1\nkind: RingTable\nrings: [[0, 1, 2, 3]]\n")
 	for link, target := range map[string]string{filepath.Join(dir, "..data"): "..2026_11_23", path: "..data/ring.yaml"} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
@@ -205,7 +188,7 @@ func TestRingTableOfConfigMap(t *testing.T) {
 	want := func(problems ...string) {
 		t.Helper()
 		inv := scan(t, root, discovery.Options{RingTable: path})
-		if got := ids(inv.Problems); !slices.Equal(got, problems) || (len(inv.Rings) == 1) != (problems == nil) {
+		if got := machines.IDs(inv.Problems); !slices.Equal(got, problems) || (len(inv.Rings) == 1) != (problems == nil) {
 			t.Errorf("problems %q, want %q; rings %v", got, problems, inv.Rings)
 		}
 		if inv.RingTable != nil && inv.RingTable.Path != path {

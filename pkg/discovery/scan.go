@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -29,22 +30,15 @@ import (
 const (
 	pciDrivers = "sys/bus/pci/drivers"
 	sysClass   = "sys/class"
-	// charDevices has a link for each character device, named by its numbers.
-	charDevices = "sys/dev/char"
 )
+
+// CharDevices is the directory of sysfs, relative to the root, that has a link for each
+// character device, named by its numbers.
+const CharDevices = "sys/dev/char"
 
 // ErrNoSysfs is the error if the root has no readable list of PCI devices. Then nothing
 // is known about LPUs.
 var ErrNoSysfs = errors.New("the list of PCI devices cannot be read")
-
-// shortOf is the error of a scan in which a read failed for a shortage
-// ([host.IsShortage]). It is no fault of a card, so nothing is known.
-func shortOf(shortage error) error {
-	if shortage == nil {
-		return nil
-	}
-	return fmt.Errorf("the machine cannot be read for a shortage: %w", shortage)
-}
 
 // Remedy says what to do about the error of a scan; "" if it says it all.
 func Remedy(err error) string {
@@ -62,22 +56,13 @@ func Remedy(err error) string {
 // defaultDeadline is Options.CardDeadline where none is given.
 const defaultDeadline = time.Second
 
-// Patience is a good Options.Patience: several times as long as the reads of a card take,
-// and too short to delay anybody. On a machine that is slower a watcher waits for four
-// times as long as a card took before.
-const Patience = 10 * time.Millisecond
-
 // Options are the options of a scan. The zero value searches for the built-in models.
 type Options struct {
 	Models []Model // nil: BuiltinModels()
 	// CardDeadline is after what time a read of a card hangs that sleeps in the kernel;
 	// 0: one second.
 	CardDeadline time.Duration
-	// Patience is how long a watcher waits for a card that it has read before. A card
-	// that takes longer stays as it was until it has answered, or until its deadline is
-	// over. 0: the deadline.
-	Patience   time.Duration
-	Management bool // find the nodes of management functions too
+	Management   bool // find the nodes of management functions too
 	// RingTable is a file to read instead of the usual ones; a path of this machine, not of
 	// the root.
 	RingTable string
@@ -107,23 +92,8 @@ type Options struct {
 	// Apart lets other processes read what may sleep in the kernel, so that this one can
 	// end; nil: this one does.
 	Apart *Apart
-	// sensed are the sensors that a watcher has read before, and now is its clock: what
-	// is not old is not read again.
-	sensed map[pci.Address]sensed
-	now    time.Duration
-	// probes is what a watcher knows of the configuration space of LPUs, and so the scan
-	// does not read it; nil without a watcher.
-	probes map[pci.Address]probe
-	// Records are what serve remembered of the health of LPUs before it was started
-	// again, by PCI address. Only a watcher uses them.
-	Records map[string]health.Record
-
-	// known are the cards that earlier scans found, with their serial numbers. If one is
-	// gone it is reported and keeps its index. The serial number is not read again,
-	// because the card's management function may take long to answer.
-	known   map[pci.Address]string
-	readers *readers // reads of earlier scans that still hang
-	cards   *cards   // what a watcher keeps of each card; nil without a watcher
+	// Memory is what the watcher whose scan it is keeps; nil: the scan is on its own.
+	Memory Memory
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or
@@ -152,8 +122,10 @@ type scan struct {
 	unlisted map[string]error        // why a class could not be read, or not all of it
 	// The management functions that were found, with the models of their cards.
 	managements map[pci.Address]*Model
-	seesDev     bool     // there is a /dev in which nodes can be verified
-	versions    sync.Map // versions of drivers' modules, by driver
+	seen        map[pci.Address]bool // Options.Seen
+	reads       *stall.Reads         // that have not ended
+	seesDev     bool                 // there is a /dev in which nodes can be verified
+	versions    sync.Map             // versions of drivers' modules, by driver
 	problems    finding.List
 	table       *TableRef             // the ring table that was found; it may be unusable
 	unread      map[pci.Address]error // functions whose ids cannot be read
@@ -162,38 +134,36 @@ type scan struct {
 	names func(dir string) ([]string, error)     // of the PCI functions
 }
 
-// release closes the tree when neither the scan nor a late card holds it any more.
+// release closes the tree when neither the scan nor a card that is still read holds it
+// any more.
 func (s *scan) release() {
 	if s.holders.Add(-1) == 0 {
 		s.tree.Close()
 	}
 }
 
-// complete fills in what was left out.
-func (o *Options) complete() {
+// Complete fills in the deadline and the policy if they were left out.
+func (o *Options) Complete() {
 	o.CardDeadline = cmp.Or(o.CardDeadline, defaultDeadline)
-	o.Patience = cmp.Or(o.Patience, o.CardDeadline)
 	if o.Policy == nil {
 		policy := health.DefaultPolicy()
 		o.Policy = &policy
 	}
-	if o.readers == nil {
-		o.readers = &readers{}
-	}
 }
 
 func newScan(t *host.Tree, options Options) *scan {
-	options.complete()
-	known := map[pci.Address]string{} // not options.known itself, which is the caller's
-	for _, a := range options.Seen {
-		known[a] = ""
-	}
-	maps.Copy(known, options.known)
-	options.known = known
+	options.Complete()
 	s := &scan{
 		Options: options, tree: t, models: enabled(options.Models), seesDev: t.Exists("dev"),
 		classes: map[string]classDevices{}, unlisted: map[string]error{},
 		managements: map[pci.Address]*Model{}, unread: map[pci.Address]error{}, lstat: t.Lstat, names: t.Names,
+		seen: map[pci.Address]bool{}, reads: &stall.Reads{},
+	}
+	for _, a := range options.Seen {
+		s.seen[a] = true
+	}
+	if s.Memory != nil {
+		s.reads = s.Memory.Reads()
 	}
 	s.holders.Store(1)
 	return s
@@ -208,7 +178,7 @@ func (s *scan) run(ctx context.Context) (*Inventory, error) {
 	s.readModels(ctx, lpus)
 	s.reportUnmatched(ctx, lpus)
 	inv := s.assemble(ctx, lpus)
-	if err := cmp.Or(ctx.Err(), shortOf(s.tree.Shortage())); err != nil {
+	if err := cmp.Or(ctx.Err(), host.ShortageError(s.tree.Shortage())); err != nil {
 		return nil, err
 	}
 	return inv, nil
@@ -232,9 +202,9 @@ func (s *scan) assemble(ctx context.Context, found []function) *Inventory {
 			s.keepRings(inv, last)
 		}
 	}
-	if s.probes != nil {
+	if s.Memory != nil {
 		ports := portsAbove(inv.LPUs)
-		inv.Ports, _ = within(ctx, s.readers, "ports", s.CardDeadline, func() (map[pci.Address]health.Reading, error) {
+		inv.Ports, _ = stall.Within(ctx, s.reads, "ports", s.CardDeadline, func() (map[pci.Address]health.Reading, error) {
 			return s.readPorts(ports), nil
 		})
 	}
@@ -297,12 +267,7 @@ func (s *scan) identified(ctx context.Context) ([]function, error) {
 // vanished reports whether a function was listed and was gone when it was read. A known
 // LPU that is gone is reported as such.
 func (s *scan) vanished(f function) bool {
-	return host.IsAbsent(f.err) && !f.decided() && !s.isKnown(f.address)
-}
-
-func (s *scan) isKnown(a pci.Address) bool {
-	_, known := s.known[a]
-	return known
+	return host.IsAbsent(f.err) && !f.decided() && !s.seen[f.address]
 }
 
 // listed reports whether the list of PCI functions has one now.
@@ -391,7 +356,7 @@ func (s *scan) reportLoneManagement(ctx context.Context, lpus []function) {
 // lostFunction says what is known of a card by its management function alone, and what to
 // do. A card that runs its factory image shows no user function; any other has lost it.
 func (s *scan) lostFunction(ctx context.Context, management pci.Address) (says, remedy string) {
-	golden, _ := within(ctx, s.readers, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
+	golden, _ := stall.Within(ctx, s.reads, "recovery of "+management.String(), s.CardDeadline, func() (bool, error) {
 		return runsGolden(s.patient(), management), nil
 	})
 	if golden {
@@ -434,7 +399,7 @@ func (s *scan) reportUnmatched(ctx context.Context, lpus []function) {
 				if slices.ContainsFunc(lpus, func(f function) bool { return f.address == a }) {
 					continue
 				}
-				entry, err := within(ctx, s.readers, "entry of "+a.String(), s.CardDeadline, func() (string, error) { return s.matchEntry(a) })
+				entry, err := stall.Within(ctx, s.reads, "entry of "+a.String(), s.CardDeadline, func() (string, error) { return s.matchEntry(a) })
 				if err == nil && !slices.Contains(entries, entry) {
 					entries = append(entries, entry)
 				}
@@ -468,7 +433,7 @@ func (s *scan) class(ctx context.Context, subsystem string) classDevices {
 	if known || subsystem == "" {
 		return devices
 	}
-	devices, err := within(ctx, s.readers, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
+	devices, err := stall.Within(ctx, s.reads, "class "+subsystem, s.CardDeadline, func() (classDevices, error) {
 		return s.listClass(path.Join(sysClass, subsystem))
 	})
 	if err != nil {
@@ -494,31 +459,15 @@ func (s *scan) readCards(ctx context.Context, lpus []function) []LPU {
 	slices.SortFunc(lpus, func(a, b function) int { return a.address.Compare(b.address) })
 	cards := make([]LPU, len(lpus))
 	switch {
-	case s.cards != nil:
-		s.updateCards(ctx, lpus, cards)
+	case s.Memory != nil:
+		cards = s.recall(ctx, lpus)
 	case s.Apart != nil:
 		s.readApart(ctx, lpus, cards)
 	default:
-		inParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
+		stall.InParallel(len(lpus), func(i int) { cards[i] = s.readCard(ctx, i, lpus[i]) })
 	}
 	refuseSharedNodes(cards)
 	return cards
-}
-
-// inParallel calls do with 0 to n-1, sixteen at a time. A server has at most that many
-// cards, and they are few enough that no deadline passes while a goroutine waits for a
-// processor.
-func inParallel(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			do(i)
-			<-slots
-		})
-	}
-	wg.Wait()
 }
 
 // refuseSharedNodes makes LPUs that claim the same node unusable, because it can belong

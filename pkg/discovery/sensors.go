@@ -5,23 +5,11 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
-	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
-
-// sensorPeriod is how often a watcher reads the sensors of a card.
-const sensorPeriod = 10 * time.Second
-
-// sensed is what a watcher remembers of a card's sensors.
-type sensed struct {
-	device  uint64          // [health.Reading.Device]; 0: not known
-	at      time.Duration   // when they were read, since boot
-	sensors *health.Sensors // nil: a read of the card did not end in time
-}
 
 // answers reports whether the driver can ask the card, by what was read so far. If it
 // cannot, a read waits in the driver for a timeout, and until then no process can unbind
@@ -36,9 +24,8 @@ func (s *scan) readSensors(lpu LPU, f function) LPU {
 	if !lpu.answers() {
 		return lpu
 	}
-	last, known := s.sensed[lpu.Address]
-	if known && s.now-last.at < sensorPeriod && (last.device == 0 || last.device == lpu.Reading.Device) {
-		lpu.Reading.Sensors = last.sensors
+	if last := f.before.Sensed; last != nil && (last.Device == 0 || last.Device == lpu.Reading.Device) {
+		lpu.Reading.Sensors = last.Sensors
 	} else {
 		lpu.Reading.Sensors = f.sense(lpu)
 	}
@@ -105,27 +92,4 @@ func readHwmon(dir *host.Dir, sensors *health.Sensors, a attributes) {
 			}
 		}
 	}
-}
-
-// keepSensors remembers the sensors that were read, so that the next scans need not read
-// them. Where a read did not end in time the card is left alone for as long. Sensors that
-// show a fault are read at each scan, so that a fault that counts was read as often as
-// the policy wants.
-func (w *Watcher) keepSensors(inv *Inventory) {
-	// This is another map, because a read that hangs may still hold the one before.
-	all := map[pci.Address]sensed{}
-	for _, l := range inv.LPUs {
-		kept, known := w.options.sensed[l.Address]
-		switch sensors := l.Reading.Sensors; {
-		case l.Reasons.Has(finding.ReadStalled):
-			kept = sensed{l.Reading.Device, w.options.now, nil}
-		case known && kept.sensors == sensors: // it was not read again
-		case sensors == nil, sensors.Findings("", w.options.Policy).HasErrors():
-			continue
-		default:
-			kept = sensed{l.Reading.Device, w.options.now, sensors}
-		}
-		all[l.Address] = kept
-	}
-	w.options.sensed = all
 }

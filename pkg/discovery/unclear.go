@@ -88,7 +88,7 @@ func queued(t *host.Tree, pid int) string {
 		names, _ := files.Names()
 		for _, fd := range names {
 			file, _ := files.Link(fd)
-			count, what := "", ""
+			var count, what string
 			switch {
 			case strings.HasPrefix(file, "socket:"):
 				count, what = "scm_fds", "the queue of socket"

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
@@ -130,8 +129,9 @@ func TestHiddenUsers(t *testing.T) {
 	}
 }
 
-// closeDirectory gives a directory a mode with which this test may not read it, or not what is in it. Root may read every directory, so for the rest of the test this
-// thread reads files as another user. The thread ends with the goroutine of the test.
+// closeDirectory gives a directory a mode with which this test may not read it, or not what
+// is in it. Root may read every directory, so for the rest of the test this thread reads
+// files as another user. The thread ends with the goroutine of the test.
 func closeDirectory(t *testing.T, dir string, mode os.FileMode) {
 	t.Helper()
 	if err := os.Chmod(dir, mode); err != nil {

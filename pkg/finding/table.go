@@ -540,8 +540,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"see in the file that was put aside which LPUs were reserved, and reserve them again"},
 		{LeaseRequest, Error, "The arbiter does not understand a request, or it cannot be made now.",
 			"after an update start the arbiter again: systemctl try-restart lpuctl-lease.service"},
-		{LeaseUnclear, Warning, "A lease has ended, and a process of its user may still use the LPUs: descriptors lie where no other program can " +
-			"see what they are, or a node is in its memory. Other users do not get these LPUs meanwhile.",
+		{LeaseUnclear, Warning, "A lease has ended, and a process of its user may still use the LPUs: descriptors lie where no other program " +
+			"can see what they are, or a node is in its memory. Other users do not get these LPUs meanwhile.",
 			"end the process: the arbiter's log has its number"},
 		{LeaseUnknown, Error, "There is no such reservation, or it is another user's.", "see the reservations: lpuctl list"},
 		{LeaseUnreachable, Error, "The arbiter of leases cannot be reached.",

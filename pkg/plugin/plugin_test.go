@@ -20,6 +20,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/test/await"
@@ -94,7 +95,7 @@ func (r *rig) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		watcher := discovery.NewWatcher(r.root, discovery.Options{}, host.SinceBoot)
+		watcher := watch.New(r.root, watch.Options{}, host.SinceBoot)
 		watcher.Run(ctx, 20*time.Millisecond, func() { r.plugin.Update(ctx, watcher.Scan) })
 	})
 	r.t.Cleanup(func() {

@@ -106,15 +106,16 @@ func TestParse(t *testing.T) {
 
 func TestStable(t *testing.T) {
 	for text, want := range map[string]string{
-		"time=2026-01-02T03:04:05.678+09:00 level=INFO\n":      "time=TIME level=INFO\n",
-		"{\"sinceBoot\":70743220726612,\"sum\":\"0a\"}\n":      "{\"sinceBoot\":MOMENT,\"sum\":\"0a\"}\n",
-		"/tmp/place/NODE/etc/cdi: no\n":                        "NODE/etc/cdi: no\n",
-		"lpuctl v1.2 (go1.26.8, linux/amd64)\n":                "lpuctl VERSION (GO, linux/amd64)\n",
-		"go: go1.26.8\nplatform: linux/amd64\nversion: a1b2\n": "go: GO\nplatform: linux/amd64\nversion: VERSION\n",
-		"  \"version\": \"a1b2\",\n  \"go\": \"go1.26.8\"\n":   "  \"version\": \"VERSION\",\n  \"go\": \"GO\"\n",
-		"  \"version\": \"1.7.35\"\n":                          "  \"version\": \"1.7.35\"\n", // of a runtime
-		"open lpu.json226128: no\n":                            "open lpu.jsonRANDOM: no\n",
-		"0000:43:00.1 renderD134 table.json:12\n":              "0000:43:00.1 renderD134 table.json:12\n",
+		"time=2026-01-02T03:04:05.678+09:00 level=INFO\n":                    "time=TIME level=INFO\n",
+		"{\"sinceBoot\":70743220726612,\"sum\":\"0a\"}\n":                    "{\"sinceBoot\":MOMENT,\"sum\":\"0a\"}\n",
+		`{"request":"[{\"version\":\"a1b2\",\"go\":\"go1.26.8\",\"x\":1}]"}`: `{"request":"[{\"version\":\"VERSION\",\"go\":\"GO\",\"x\":1}]"}`,
+		"/tmp/place/NODE/etc/cdi: no\n":                                      "NODE/etc/cdi: no\n",
+		"lpuctl v1.2 (go1.26.8, linux/amd64)\n":                              "lpuctl VERSION (GO, linux/amd64)\n",
+		"go: go1.26.8\nplatform: linux/amd64\nversion: a1b2\n":               "go: GO\nplatform: linux/amd64\nversion: VERSION\n",
+		"  \"version\": \"a1b2\",\n  \"go\": \"go1.26.8\"\n":                 "  \"version\": \"VERSION\",\n  \"go\": \"GO\"\n",
+		"  \"version\": \"1.7.35\"\n":                                        "  \"version\": \"1.7.35\"\n", // of a runtime
+		"open lpu.json226128: no\n":                                          "open lpu.jsonRANDOM: no\n",
+		"0000:43:00.1 renderD134 table.json:12\n":                            "0000:43:00.1 renderD134 table.json:12\n",
 	} {
 		if got := stable(text, "/tmp/place"); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)

@@ -230,6 +230,7 @@ func stable(text, dir string) string {
 		{`(\.json|\.yaml)\d{5,}`, "${1}RANDOM"}, // a file that is being written
 		{`lpuctl \S+ \(go\S+,`, "lpuctl VERSION (GO,"},
 		{`"version": ".*",\n  "go": ".*"`, "\"version\": \"VERSION\",\n  \"go\": \"GO\""},
+		{`(\\"version\\":\\")[^"\\]*(\\",\\"go\\":\\")[^"\\]*`, "${1}VERSION${2}GO"}, // in the lock too
 		{`go: .*\n(platform: .*)\nversion: .*`, "go: GO\n${1}\nversion: VERSION"},
 	} {
 		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)

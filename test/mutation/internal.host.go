@@ -19,7 +19,7 @@ func internalHost() []mutation {
 			in:      "Kept.Read",
 			fix:     "\tdefer func() { _ = unix.Close(fd) }()\n",
 			without: "",
-			test:    "TestAWatcherHoldsFewDescriptors", pkg: "pkg/discovery",
+			test:    "TestAWatcherHoldsFewDescriptors", pkg: "internal/watch",
 		},
 	}
 }

@@ -30,7 +30,7 @@ func pkgHealth() []mutation {
 			name:    "the first reading of a fault that may pass counts",
 			fix:     "\t\treturn StateOf(reasons)\n",
 			without: "\t\treturn Unhealthy\n",
-			test:    "TestTheFirstReadingOfAFaultThatMayPass", pkg: "pkg/discovery",
+			test:    "TestTheFirstReadingOfAFaultThatMayPass", pkg: "internal/watch",
 		},
 		{
 			name:    "a read that stalls starts a grace again",

@@ -68,6 +68,7 @@ var paths = map[string][]string{
 	"test/killer/":     {},
 	"test/libraries/":  {},
 	"test/long/":       {},
+	"test/machines/":   {},
 	"test/mutation/":   {mutations},
 	"test/hostile/":    {},
 	"test/plant/":      {},

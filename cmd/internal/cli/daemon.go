@@ -26,7 +26,7 @@ func (a *App) SetUpDaemonLog(cmd *cobra.Command) error {
 // Following is what a daemon follows the LPUs of this node with: the options of its
 // scans, what outlives it, and the CDI spec.
 func (a *App) Following() (scan discovery.Options, memory node.Memory, spec node.Spec, err error) {
-	if scan, memory, err = a.Remembering(discovery.Options{Patience: discovery.Patience}); err != nil {
+	if scan, memory, err = a.Remembering(discovery.Options{}); err != nil {
 		return scan, memory, spec, err
 	}
 	spec.Options = cdi.Options{Kind: a.Config.CDI.Kind, Annotations: a.Config.CDI.Annotations}

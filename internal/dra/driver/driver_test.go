@@ -41,6 +41,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -206,7 +207,7 @@ func (c *cluster) start(uid string) *running {
 	})
 	ctx, cancel := context.WithCancel(c.Context())
 	var loops sync.WaitGroup
-	watcher := discovery.NewWatcher(c.root, discovery.Options{}, host.SinceBoot)
+	watcher := watch.New(c.root, watch.Options{}, host.SinceBoot)
 	loops.Go(func() { d.Run(ctx) })
 	loops.Go(func() { watcher.Run(ctx, 100*time.Millisecond, func() { d.Update(ctx, watcher.Scan) }) })
 	r := &running{Driver: d, stop: sync.OnceFunc(func() { cancel(); loops.Wait() })}

@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -56,10 +57,10 @@ func (w *Watcher) take(e uevent.Event) {
 		return // a glance will show whether it is a new LPU
 	}
 	if ok {
-		w.options.cards.of(a).due = true
+		w.cards.of(a).due = true
 		w.prober.forget(a)
 	} else {
-		w.options.cards.want()
+		w.cards.want()
 	}
 	// udevadm trigger repeats events of devices to which nothing has happened.
 	if told := eventOf(&e); told != "" && !e.Synthetic {
@@ -91,7 +92,7 @@ func eventOf(e *uevent.Event) health.Event {
 // that did before. Where some processes cannot be seen the warning ends with time. Users
 // are found by the nodes that the LPU has and had, so that of an LPU without one it is
 // not known.
-func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration) {
+func (w *Watcher) release(ctx context.Context, inv *discovery.Inventory, now time.Duration) {
 	rebound := w.judge.Rebound()
 	if len(rebound) == 0 {
 		return
@@ -102,12 +103,12 @@ func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration
 	view.LPUs = slices.Clone(inv.LPUs)
 	for i := range view.LPUs {
 		l := &view.LPUs[i]
-		l.Nodes = inv.withFormer(l.Nodes, rebound[l.Address.String()].Nodes)
+		l.Nodes = withFormer(inv, l.Nodes, rebound[l.Address.String()].Nodes)
 	}
-	FindUsers(ctx, w.root, &view)
+	discovery.FindUsers(ctx, w.root, &view)
 	for i, l := range view.LPUs {
 		r, warned := rebound[l.Address.String()]
-		before := func(u User) bool { return u.Started < r.At }
+		before := func(u discovery.User) bool { return u.Started < r.At }
 		if warned && len(inv.LPUs[i].Nodes) > 0 && l.Users != nil && !l.UsersHidden && !slices.ContainsFunc(l.Users, before) {
 			w.judge.Tell(l.Address.String(), health.Released, now)
 		}
@@ -117,12 +118,12 @@ func (w *Watcher) release(ctx context.Context, inv *Inventory, now time.Duration
 
 // withFormer adds the nodes that an LPU had before to those that it has, unless another
 // LPU has them now.
-func (inv *Inventory) withFormer(nodes []Node, former []string) []Node {
+func withFormer(inv *discovery.Inventory, nodes []discovery.Node, former []string) []discovery.Node {
 	nodes = slices.Clip(nodes)
 	for _, path := range former {
-		has := func(n Node) bool { return n.Path == path }
-		if !slices.ContainsFunc(inv.LPUs, func(l LPU) bool { return slices.ContainsFunc(l.Nodes, has) }) {
-			nodes = append(nodes, Node{Path: path})
+		has := func(n discovery.Node) bool { return n.Path == path }
+		if !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return slices.ContainsFunc(l.Nodes, has) }) {
+			nodes = append(nodes, discovery.Node{Path: path})
 		}
 	}
 	return nodes
@@ -130,7 +131,7 @@ func (inv *Inventory) withFormer(nodes []Node, former []string) []Node {
 
 // listen says which LPUs there are, for the listener. If an LPU has come or gone, or its
 // driver has, and no uevent was ever received, it says that none arrive.
-func (w *Watcher) listen(inv *Inventory) {
+func (w *Watcher) listen(inv *discovery.Inventory) {
 	ours := make(map[pci.Address]bool, len(inv.LPUs))
 	for _, l := range inv.LPUs {
 		ours[l.Address] = true
@@ -149,8 +150,8 @@ func (w *Watcher) listen(inv *Inventory) {
 }
 
 // sameDrivers reports whether two inventories have the same LPUs with the same drivers.
-func sameDrivers(a, b *Inventory) bool {
-	drivers := map[pci.Address]*LPU{}
+func sameDrivers(a, b *discovery.Inventory) bool {
+	drivers := map[pci.Address]*discovery.LPU{}
 	for i := range a.LPUs {
 		drivers[a.LPUs[i].Address] = &a.LPUs[i]
 	}

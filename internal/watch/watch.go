@@ -1,6 +1,8 @@
-package discovery
+// Package watch scans one machine again and again, and remembers what one scan cannot know.
+package watch
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -27,6 +30,23 @@ const debounce = 20 * time.Millisecond
 // fullPeriod is how often a watcher reads all of the machine, though a glance shows no
 // change: counters, sensors, the whole of a link.
 const fullPeriod = 10 * time.Second
+
+// Patience is a good [Options.Patience]: several times as long as the reads of a card
+// take, and too short to delay anybody. On a machine that is slower a watcher waits for
+// four times as long as a card took before.
+const Patience = 10 * time.Millisecond
+
+// Options are the options of a watcher.
+type Options struct {
+	Scan discovery.Options // of each scan; the watcher has its own Memory
+	// Patience is how long a watcher waits for a card that it has read before. A card
+	// that takes longer stays as it was until it has answered, or until its deadline is
+	// over. 0: the deadline.
+	Patience time.Duration
+	// Records are what serve remembered of the health of LPUs before it was started
+	// again, by PCI address.
+	Records map[string]health.Record
+}
 
 // Watcher scans one machine again and again. It remembers what one scan cannot know: the
 // health of the LPUs over time, a card that an earlier scan saw stays in the inventory
@@ -42,31 +62,40 @@ type Watcher struct {
 	listener atomic.Pointer[uevent.Listener]      // nil where uevents cannot be had
 
 	mu       sync.Mutex // held by Scan
-	options  Options
+	options  discovery.Options
+	cards    *cards
 	judge    *health.Judge
-	latest   *Inventory    // of the latest scan; nil before the first
-	seen     string        // the glance before it
-	glanced  time.Duration // how long the latest glance took that ended in time
-	silent   bool          // something has changed without a uevent
-	complete time.Duration // when all was read last because it was time to
-	probed   time.Duration // when the configuration spaces were read last
+	latest   *discovery.Inventory // of the latest scan; nil before the first
+	seen     string               // the glance before it
+	glanced  time.Duration        // how long the latest glance took that ended in time
+	silent   bool                 // something has changed without a uevent
+	complete time.Duration        // when all was read last because it was time to
+	probed   time.Duration        // when the configuration spaces were read last
 }
 
-// NewWatcher makes a watcher of the machine under root. sinceBoot is the clock, such as
+// New returns a watcher of the machine under root. sinceBoot is the clock, such as
 // [host.SinceBoot].
-func NewWatcher(root string, options Options, sinceBoot func() time.Duration) *Watcher {
-	options.complete()
-	options.cards = &cards{all: map[pci.Address]*card{}, answered: make(chan struct{}, 1)}
-	return &Watcher{root: root, sinceBoot: sinceBoot, options: options, judge: health.NewJudge(*options.Policy, options.Records)}
+func New(root string, options Options, sinceBoot func() time.Duration) *Watcher {
+	scan := options.Scan
+	scan.Complete()
+	cards := &cards{
+		patience: cmp.Or(options.Patience, scan.CardDeadline), deadline: scan.CardDeadline,
+		all: map[pci.Address]*card{}, answered: make(chan struct{}, 1),
+	}
+	scan.Memory = cards
+	return &Watcher{
+		root: root, sinceBoot: sinceBoot, options: scan, cards: cards, judge: health.NewJudge(*scan.Policy, options.Records),
+	}
 }
 
 // Scan takes one more reading of the machine. If a glance shows that nothing has changed,
 // and no health is in doubt, it returns the inventory of the scan before for up to ten
-// seconds. The error is that of [Scan]; then the watcher remembers what it knew before.
-func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
+// seconds. The error is that of
+// [discovery.Scan]; then the watcher remembers what it knew before.
+func (w *Watcher) Scan(ctx context.Context) (*discovery.Inventory, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now, seen, cards := w.sinceBoot(), "", w.options.cards
+	now, seen, cards := w.sinceBoot(), "", w.cards
 	if w.latest != nil {
 		var err error
 		if seen, err = w.glance(ctx); err != nil {
@@ -80,22 +109,21 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 	} else if !changed {
 		return w.latest, nil
 	}
-	w.options.now, w.options.probes = now, w.prober.known(w.options.CardDeadline)
-	inv, err := Scan(ctx, w.root, w.options)
+	cards.now, cards.probes = now, w.prober.known(w.options.CardDeadline)
+	inv, err := discovery.Scan(ctx, w.root, w.options)
 	if err != nil {
 		cards.want() // what was read of them is in no inventory
 		return nil, err
 	}
 	w.judgeAll(inv, now)
 	w.listen(inv)
-	w.keepSensors(inv)
-	w.options.known = make(map[pci.Address]string, len(inv.LPUs))
-	for _, l := range inv.LPUs {
-		// It is "" if the card is gone, because another card may come in its place.
-		w.options.known[l.Address] = l.Serial
+	cards.keep(inv, w.options.Policy)
+	w.options.Seen = nil
+	for i := range inv.LPUs {
+		w.options.Seen = append(w.options.Seen, inv.LPUs[i].Address)
 	}
 	if table := inv.LastRing(); table != nil {
-		w.options.LastRing, _ = ring.Parse(LastRingTable, table)
+		w.options.LastRing, _ = ring.Parse(discovery.LastRingTable, table)
 	}
 	w.followNodes(inv)
 	if changed || now-w.probed >= fullPeriod {
@@ -112,7 +140,7 @@ func (w *Watcher) Scan(ctx context.Context) (*Inventory, error) {
 
 // judgeAll replaces the health that was read for each LPU by what this and earlier
 // readings mean together.
-func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
+func (w *Watcher) judgeAll(inv *discovery.Inventory, now time.Duration) {
 	inv.Judge(w.judge, now)
 	for _, a := range slices.SortedFunc(maps.Keys(inv.Ports), pci.Address.Compare) {
 		port := a.String()
@@ -123,22 +151,6 @@ func (w *Watcher) judgeAll(inv *Inventory, now time.Duration) {
 		}
 	}
 	inv.Records = w.judge.Records()
-}
-
-// Judge replaces the health that was read for each LPU by what a judge makes of it, who
-// remembers earlier readings. now is the time since boot.
-func (inv *Inventory) Judge(judge *health.Judge, now time.Duration) {
-	for i := range inv.LPUs {
-		l := &inv.LPUs[i]
-		l.Reading.Reasons, l.Reading.Nodes = l.Reasons, nil
-		for _, n := range l.Nodes {
-			l.Reading.Nodes = append(l.Reading.Nodes, n.Path)
-		}
-		verdict := judge.See(l.Address.String(), l.Name, l.Reading, now)
-		l.Reasons, l.Health, l.Usable = verdict.Reasons, verdict.State, !verdict.Reasons.HasErrors()
-		l.addressRemedies()
-	}
-	inv.markDeadLinks()
 }
 
 // Run calls look at once, then every interval, and soon after the device nodes change or
@@ -185,7 +197,7 @@ func (w *Watcher) pause(interval, began time.Duration) time.Duration {
 }
 
 // followNodes watches the directories that hold the nodes of an inventory.
-func (w *Watcher) followNodes(inv *Inventory) {
+func (w *Watcher) followNodes(inv *discovery.Inventory) {
 	if w.nodes == nil {
 		return
 	}
@@ -214,7 +226,7 @@ func (w *Watcher) wait(
 			hasChanged = err != nil
 		case e := <-changes:
 			hasChanged = e.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0
-		case <-w.options.cards.answered:
+		case <-w.cards.answered:
 			hasChanged = true
 		case e, ok := <-events:
 			if !ok { // ctx ends

@@ -1,4 +1,4 @@
-package discovery_test
+package watch_test
 
 import (
 	"encoding/json"
@@ -20,11 +20,14 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/simulate"
 	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
+	"github.com/hyperaccel/lpuctl/test/machines"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // bed is a simulated node on which many sequences are played, one after the other.
@@ -41,7 +44,7 @@ type sequence struct {
 	t       *testing.T
 	random  *rand.Rand
 	began   time.Time
-	watcher *discovery.Watcher
+	watcher *watch.Watcher
 	latest  *discovery.Inventory
 	cards   []*modelCard
 	late    [][]modelEvent // by the number of steps until they are told
@@ -71,19 +74,19 @@ func (s *sequence) must(steps ...error) {
 
 // start starts serve, which goes on with what the one before remembered in its file.
 func (s *sequence) start() {
-	options := discovery.Options{}
+	options := watch.Options{}
 	if s.profile == "bertha" {
-		options.Models = bertha()
+		options.Scan.Models = machines.Bertha()
 	}
 	if s.latest != nil {
 		data, err := json.Marshal(s.latest.Records)
 		s.must(err)
 		s.must(json.Unmarshal(data, &options.Records))
 		for _, l := range s.latest.LPUs {
-			options.Seen = append(options.Seen, l.Address)
+			options.Scan.Seen = append(options.Scan.Seen, l.Address)
 		}
 	}
-	s.watcher = discovery.NewWatcher(s.root, options, s.now)
+	s.watcher = watch.New(s.root, options, s.now)
 	s.late = nil
 	for _, c := range s.cards {
 		c.told, c.off = c.kept, false
@@ -118,7 +121,7 @@ func (s *sequence) check() {
 	for i, c := range s.cards {
 		l := &s.latest.LPUs[i]
 		want, healthy := c.reasons(s.now())
-		got := sorted(l.Reasons)
+		got := machines.Sorted(l.Reasons)
 		if c.told.perhaps > 0 && c.told.rebound == 0 {
 			got = strings.TrimSpace(strings.Replace(" "+got+" ", " rebound ", " ", 1))
 		}
@@ -533,8 +536,8 @@ func TestSequences(t *testing.T) {
 	for _, node := range []simulate.Node{
 		{Profile: "edge", LPUs: 1}, {Profile: "edge", LPUs: 2}, {Profile: "edge", LPUs: 3}, {Profile: "bertha", LPUs: 2},
 	} {
-		m, root := machine(t, node)
-		writeFile(t, filepath.Join(root, "proc/2/comm"), "kthreadd\n")
+		m, root := machines.Start(t, node)
+		plant.File(t, filepath.Join(root, "proc/2/comm"), "kthreadd\n")
 		b := &bed{node.Profile, root, m, map[string]string{}}
 		b.plays(t, &failed, random.Uint64())
 		beds = append(beds, b)

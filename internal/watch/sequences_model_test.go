@@ -1,4 +1,4 @@
-package discovery_test
+package watch_test
 
 import (
 	"slices"

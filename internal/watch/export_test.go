@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import "github.com/hyperaccel/lpuctl/internal/uevent"
 

@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/stall"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -24,18 +26,18 @@ import (
 func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 	t, err := host.Root(w.root).Open()
 	if err != nil {
-		w.options.cards.want() // a scan may open it a moment later
-		return "", nil         // or say why it cannot
+		w.cards.want() // a scan may open it a moment later
+		return "", nil // or say why it cannot
 	}
 	defer t.Close()
 	w.glanceAtCards(t)
 	names, err := t.Names(pci.Devices)
 	if short := t.Shortage(); err != nil || short != nil {
-		return "", shortOf(short)
+		return "", host.ShortageError(short)
 	}
 	slices.Sort(names)
-	tables, err := within(ctx, w.options.readers, "glance ring tables", w.options.CardDeadline, func() (string, error) {
-		return fmt.Sprint(host.State(w.options.RingTable), t.State(InstalledRingTable), t.State(HyperdexRingTable)), nil
+	tables, err := stall.Within(ctx, &w.cards.reads, "glance ring tables", w.options.CardDeadline, func() (string, error) {
+		return fmt.Sprint(host.State(w.options.RingTable), t.State(discovery.InstalledRingTable), t.State(discovery.HyperdexRingTable)), nil
 	})
 	return strings.Join(append(names, tables, fmt.Sprint(err)), "\n"), nil
 }
@@ -45,23 +47,23 @@ func (w *Watcher) glance(ctx context.Context) (seen string, err error) {
 func (w *Watcher) glanceAtCards(t *host.Tree) {
 	lpus := w.latest.LPUs
 	for len(lpus) > 0 {
-		r := &round{tree: t, readers: w.options.readers, dirs: map[string]*host.Dir{}, done: make(chan struct{})}
+		r := &round{tree: t, reads: &w.cards.reads, dirs: map[string]*host.Dir{}, done: make(chan struct{})}
 		for i := range lpus {
-			r.eyes = append(r.eyes, &w.options.cards.of(lpus[i].Address).eye)
+			r.eyes = append(r.eyes, &w.cards.of(lpus[i].Address).eye)
 		}
 		began := time.Now()
 		go r.look(lpus)
 		select {
 		case <-r.done:
 			w.glanced = time.Since(began)
-		case <-time.After(max(w.options.Patience, min(slower*w.glanced, w.options.CardDeadline))):
+		case <-time.After(max(w.cards.patience, min(slower*w.glanced, w.options.CardDeadline))):
 		}
 		seen := r.end()
 		if len(seen) < len(lpus) {
 			seen = append(seen, noAnswer)
 		}
 		for i, text := range seen {
-			c := w.options.cards.of(lpus[i].Address)
+			c := w.cards.of(lpus[i].Address)
 			c.due = c.due || text != c.seen
 			c.seen = text
 		}
@@ -74,11 +76,11 @@ const noAnswer = "does not answer"
 
 // round is one look at several LPUs.
 type round struct {
-	tree    *host.Tree
-	readers *readers
-	eyes    []*eye
-	dirs    map[string]*host.Dir // with nodes, and with links named by their numbers
-	done    chan struct{}
+	tree  *host.Tree
+	reads *stall.Reads
+	eyes  []*eye
+	dirs  map[string]*host.Dir // with nodes, and with links named by their numbers
+	done  chan struct{}
 
 	mu    sync.Mutex
 	seen  []string // what was seen, LPU by LPU
@@ -86,7 +88,7 @@ type round struct {
 }
 
 // look looks at the LPUs one after the other, until it is ended.
-func (r *round) look(lpus []LPU) {
+func (r *round) look(lpus []discovery.LPU) {
 	defer func() {
 		for _, dir := range r.dirs {
 			dir.Close()
@@ -120,13 +122,13 @@ func (r *round) end() []string {
 
 // lookAt looks at one LPU, unless a read of it hangs: then one goroutine that waits for
 // its driver is enough.
-func (r *round) lookAt(l *LPU, e *eye) string {
-	what := stageOf(l.Address, driverStage)
-	mine, earlier := r.readers.begin(what)
+func (r *round) lookAt(l *discovery.LPU, e *eye) string {
+	what := discovery.StageOf(l.Address, discovery.DriverStage)
+	mine, earlier := r.reads.Begin(what)
 	if earlier != nil {
 		return noAnswer
 	}
-	defer r.readers.end(what, mine)
+	defer r.reads.End(what, mine)
 	texts := make([]string, 0, 16)
 	for _, n := range l.Nodes {
 		texts = append(texts, r.node(n))
@@ -137,12 +139,12 @@ func (r *round) lookAt(l *LPU, e *eye) string {
 
 // node returns which file a node is, and to which function its number leads. Where /dev
 // cannot be seen this shows new numbers.
-func (r *round) node(n Node) string {
+func (r *round) node(n discovery.Node) string {
 	st, whose, err := unix.Stat_t{}, "", error(nil)
 	if dir := r.dir(path.Dir(n.Path)); dir != nil {
 		st, err = dir.Lstat(path.Base(n.Path))
 	}
-	if dir := r.dir(charDevices); dir != nil {
+	if dir := r.dir(discovery.CharDevices); dir != nil {
 		whose, _ = dir.Link(fmt.Sprintf("%d:%d", n.Major, n.Minor))
 	}
 	return fmt.Sprint(st.Ino, st.Rdev, st.Mode, st.Ctim, err, whose)
@@ -171,7 +173,7 @@ type eye struct {
 const runtimeStatus = "power/runtime_status"
 
 // open opens the directory of an LPU, unless it is open already.
-func (e *eye) open(t *host.Tree, l *LPU) {
+func (e *eye) open(t *host.Tree, l *discovery.LPU) {
 	if e.kept != nil && e.device == l.Reading.Device {
 		return
 	}
@@ -189,11 +191,11 @@ func (e *eye) close() {
 }
 
 // read reads what shows whether an LPU has changed.
-func (e *eye) read(t *host.Tree, l *LPU) string {
+func (e *eye) read(t *host.Tree, l *discovery.LPU) string {
 	if e.kept == nil {
 		return "gone"
 	}
-	attributes := append([]string{runtimeStatus, "power_state", "current_link_width", "current_link_speed"}, DriverStates(l.Nodes)...)
+	attributes := append([]string{runtimeStatus, "power_state", "current_link_width", "current_link_speed"}, discovery.DriverStates(l.Nodes)...)
 	driver, _ := e.kept.LinkName("driver")
 	texts := []string{fmt.Sprint(e.device), driver}
 	for i, name := range attributes {

@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import (
 	"os"
@@ -8,20 +8,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/stall"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // TestACardThatHangsIsLeftAlone: while a read of a card hangs its sensors are not read, nor for a while afterwards. Other cards are.
 func TestACardThatHangsIsLeftAlone(t *testing.T) {
 	for _, stage := range []string{"kernel", "driver", "config", "sensors"} {
-		root := unpack(t, u55c)
+		root := plant.Capture(t, u55c)
 		dir := pci.Devices + "/0000:43:00.1"
 		plant.File(t, filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), "41000\n")
 		plant.File(t, filepath.Join(root, pci.Devices, "0000:44:00.1", "hwmon/hwmon1/temp1_input"), "42000\n")
 		now := time.Hour
-		w := NewWatcher(root, Options{Models: captureModels()}, func() time.Duration { return now })
+		w := New(root, Options{Scan: discovery.Options{Models: captureModels(t)}}, func() time.Duration { return now })
 		temperature := func() (celsius float64, stalled bool) {
 			t.Helper()
 			inv, err := w.Scan(t.Context())
@@ -37,15 +40,15 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 			}
 			return celsius, l.Reasons.Has(finding.ReadStalled)
 		}
-		what := stageOf(pci.Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
-		w.options.readers.busy.Store(what, asleep(t))
+		what := discovery.StageOf(pci.Address{Bus: 0x43, Function: 1}, map[string]int{"kernel": 0, "driver": 1, "config": 2, "sensors": 3}[stage])
+		hanging := hang(t, &w.cards.reads, what)
 		for range 15 {
 			if got, stalled := temperature(); got != 0 || !stalled {
 				t.Fatalf("%s hangs: %v °C, stalled: %t", stage, got, stalled)
 			}
 			now += time.Second
 		}
-		w.options.readers.busy.Delete(what)
+		w.cards.reads.End(what, hanging)
 		if err := os.WriteFile(filepath.Join(root, dir, "hwmon/hwmon0/temp1_input"), []byte("45000\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -62,21 +65,20 @@ func TestACardThatHangsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// asleep is a read that began long ago and sleeps in the kernel: of an empty pipe, until the test ends.
-func asleep(t *testing.T) *underway {
+// hang begins a read that seems to have begun long ago, and that sleeps in the kernel: of an empty pipe, until the test ends.
+func hang(t *testing.T, reads *stall.Reads, what string) *stall.Read {
 	t.Helper()
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	u := &underway{ended: make(chan struct{})}
-	go u.do(func() {
+	r, _ := reads.Begin(what)
+	r.Began = time.Time{}
+	go r.Do(func() {
 		_, _ = unix.Read(pipe[0], make([]byte, 1))
 		_ = unix.Close(pipe[0])
 	})
 	t.Cleanup(func() { _ = unix.Close(pipe[1]) })
-	for !u.asleep() {
-		time.Sleep(time.Millisecond)
-	}
-	return u
+	await.For(t, "it sleeps", r.Asleep)
+	return r
 }

@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/await"
@@ -19,9 +20,9 @@ import (
 // settled is a watcher of a captured server with two LPUs, after looks enough that it rests. Its clock stands still until it is moved.
 func settled(t *testing.T, options Options) (w *Watcher, root string, now *time.Duration) {
 	t.Helper()
-	root, now = unpack(t, u55c), new(time.Duration)
-	options.Models = captureModels()
-	w = NewWatcher(root, options, func() time.Duration { return *now })
+	root, now = plant.Capture(t, u55c), new(time.Duration)
+	options.Scan.Models = captureModels(t)
+	w = New(root, options, func() time.Duration { return *now })
 	before := look(t, w)
 	for {
 		// What the reads beside the scans find has all cards read again.
@@ -37,7 +38,7 @@ func settled(t *testing.T, options Options) (w *Watcher, root string, now *time.
 
 // anyLate reports whether a card is being read, or its answer was not taken yet: the machine was busy.
 func anyLate(w *Watcher) bool {
-	for _, c := range w.options.cards.all {
+	for _, c := range w.cards.all {
 		if c.late != nil {
 			return true
 		}
@@ -55,7 +56,7 @@ func idle(p *prober) error {
 	return nil
 }
 
-func look(t *testing.T, w *Watcher) *Inventory {
+func look(t *testing.T, w *Watcher) *discovery.Inventory {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
@@ -74,8 +75,8 @@ var first, second = pci.Address{Bus: 0x43, Function: 1}, pci.Address{Bus: 0x44, 
 
 // answered waits until the first card has answered that was late.
 func answered(w *Watcher) {
-	for len(w.options.cards.of(first).late.answer) == 0 {
-		<-w.options.cards.answered
+	for len(w.cards.of(first).late.answer) == 0 {
+		<-w.cards.answered
 	}
 }
 
@@ -86,11 +87,11 @@ func attribute(root string, a pci.Address, name string) string {
 
 // TestAnEventReadsItsCardAgain, and no other one. What no glance shows is seen by the next reading of everything.
 func TestAnEventReadsItsCardAgain(t *testing.T) {
-	w, root, now := settled(t, Options{CardDeadline: 20 * time.Second}) // the machine may be busy
+	w, root, now := settled(t, Options{Scan: discovery.Options{CardDeadline: 20 * time.Second}}) // the machine may be busy
 	for _, a := range []pci.Address{first, second} {
 		plant.File(t, attribute(root, a, "numa_node"), "7\n")
 	}
-	moved := func(l LPU) bool { return l.NUMANode != nil && *l.NUMANode == 7 }
+	moved := func(l discovery.LPU) bool { return l.NUMANode != nil && *l.NUMANode == 7 }
 	if inv := look(t, w); moved(inv.LPUs[0]) || moved(inv.LPUs[1]) {
 		t.Fatal("a card was read, though nothing shows that it has changed")
 	}
@@ -111,14 +112,14 @@ func TestAnEventReadsItsCardAgain(t *testing.T) {
 
 // TestACardThatIsLate delays nobody, and stays as it was until it answers. No second read of it begins.
 func TestACardThatIsLate(t *testing.T) {
-	w, root, _ := settled(t, Options{Patience: 500 * time.Millisecond, CardDeadline: 20 * time.Second}) // the machine may be busy
-	what := stageOf(first, driverStage)
-	hangs, _ := w.options.readers.begin(what)
+	w, root, _ := settled(t, Options{Patience: 500 * time.Millisecond, Scan: discovery.Options{CardDeadline: 20 * time.Second}}) // the machine may be busy
+	what := discovery.StageOf(first, discovery.DriverStage)
+	hangs, _ := w.cards.reads.Begin(what)
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
 	before := runtime.NumGoroutine()
 	for width := 1; width < 4; width++ {
 		plant.File(t, attribute(root, second, "current_link_width"), string(rune('0'+width))+"\n")
-		var inv *Inventory
+		var inv *discovery.Inventory
 		await.For(t, "the other card is read", func() bool { // on a busy machine it is late too
 			inv = look(t, w)
 			return inv.LPUs[1].Link.Width == width
@@ -133,7 +134,7 @@ func TestACardThatIsLate(t *testing.T) {
 		}
 		return nil
 	})
-	w.options.readers.end(what, hangs)
+	w.cards.reads.End(what, hangs)
 	answered(w)
 	if inv := look(t, w); inv.LPUs[0].Link.Width != 4 {
 		t.Errorf("what the card has answered is not taken: %+v", inv.LPUs[0].Link)
@@ -143,12 +144,12 @@ func TestACardThatIsLate(t *testing.T) {
 // TestACardThatAnswersInTime leads to no look of its own. While a card is in doubt all cards are read at each look, and looks would follow
 // each other without a pause.
 func TestACardThatAnswersInTime(t *testing.T) {
-	w, _, _ := settled(t, Options{Patience: 20 * time.Second, CardDeadline: 30 * time.Second}) // the machine may be busy
+	w, _, _ := settled(t, Options{Patience: 20 * time.Second, Scan: discovery.Options{CardDeadline: 30 * time.Second}}) // the machine may be busy
 	for range 300 {
-		w.options.cards.want()
+		w.cards.want()
 		look(t, w)
 		time.Sleep(time.Millisecond) // those that read are about to end
-		if len(w.options.cards.answered) > 0 {
+		if len(w.cards.answered) > 0 {
 			t.Fatal("a look is to follow, though all cards have answered in time")
 		}
 	}
@@ -156,8 +157,8 @@ func TestACardThatAnswersInTime(t *testing.T) {
 
 // TestACardThatIsLateForGood has stalled when its deadline is over.
 func TestACardThatIsLateForGood(t *testing.T) {
-	w, root, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: 20 * time.Millisecond})
-	_, _ = w.options.readers.begin(stageOf(first, driverStage))
+	w, root, _ := settled(t, Options{Patience: time.Millisecond, Scan: discovery.Options{CardDeadline: 20 * time.Millisecond}})
+	_, _ = w.cards.reads.Begin(discovery.StageOf(first, discovery.DriverStage))
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
 	await.Until(t, "it has stalled, and the rest was read", func() error {
 		if l := look(t, w).LPUs[0]; !l.Reasons.Has(finding.ReadStalled) || l.Link.Width != 4 {
@@ -169,18 +170,18 @@ func TestACardThatIsLateForGood(t *testing.T) {
 
 // TestTheNodeOfACardThatIsLate: another card seems to have it now. Both would be refused, so the card is waited for.
 func TestTheNodeOfACardThatIsLate(t *testing.T) {
-	w, _, _ := settled(t, Options{Patience: time.Millisecond, CardDeadline: time.Hour})
-	c := w.options.cards.of(first)
+	w, _, _ := settled(t, Options{Patience: time.Millisecond, Scan: discovery.Options{CardDeadline: time.Hour}})
+	c := w.cards.of(first)
 	was := *c.latest
 	stolen := was
-	stolen.Nodes = w.options.cards.of(second).latest.Nodes // as if the nodes had been exchanged, and this card had not been read since
+	stolen.Nodes = w.cards.of(second).latest.Nodes // as if the nodes had been exchanged, and this card had not been read since
 	c.latest = &stolen
-	what := stageOf(first, driverStage)
-	hangs, _ := w.options.readers.begin(what)
+	what := discovery.StageOf(first, discovery.DriverStage)
+	hangs, _ := w.cards.reads.Begin(what)
 	c.due = true
 	go func() {
 		time.Sleep(20 * time.Millisecond)
-		w.options.readers.end(what, hangs)
+		w.cards.reads.End(what, hangs)
 	}()
 	for _, l := range look(t, w).LPUs {
 		if l.Reasons.Has(finding.SharedNode) {
@@ -191,7 +192,7 @@ func TestTheNodeOfACardThatIsLate(t *testing.T) {
 
 // TestAnAttributeThatWasReplaced: a glance does not go on reading a file that is not there any more.
 func TestAnAttributeThatWasReplaced(t *testing.T) {
-	w, root, _ := settled(t, Options{CardDeadline: 20 * time.Second})
+	w, root, _ := settled(t, Options{Scan: discovery.Options{CardDeadline: 20 * time.Second}})
 	width := attribute(root, first, "current_link_width")
 	plant.File(t, width+".new", "2\n")
 	if err := os.Rename(width+".new", width); err != nil {

@@ -1,4 +1,4 @@
-package discovery_test
+package watch_test
 
 import (
 	"context"
@@ -10,9 +10,12 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
+	"github.com/hyperaccel/lpuctl/internal/watch"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/test/await"
+	"github.com/hyperaccel/lpuctl/test/machines"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // watched runs a watch and returns the inventories it delivers.
@@ -26,7 +29,7 @@ func watchedAs(t *testing.T, root string, options discovery.Options, interval ti
 	ctx, cancel := context.WithCancel(context.Background())
 	inventories, done := make(chan *discovery.Inventory, 1000), make(chan struct{})
 	go func() {
-		w := discovery.NewWatcher(root, options, host.SinceBoot)
+		w := watch.New(root, watch.Options{Scan: options}, host.SinceBoot)
 		w.Run(ctx, interval, func() {
 			inv, err := w.Scan(ctx)
 			if err == nil {
@@ -61,7 +64,7 @@ func next(t *testing.T, inventories <-chan *discovery.Inventory, what string, is
 }
 
 func TestWatchKeepsACardThatIsGone(t *testing.T) {
-	root := simulated(t, simulate.Node{Profile: "orion"})
+	_, root := machines.Start(t, simulate.Node{Profile: "orion"})
 	inventories := watched(t, root, 10*time.Millisecond)
 	next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 8 })
 	if err := os.Remove(filepath.Join(root, "sys/bus/pci/devices/0000:45:00.1")); err != nil {
@@ -85,7 +88,7 @@ func TestWatchSeesNodesAtOnce(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: device nodes are made by root only")
 	}
-	root := simulated(t, simulate.Node{Profile: "orion"})
+	_, root := machines.Start(t, simulate.Node{Profile: "orion"})
 	inventories := watched(t, root, time.Hour)
 	inv := next(t, inventories, "the server", func(*discovery.Inventory) bool { return true })
 	if err := os.Remove(filepath.Join(root, inv.LPUs[4].Nodes[0].Path)); err != nil {
@@ -107,7 +110,7 @@ func TestWatchSeesTheEndOfAGrace(t *testing.T) {
 	policy := health.DefaultPolicy()
 	policy.ResetGrace, policy.BadReadings = grace, 1
 	now := time.Hour
-	w := discovery.NewWatcher(root, discovery.Options{Policy: &policy}, func() time.Duration { return now })
+	w := watch.New(root, watch.Options{Scan: discovery.Options{Policy: &policy}}, func() time.Duration { return now })
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	var states []health.State
@@ -139,7 +142,7 @@ func TestWatchSeesTheEndOfAGrace(t *testing.T) {
 
 // TestWatchAsksForTheSerialOnce: the number goes through the card's management side, and does not change.
 func TestWatchAsksForTheSerialOnce(t *testing.T) {
-	root := simulated(t, simulate.Node{Profile: "orion"})
+	_, root := machines.Start(t, simulate.Node{Profile: "orion"})
 	inventories := watched(t, root, 10*time.Millisecond)
 	inv := next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 8 })
 	serial := inv.LPUs[0].Serial
@@ -155,5 +158,87 @@ func TestWatchAsksForTheSerialOnce(t *testing.T) {
 	}
 	if inv.LPUs[0].Serial != serial {
 		t.Errorf("the serial number was read again: %s", inv.LPUs[0].Serial)
+	}
+}
+
+// TestWatchKnowsCardsThatCannotBeRead: what an earlier scan saw is known, also if its ids cannot be read now.
+func TestWatchKnowsCardsThatCannotBeRead(t *testing.T) {
+	m, root := machines.Start(t, simulate.Node{Profile: "bertha", LPUs: 3})
+	models := discovery.MergeModels(discovery.BuiltinModels(), []discovery.Model{
+		{Name: "bertha", Match: []discovery.Match{{Vendor: "20fb", Device: "0010"}}},
+	})
+	inventories := watchedAs(t, root, discovery.Options{Models: models}, 10*time.Millisecond)
+	next(t, inventories, "the server", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 })
+	machines.Must(t, m.Hide(1, "vendor", "modalias", "uevent"))
+	inv := next(t, inventories, "an unknown card", func(inv *discovery.Inventory) bool { return !inv.LPUs[1].Usable })
+	if l := inv.LPUs[1]; len(inv.LPUs) != 3 || l.Absent || l.Reasons[0].ID != "read-stalled" || inv.Undecided() != nil {
+		t.Errorf("%+v, undecided: %v", inv.LPUs, inv.Undecided())
+	}
+	machines.Must(t, m.Show(1))
+	next(t, inventories, "the card", func(inv *discovery.Inventory) bool { return inv.LPUs[1].Usable })
+	machines.Must(t, m.Unplug(1))
+	next(t, inventories, "no card", func(inv *discovery.Inventory) bool { return len(inv.LPUs) == 3 && inv.LPUs[1].Absent })
+}
+
+// TestTheFirstReadingOfAFaultThatMayPass says nothing about health; that of another fault does.
+func TestTheFirstReadingOfAFaultThatMayPass(t *testing.T) {
+	for fault, want := range map[string][]discovery.Health{
+		"unbound": {discovery.Unhealthy, discovery.Unhealthy, discovery.Unhealthy},
+		"offline": {discovery.HealthUnknown, discovery.HealthUnknown, discovery.Unhealthy},
+		"":        {discovery.Healthy, discovery.Healthy, discovery.Healthy},
+	} {
+		root, now := filepath.Join(t.TempDir(), "node"), time.Unix(0, 0)
+		m, err := (simulate.Node{Profile: "orion", LPUs: 2}).Start(root)
+		machines.Must(t, err)
+		switch fault {
+		case "offline":
+			plant.File(t, filepath.Join(root, m.Card(1).Dir, "dev_offline"), "1\n")
+		case "unbound":
+			machines.Must(t, m.Unbind(1))
+		}
+		w := watch.New(root, watch.Options{}, func() time.Duration { return time.Duration(now.UnixNano()) })
+		for i, want := range want {
+			for range 2 { // a scan that is repeated at once says nothing new
+				inv, err := w.Scan(t.Context())
+				machines.Must(t, err)
+				if got := inv.LPUs[1].Health; got != want {
+					t.Errorf("%s, look %d: %s, want %s", fault, i, got, want)
+				}
+			}
+			now = now.Add(29 * time.Second)
+		}
+	}
+}
+
+// TestAGlanceAfterABind: what an LPU has got by its driver is looked at each second, too, and not only when all is read again.
+func TestAGlanceAfterABind(t *testing.T) {
+	m, root := machines.Start(t, simulate.Node{Profile: "bertha", LPUs: 1})
+	now := time.Hour
+	w := watch.New(root, watch.Options{Scan: discovery.Options{Models: machines.Bertha()}}, func() time.Duration { return now })
+	scan := func() *discovery.LPU {
+		t.Helper()
+		inv, err := w.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now += time.Second
+		return &inv.LPUs[0]
+	}
+	scan()
+	if err := m.Unbind(0); err != nil {
+		t.Fatal(err)
+	}
+	scan()
+	if err := m.Bind(0); err != nil {
+		t.Fatal(err)
+	}
+	for range 11 { // all is read after ten seconds; then nine are left
+		scan()
+	}
+	if err := m.Set(0, "ha/state", "failed"); err != nil {
+		t.Fatal(err)
+	}
+	if l := scan(); l.Usable {
+		t.Errorf("%s: %v", l.Health, l.Reasons)
 	}
 }

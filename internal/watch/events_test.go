@@ -1,4 +1,4 @@
-package discovery
+package watch
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/uevent"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -42,11 +43,11 @@ func TestEventsOfLPUs(t *testing.T) {
 		"nothing about PCI":  {uevent.Event{Action: "add", DevPath: "/devices/virtual/net/veth0", Subsystem: "net"}, "", false},
 		"a recovery of what": {recovery("x"), "", true},
 	} {
-		w := NewWatcher("/nowhere", Options{}, func() time.Duration { return time.Hour })
-		inv := &Inventory{LPUs: []LPU{{Address: pci.Address{Bus: 0x43, Function: 1}}}}
+		w := New("/nowhere", Options{}, func() time.Duration { return time.Hour })
+		inv := &discovery.Inventory{LPUs: []discovery.LPU{{Address: pci.Address{Bus: 0x43, Function: 1}}}}
 		w.judgeAll(inv, time.Hour)
 		w.listen(inv)
-		w.options.cards.of(inv.LPUs[0].Address)
+		w.cards.of(inv.LPUs[0].Address)
 		w.take(c.event)
 		verdict := w.judge.See("0000:43:00.1", "lpu0", health.Reading{}, time.Hour+time.Second)
 		var ids []finding.ID
@@ -57,8 +58,8 @@ func TestEventsOfLPUs(t *testing.T) {
 		if c.want == "" {
 			want = nil
 		}
-		if !slices.Equal(ids, want) || w.options.cards.wanted() != c.due {
-			t.Errorf("%s: %v, want %v; due: %t", name, ids, want, w.options.cards.wanted())
+		if !slices.Equal(ids, want) || w.cards.wanted() != c.due {
+			t.Errorf("%s: %v, want %v; due: %t", name, ids, want, w.cards.wanted())
 		}
 	}
 }
@@ -85,11 +86,11 @@ func TestRelease(t *testing.T) {
 	} {
 		files := map[string]string{"proc/2/comm": "kthreadd\n"}
 		maps.Copy(files, c.files)
-		w := NewWatcher(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
-		inv := &Inventory{LPUs: []LPU{{Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: []Node{{Path: "/dev/lpu1"}}}}}
+		w := New(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
+		inv := &discovery.Inventory{LPUs: []discovery.LPU{{Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: []discovery.Node{{Path: "/dev/lpu1"}}}}}
 		w.judgeAll(inv, time.Hour)
 		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
-		inv.LPUs[0].Reasons, inv.LPUs[0].Nodes = nil, []Node{{Path: "/dev/lpu0"}}
+		inv.LPUs[0].Reasons, inv.LPUs[0].Nodes = nil, []discovery.Node{{Path: "/dev/lpu0"}}
 		if name == "it has no node now" {
 			inv.LPUs[0].Nodes = nil
 		}
@@ -104,10 +105,10 @@ func TestRelease(t *testing.T) {
 // TestAStormOfEvents: 100,000 events of LPUs, of their nodes and of other devices leave nothing behind.
 func TestAStormOfEvents(t *testing.T) {
 	now := time.Hour
-	w := NewWatcher("/nowhere", Options{}, func() time.Duration { return now })
-	inv := &Inventory{}
+	w := New("/nowhere", Options{}, func() time.Duration { return now })
+	inv := &discovery.Inventory{}
 	for i := range 8 {
-		inv.LPUs = append(inv.LPUs, LPU{Name: fmt.Sprint("lpu", i), Address: pci.Address{Bus: uint8(0x41 + i), Function: 1}})
+		inv.LPUs = append(inv.LPUs, discovery.LPU{Name: fmt.Sprint("lpu", i), Address: pci.Address{Bus: uint8(0x41 + i), Function: 1}})
 	}
 	w.judgeAll(inv, now)
 	w.listen(inv)
@@ -140,8 +141,8 @@ func TestAStormOfEvents(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > goroutines {
 		t.Errorf("%d goroutines, and %d before", n, goroutines)
 	}
-	if n := len(w.judge.Records()); n != 8 || !w.options.cards.wanted() {
-		t.Errorf("%d LPUs are remembered; due: %t", n, w.options.cards.wanted())
+	if n := len(w.judge.Records()); n != 8 || !w.cards.wanted() {
+		t.Errorf("%d LPUs are remembered; due: %t", n, w.cards.wanted())
 	}
 }
 
