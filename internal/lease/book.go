@@ -37,9 +37,10 @@ type View struct {
 	// Pods are the LPUs that pods of Kubernetes have, and by whom: "pod default/a,
 	// container main". They need not have opened them yet.
 	Pods         map[pci.Address]string
-	Closed       string          // why no LPU can be leased; "": they can
-	ClosedRemedy string          // what to do about that; "": set some apart
-	Containers   map[string]bool // the ids of those that run
+	Closed       string // why no LPU can be leased; "": they can
+	ClosedRemedy string // what to do about that; "": set some apart
+	// Containers are the control groups in which processes are, by the ids of containers.
+	Containers map[string][]Group
 	// Unclear are processes of users whose leases have ended, which may use the LPUs of these
 	// leases though no look finds that they have them open.
 	Unclear []discovery.Unclear
@@ -92,6 +93,8 @@ type entry struct {
 	Grant *Grant `json:"grant,omitempty"` // nil: it waits
 	// Gone: the connection is closed, and the lease lasts until its container has ended.
 	Gone bool `json:"gone,omitempty"`
+	// Groups are those in which the container was when the lease was bound to it.
+	Groups []Group `json:"groups,omitempty"`
 
 	conn  Conn
 	asked uint64 // a later entry has a higher number
@@ -186,7 +189,7 @@ func (b *Book) See(now time.Duration, v View) {
 		}
 	}
 	for _, e := range slices.Clone(b.leases) {
-		if e.Gone && !v.Containers[e.Container] {
+		if e.Gone && !runs(e.Groups, v.Containers[e.Container]) {
 			b.end(now, e)
 		}
 	}
@@ -254,11 +257,11 @@ func (b *Book) Bind(conn Conn, container string) {
 	switch {
 	case e == nil || e.Grant == nil:
 		b.refuse(conn, finding.LeaseRequest, "this connection has no lease", "ask for a lease first")
-	case !b.Containers[container]:
+	case len(ofUser(b.Containers[container], e.UID)) == 0:
 		b.refuse(conn, finding.LeaseNoContainer, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
 	default:
-		e.Container, b.changed.Leases = container, true
-		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container = "" })
+		e.Container, e.Groups, b.changed.Leases = container, ofUser(b.Containers[container], e.UID), true
+		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container, e.Groups = "", nil })
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/person"
@@ -13,7 +12,7 @@ import (
 
 // Seek is what the arbiter asks a look for besides what it always shows.
 type Seek struct {
-	Containers []string     // ids: which of them run?
+	Containers []string     // ids: in which groups of theirs are processes?
 	Users      map[int]bool // by their own uids: which of their processes may use LPUs unseen?
 }
 
@@ -33,14 +32,14 @@ func (k *Looker) Look(ctx context.Context, inv *discovery.Inventory, seek Seek) 
 	}
 	root := string(k.Root)
 	discovery.FindUsers(ctx, root, inv)
-	v := View{Inventory: inv, Sockets: discovery.Sockets(root, inv), Containers: map[string]bool{}}
+	v := View{Inventory: inv, Sockets: discovery.Sockets(root, inv), Containers: map[string][]Group{}}
 	t, err := k.Root.Open()
 	if err != nil {
 		return v, err
 	}
 	defer t.Close()
 	if len(seek.Containers) > 0 {
-		v.Containers = running(t, seek.Containers)
+		v.Containers = groups(t, seek.Containers)
 	}
 	var failed error
 	if len(seek.Users) > 0 {
@@ -60,28 +59,4 @@ func (k *Looker) whose(ctx context.Context, users map[int]bool) func(uid int) []
 		}
 		return of
 	}
-}
-
-// running returns of which of these containers a process runs: the path of its control
-// group has the id of the container (/proc/PID/cgroup, cgroups(7)).
-func running(t *host.Tree, containers []string) map[string]bool {
-	run := map[string]bool{}
-	names, _ := t.Names("proc")
-	for _, name := range names {
-		if name[0] < '0' || name[0] > '9' {
-			continue
-		}
-		process, err := t.Dir("proc/" + name)
-		if err != nil {
-			continue // it has ended
-		}
-		cgroup, _ := process.Text("cgroup")
-		process.Close()
-		for _, id := range containers {
-			if strings.Contains(cgroup, id) {
-				run[id] = true
-			}
-		}
-	}
-	return run
 }

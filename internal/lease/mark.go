@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path"
 	"slices"
 
@@ -75,10 +74,9 @@ func Holders(
 		reservations = &Record{}
 	}
 	leased, reserved = map[pci.Address]*discovery.Holder{}, map[pci.Address]*discovery.Holder{}
-	ended := leases.endedContainers(root)
+	ended := leases.ended(root)
 	for _, e := range leases.Leases {
-		over := e.Gone && ended[e.Container]
-		if e.Grant == nil || over { // without a grant it waits
+		if e.Grant == nil || ended[e] { // without a grant it waits
 			continue
 		}
 		for _, l := range e.LPUs {
@@ -98,17 +96,17 @@ func Holders(
 	return leased, reserved
 }
 
-// endedContainers are those that have ended of the containers that leases last as long
-// as. None has, as far as is known, if this user does not see all processes (proc(5),
-// hidepid).
-func (r *Record) endedContainers(root host.Root) map[string]bool {
-	ended := map[string]bool{}
+// ended are the leases that have ended with their container. None has, as far as is
+// known, if this user does not see all processes (proc(5), hidepid).
+func (r *Record) ended(root host.Root) map[*entry]bool {
+	var bound []*entry
+	var ids []string
 	for _, e := range r.Leases {
 		if e.Gone {
-			ended[e.Container] = true
+			bound, ids = append(bound, e), append(ids, e.Container)
 		}
 	}
-	if len(ended) == 0 {
+	if len(bound) == 0 {
 		return nil
 	}
 	t, err := root.Open()
@@ -124,8 +122,9 @@ func (r *Record) endedContainers(root host.Root) map[string]bool {
 	if _, err := first.Text("cgroup"); err != nil {
 		return nil
 	}
-	for id := range running(t, slices.Collect(maps.Keys(ended))) {
-		delete(ended, id)
+	ended, seen := map[*entry]bool{}, groups(t, ids)
+	for _, e := range bound {
+		ended[e] = !runs(e.Groups, seen[e.Container])
 	}
 	return ended
 }

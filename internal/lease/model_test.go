@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -629,9 +630,7 @@ func (m *model) playLook() {
 	for _, open := range m.linger {
 		g.open |= open
 	}
-	for id := range m.container {
-		g.containers[id] = true
-	}
+	maps.Copy(g.containers, m.container)
 	m.early = append(m.early, g)
 	if m.rand.IntN(3) > 0 {
 		m.playShow()
@@ -666,7 +665,13 @@ func (m *model) endGone() {
 func (g *glimpse) view() View {
 	inv := &discovery.Inventory{RingTable: &discovery.TableRef{}}
 	loop := discovery.Ring{ID: "ring0", Closed: true}
-	v := View{Began: g.began, Inventory: inv, Sockets: map[int]int{}, Containers: g.containers, Pool: []pci.Address{}}
+	groups := map[string][]Group{}
+	for id, runs := range g.containers { // whether it runs or not, a stranger has a group with its id
+		if groups[id] = []Group{{Path: "/stranger/" + id, owner: 4242}}; runs {
+			groups[id] = append(groups[id], Group{Path: "/" + id, Inode: 1})
+		}
+	}
+	v := View{Began: g.began, Inventory: inv, Sockets: map[int]int{}, Containers: groups, Pool: []pci.Address{}}
 	for i := range size {
 		node, above := i/2, pci.Address{Bus: uint8(i / 4)}
 		l := discovery.LPU{
@@ -715,11 +720,7 @@ func (m *model) playWorld() {
 		m.wrong &^= lpu
 	case 7:
 		id := fmt.Sprintf("%064x", m.rand.IntN(4))
-		if m.container[id] {
-			delete(m.container, id)
-		} else {
-			m.container[id] = true
-		}
+		m.container[id] = !m.container[id]
 	case 8:
 		if m.pool = 1<<size - 1; m.rand.IntN(4) == 0 {
 			m.pool &^= lpu

@@ -164,5 +164,23 @@ func internalLease() []mutation {
 			without: "len(a.conns) == 0",
 			test:    "TestWhoArrivesKeepsTheArbiter",
 		},
+		{
+			name:    "a control group that a stranger makes keeps the lease of another's container",
+			fix:     "return g.owner != 0 && g.owner != uid",
+			without: "return false && uid > 0",
+			test:    "TestRuns|TestModel",
+		},
+		{
+			name:    "a control group that is made again in the same place keeps the lease of a container that has ended",
+			fix:     "(b.Inode == s.Inode || b.Inode == 0 || s.Inode == 0)",
+			without: "true",
+			test:    "TestRuns",
+		},
+		{
+			name:    "a control group that a container makes is taken for another than the container's",
+			fix:     "g := Group{Path: before + id + below}",
+			without: "g := Group{Path: before + id + after}; _ = below",
+			test:    "TestGroups",
+		},
 	}
 }
