@@ -10,8 +10,8 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "a container that has ended keeps its LPUs",
-			fix:     "for id := range running(",
-			without: "clear(ended)\n\tfor id := range running(",
+			fix:     "ended[e] = !runs(",
+			without: "ended[e] = false && !runs(",
 			test:    "TestMarkOfAnEndedContainer",
 		},
 		{
