@@ -33,7 +33,7 @@ stays. It ends with its time, with lpuctl release, and with a reboot.
 
 It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`,
 		Example: `  lpuctl reserve -n 2 --for 4h --reason "training run for the paper"
-  lpuctl run -n 2 -- podman run {args} IMAGE      # takes what you have reserved first
+  lpuctl run -n 2 -- podman run --rm {args} IMAGE # takes what you have reserved first
   lpuctl extend r3 --for 2h
   lpuctl release r3`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -50,7 +50,7 @@ executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
   lpuctl run -n 1 -- docker run --rm {args} IMAGE
   lpuctl run -n 2 --same-switch --wait=1h -- python3 serve.py
   lpuctl run -n 4 --no-lease -- ./benchmark          # where no lease can be had
-  lpuctl run -n 4 --dry-run -- podman run {args} IMAGE`,
+  lpuctl run -n 4 --dry-run -- podman run --rm {args} IMAGE`,
 		Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault

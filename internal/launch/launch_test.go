@@ -66,14 +66,26 @@ func TestCode(t *testing.T) {
 // TestWhoseLease: it is known of each command whether its container inherits the lease.
 func TestWhoseLease(t *testing.T) {
 	for line, want := range map[string]string{
-		"./benchmark -d":                          "false",
-		"podman run {args} x":                     "false",
-		"podman --remote run -d {args} x":         "no lease can follow it through podman",
-		"docker run -d {args} x":                  "true",
-		"nerdctl --namespace k8s.io run {args} x": "true",
-		"docker create {args} x":                  "only created",
-		"wrapper run -dit {args} x":               "wrapper",
-		"wrapper run {args} x":                    "false",
+		"./benchmark -d":                                    "false",
+		"podman run --rm {args} x":                          "false",
+		"podman run {args} -it --name n --rm x":             "false",
+		"podman run --device {} --rm=true x":                "false",
+		"podman run {args} x":                               "without --rm",
+		"podman run --rm=false {args} x":                    "without --rm",
+		"podman run {args} --name n x sh --rm":              "without --rm",
+		"podman run --rm --pod p {args} x":                  "of a pod",
+		"podman run --rm --pod-id-file=p {args} x":          "of a pod",
+		"podman run -d --restart=always {args} x":           "--restart starts the container again",
+		"podman run --rm {args} --restart on-failure x":     "--restart starts the container again",
+		"podman run --rm --restart no {args} x":             "false",
+		"podman run --rm {args} x tool --restart now --pod": "false",
+		"docker run --restart=always {args} x":              "--restart starts the container again",
+		"podman --remote run --rm -d {args} x":              "no lease can follow it through podman",
+		"docker run -d {args} x":                            "true",
+		"nerdctl --namespace k8s.io run {args} x":           "true",
+		"docker create {args} x":                            "only created",
+		"wrapper run -dit {args} x":                         "wrapper",
+		"wrapper run {args} x":                              "false",
 	} {
 		j := &Job{Args: strings.Fields(line), Site: Site{Env: func(string) (string, bool) { return "", false }}}
 		byID, err := j.needsID()

@@ -133,7 +133,11 @@ func (j *Job) needsID() (bool, error) {
 	if args[verb] == "create" {
 		return false, refuse("use run in place of create", "a container that is only created has no lease when it is started")
 	}
-	switch runtime := filepath.Base(args[0]); {
+	runtime := filepath.Base(args[0])
+	if err := runsOnce(runtime, containerArgs(args)); err != nil {
+		return false, err
+	}
+	switch {
 	case runtime == "docker", runtime == "nerdctl":
 		return true, nil
 	case runtime == "podman" && !j.isRemote(args[:verb]):
@@ -145,6 +149,45 @@ func (j *Job) needsID() (bool, error) {
 		}
 		return false, nil
 	}
+}
+
+// containerArgs returns the arguments of a runtime up to the image, which is the first one
+// after {args} or {} that is no option and no value of one. It may be taken for a value.
+func containerArgs(args []string) []string {
+	isOption := func(i int) bool { return i < len(args) && strings.HasPrefix(args[i], "-") }
+	i := 1 + slices.IndexFunc(args, func(arg string) bool { return arg == "{args}" || arg == "{}" })
+	for isOption(i) {
+		if joined := strings.Contains(args[i], "="); !joined && i+1 < len(args) && !isOption(i+1) {
+			i++
+		}
+		i++
+	}
+	return args[:i]
+}
+
+// runsOnce returns why a container may run again when it has ended, and its lease with
+// it; nil if it runs once.
+func runsOnce(runtime string, args []string) error {
+	removed := runtime != "podman" // the daemon of others is asked by those who may do everything
+	for i, arg := range args {
+		name, value, joined := strings.Cut(arg, "=")
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
+		}
+		switch {
+		case name == "--restart" && value != "no" && value != "never":
+			return refuse("leave out --restart, and let a unit of systemd start lpuctl run again",
+				"--restart starts the container again when its lease has ended")
+		case runtime == "podman" && (name == "--pod" || name == "--pod-id-file"):
+			return refuse("leave out "+name, "a container of a pod is started again with the pod, and then has no lease")
+		case name == "--rm":
+			removed = removed || !joined || value == "true"
+		}
+	}
+	if !removed {
+		return refuse("add --rm", "without --rm the container stays when it has ended, and podman start runs it again without a lease")
+	}
+	return nil
 }
 
 // findID settles where the id of the container is written: where the user wants it or, if
