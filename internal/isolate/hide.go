@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -51,11 +52,10 @@ func (p *Program) hide() error {
 	if err != nil {
 		return forbidden(fmt.Errorf("mount: %w", err))
 	}
-	here, err := unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	here, err := os.Getwd()
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: ".", Err: err}
+		return err
 	}
-	defer func() { _ = unix.Close(here) }()
 	for _, dir := range p.covered() {
 		if err := p.cover(dir); err != nil {
 			return err
@@ -74,7 +74,31 @@ func (p *Program) hide() error {
 			return err
 		}
 	}
-	return unix.Fchdir(here)
+	return os.Chdir(here) // by its name: a covered directory would still lead to what it hides
+}
+
+// closeDirectories closes the directories that the program would inherit: files can be
+// opened below them that have no other name any more. A standard stream that is one
+// becomes /dev/null.
+func closeDirectories() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	for _, entry := range entries {
+		fd, _ := strconv.Atoi(entry.Name())
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		unix.CloseOnExec(fd)
+		if fd > 2 {
+			continue
+		}
+		null, openErr := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if openErr == nil {
+			openErr = errors.Join(unix.Dup3(int(null.Fd()), fd, 0), null.Close())
+		}
+		err = errors.Join(err, openErr)
+	}
+	return err
 }
 
 // covered are the directories in Dev that have hidden nodes, in it or below.

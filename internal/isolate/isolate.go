@@ -83,7 +83,14 @@ func (p *Program) Exec() error {
 	return p.exec()
 }
 
-func (p *Program) exec() error { return &ExecError{p.Path, unix.Exec(p.Path, p.Args, p.Env)} }
+func (p *Program) exec() error {
+	if p.Isolated {
+		if err := closeDirectories(); err != nil {
+			return err
+		}
+	}
+	return &ExecError{p.Path, unix.Exec(p.Path, p.Args, p.Env)}
+}
 
 // Child is a child process in namespaces of its own. It waits until it can read which
 // program to become. To start it takes longer than to isolate it, so a caller who will

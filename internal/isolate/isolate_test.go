@@ -166,3 +166,25 @@ cat $0/dri/card0 && echo is back`
 		t.Errorf("inside:\n%s", out)
 	}
 }
+
+// TestNoWayPastTheCover: neither the working directory, a directory that was open before, nor a standard stream leads to a hidden node.
+// Other open files are inherited.
+func TestNoWayPastTheCover(t *testing.T) {
+	dev := tree(t)
+	t.Chdir(dev + "/dri")
+	for from, to := range map[string]int{dev + "/dri": 101, dev + "/lpu0": 102} {
+		fd, err := unix.Open(from, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Dup3(fd, to, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(to)
+	}
+	const script = `cat card0 && echo by name; cat /proc/self/fd/101/card0 && echo by descriptor; cat /proc/self/fd/102`
+	out, isolated := run(t, script, dev, dev+"/dri/card0")
+	if strings.Contains(out, "by name") || strings.Contains(out, "by descriptor") || isolated && !strings.HasSuffix(out, "this is lpu0\n") {
+		t.Errorf("inside:\n%s", out)
+	}
+}

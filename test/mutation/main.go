@@ -42,6 +42,7 @@ func mutations() (all []mutation) {
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
 		"internal/filelock":   internalFilelock(),
+		"internal/isolate":    internalIsolate(),
 		"internal/host":       internalHost(),
 		"internal/stall":      internalStall(),
 		"internal/statefile":  internalStatefile(),
