@@ -112,7 +112,8 @@ func TestAnEventReadsItsCardAgain(t *testing.T) {
 
 // TestACardThatIsLate delays nobody, and stays as it was until it answers. No second read of it begins.
 func TestACardThatIsLate(t *testing.T) {
-	w, root, _ := settled(t, Options{Patience: 500 * time.Millisecond, Scan: discovery.Options{CardDeadline: 20 * time.Second}}) // the machine may be busy
+	// The machine may be busy.
+	w, root, _ := settled(t, Options{Patience: 500 * time.Millisecond, Scan: discovery.Options{CardDeadline: 20 * time.Second}})
 	what := discovery.StageOf(first, discovery.DriverStage)
 	hangs, _ := w.cards.reads.Begin(what)
 	plant.File(t, attribute(root, first, "current_link_width"), "4\n")
@@ -144,7 +145,8 @@ func TestACardThatIsLate(t *testing.T) {
 // TestACardThatAnswersInTime leads to no look of its own. While a card is in doubt all cards are read at each look, and looks would follow
 // each other without a pause.
 func TestACardThatAnswersInTime(t *testing.T) {
-	w, _, _ := settled(t, Options{Patience: 20 * time.Second, Scan: discovery.Options{CardDeadline: 30 * time.Second}}) // the machine may be busy
+	// The machine may be busy.
+	w, _, _ := settled(t, Options{Patience: 20 * time.Second, Scan: discovery.Options{CardDeadline: 30 * time.Second}})
 	for range 300 {
 		w.cards.want()
 		look(t, w)

@@ -87,7 +87,8 @@ func TestRelease(t *testing.T) {
 		files := map[string]string{"proc/2/comm": "kthreadd\n"}
 		maps.Copy(files, c.files)
 		w := New(plant.Tree(t, files), Options{}, func() time.Duration { return time.Hour })
-		inv := &discovery.Inventory{LPUs: []discovery.LPU{{Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: []discovery.Node{{Path: "/dev/lpu1"}}}}}
+		lpu := discovery.LPU{Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: []discovery.Node{{Path: "/dev/lpu1"}}}
+		inv := &discovery.Inventory{LPUs: []discovery.LPU{lpu}}
 		w.judgeAll(inv, time.Hour)
 		w.judge.Tell("0000:43:00.1", health.Renumbered, time.Hour)
 		inv.LPUs[0].Reasons, inv.LPUs[0].Nodes = nil, []discovery.Node{{Path: "/dev/lpu0"}}

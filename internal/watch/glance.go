@@ -195,7 +195,8 @@ func (e *eye) read(t *host.Tree, l *discovery.LPU) string {
 	if e.kept == nil {
 		return "gone"
 	}
-	attributes := append([]string{runtimeStatus, "power_state", "current_link_width", "current_link_speed"}, discovery.DriverStates(l.Nodes)...)
+	attributes := []string{runtimeStatus, "power_state", "current_link_width", "current_link_speed"}
+	attributes = append(attributes, discovery.DriverStates(l.Nodes)...)
 	driver, _ := e.kept.LinkName("driver")
 	texts := []string{fmt.Sprint(e.device), driver}
 	for i, name := range attributes {

@@ -135,7 +135,8 @@ func TestOtherFunctionsThatCannotBeRead(t *testing.T) {
 				machines.Must(t, os.Remove(file), os.Mkdir(file, 0o755))
 			}
 			inv := scan(t, root, discovery.Options{})
-			if diff := cmp.Diff(c.want, machines.IDs(inv.Problems)); diff != "" || len(inv.LPUs) != 3 || (inv.Undecided() == nil) != (c.want == nil) {
+			diff, decided := cmp.Diff(c.want, machines.IDs(inv.Problems)), inv.Undecided() == nil
+			if diff != "" || len(inv.LPUs) != 3 || decided != (c.want == nil) {
 				t.Errorf("%d LPUs, undecided %v, problems %s", len(inv.LPUs), inv.Undecided(), diff)
 			}
 		})

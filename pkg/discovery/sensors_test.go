@@ -119,7 +119,8 @@ func TestOddSensors(t *testing.T) {
 		for _, text := range []string{"", "none", "-", "99999999999999999999", "1\n2", "\x01"} {
 			machines.Must(t, m.Set(0, name, text))
 			l := scan(t, root, discovery.Options{}).LPUs[0]
-			if got := machines.Sorted(l.Reasons); got != "" && got != "unreadable-attribute" || l.Health != discovery.Healthy || text == "" && got != "" {
+			got := machines.Sorted(l.Reasons)
+			if got != "" && (got != "unreadable-attribute" || text == "") || l.Health != discovery.Healthy {
 				t.Errorf("%s is %q: %s, reasons %v", name, text, l.Health, l.Reasons)
 			}
 		}
