@@ -32,18 +32,16 @@ func ServeHTTP(ctx context.Context, listener net.Listener, of Observed, log *slo
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	defer func() { _ = server.Close() }()
-	ended := make(chan struct{})
-	goesOn := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
-		defer cancel()
-		_ = server.Shutdown(patience) // what goes on after that is closed
-	})
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	err := server.Serve(listener)
-	if !goesOn() {
-		<-ended
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	// Not before: a connection that is just being accepted counts too.
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
+	defer cancel()
+	_ = server.Shutdown(patience) // what goes on after that is closed
+	return http.ErrServerClosed
 }
 
 // Listen serves /healthz, /readyz and /metrics until ctx ends. If the address is taken,

@@ -15,18 +15,24 @@ import (
 )
 
 // pipes is a listener whose connections are made in memory.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	if c, open := <-p; open {
-		return c, nil
-	}
-	return nil, net.ErrClosed
+type pipes struct {
+	made   chan net.Conn
+	ctx    context.Context // ends when it is closed
+	cancel context.CancelFunc
 }
 
-func (p pipes) Close() error { close(p); return nil }
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.made:
+		return c, nil
+	case <-p.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
 
-func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
+func (p *pipes) Close() error { p.cancel(); return nil }
+
+func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // slow is observed, and its metrics come when asked is taken from the second time.
 type slow struct{ asked chan struct{} }
@@ -48,10 +54,11 @@ func TestAnAnswerThatHasBegunIsWhole(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			of, listener, ended := slow{make(chan struct{})}, make(pipes), make(chan error, 1)
+			of, listener, ended := slow{make(chan struct{})}, &pipes{made: make(chan net.Conn)}, make(chan error, 1)
+			listener.ctx, listener.cancel = context.WithCancel(t.Context())
 			go func() { ended <- ServeHTTP(ctx, listener, of, slog.New(slog.DiscardHandler)) }()
 			client, server := net.Pipe()
-			listener <- server
+			listener.made <- server
 			if _, err := io.WriteString(client, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
