@@ -31,7 +31,7 @@ var boots = []boot{
 	{name: "eight", cards: machine.Slots, sick: -1, iommu: true},
 	{name: "sick", cards: machine.Slots, sick: 3},
 	{name: "people", cards: machine.Slots, sick: -1},
-	{name: "late", cards: machine.Slots, sick: -1, kernelArgs: withoutRestart + " udev.event_timeout=900"}, // drivers come when the guest wants
+	{name: "late", cards: machine.Slots, sick: -1, kernelArgs: withoutRestart + " udev.event_timeout=900"}, // drivers come when it wants
 	{name: "none", sick: -1, kernelArgs: withoutRestart},
 }
 
