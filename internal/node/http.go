@@ -37,7 +37,6 @@ func ServeHTTP(ctx context.Context, listener net.Listener, of Observed, log *slo
 	if ctx.Err() == nil {
 		return err
 	}
-	// Not before: a connection that is just being accepted counts too.
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
 	defer cancel()
 	_ = server.Shutdown(patience) // what goes on after that is closed

@@ -109,17 +109,21 @@ func report(in io.Reader, out io.Writer, may skips) (failed bool, err error) {
 		t.failed = !may.hold(out, t.skipped) || t.failed
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.counts["pass"], t.counts["fail"], t.counts["skip"])
+	for _, test := range t.failures { // last: who sees only the end of all this wants them
+		fmt.Fprintln(out, "failed:", test)
+	}
 	return t.failed, nil
 }
 
 // tally is what the events so far tell.
 type tally struct {
-	out     io.Writer
-	said    map[string]string // what a test or package that has not ended wrote, by "package test"
-	skipped skips
-	counts  map[string]int // tests by how they ended: pass, skip or fail
-	slow    []event        // the ends of tests that took a second or more
-	failed  bool           // a test, a package or a build
+	out      io.Writer
+	said     map[string]string // what a test or package that has not ended wrote, by "package test"
+	skipped  skips
+	counts   map[string]int // tests by how they ended: pass, skip or fail
+	slow     []event        // the ends of tests that took a second or more
+	failures []string       // tests that failed: "package test"
+	failed   bool           // a test, a package or a build
 }
 
 // take adds an event.
@@ -152,6 +156,9 @@ func (t *tally) end(e event) {
 	}
 	if e.Action == "fail" {
 		t.failed = true
+		if e.Test != "" {
+			t.failures = append(t.failures, e.key())
+		}
 	}
 	if e.Action == "fail" || skipped {
 		fmt.Fprint(t.out, withoutProgress(t.said[e.key()]))

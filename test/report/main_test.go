@@ -56,6 +56,20 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
+// TestFailures: the last lines name what failed.
+func TestFailures(t *testing.T) {
+	const events = `{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+`
+	var out strings.Builder
+	if failed, err := report(strings.NewReader(events), &out, nil); !failed || err != nil {
+		t.Errorf("failed %v, %v", failed, err)
+	}
+	if want := "1 passed, 1 failed, 0 skipped\nfailed: p TestA\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("%s\nwant at the end\n%s", &out, want)
+	}
+}
+
 // TestProcessEnds: what a test said is not lost when the process ends before it, as by a panic of another goroutine, nor when its
 // machine does, so that not even the package ends.
 func TestProcessEnds(t *testing.T) {

@@ -116,7 +116,7 @@ install() {
 	for applet in sh env grep sort stat mknod rm sleep true; do ln -s busybox $container/bin/$applet; done
 	cp /mnt/job.sh $container/
 	cp /mnt/lpu-job.service /etc/systemd/system/
-	command install -D -m 644 /mnt/patient.conf /etc/systemd/system/lpuctl-cdi-refresh.service.d/patient.conf
+	command install -D /mnt/patience.sh /etc/systemd/system-generators/patience
 	systemctl daemon-reload
 	expect "a unit with a container starts" systemctl enable --now lpu-job.service
 	expect "podman makes a container that starts with the machine" \
@@ -244,8 +244,8 @@ none() {
 late() {
 	booted 0
 	expect "the refresh did not wait for the drivers" is 3 exit_code
-	expect "nor for longer than it may" test "$(lasted)" -lt 60000
 	expect "a unit that wants an LPU is left out" is inactive state lpu-job.service ActiveState
+	touch /run/drivers-may-come
 	expect "the spec comes with the drivers" within 150 is 8 in_spec
 	expect "and the unit can start" systemctl start lpu-job.service
 	expect "its container has the LPU" diff <(has lpu0 $first) /run/lpu-job
