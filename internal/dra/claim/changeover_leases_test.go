@@ -51,7 +51,7 @@ func (c *changeovers) arbitrate(t *testing.T) {
 	l.book, l.claims = lease.NewBook(), c.world.store()
 	recorded, _, err := l.file.Read(host.Now().Boot)
 	c.must(err)
-	l.book.Restore(host.SinceBoot(), recorded, &lease.Record{}, func(conn lease.Conn) bool { _, open := l.users[conn]; return open })
+	l.book.Restore(host.SinceBoot(), recorded, &lease.Record{}, nil, func(conn lease.Conn) bool { _, open := l.users[conn]; return open })
 	for conn := range l.users {
 		if !l.book.Keeps(conn) {
 			delete(l.users, conn)
