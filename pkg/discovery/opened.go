@@ -89,7 +89,10 @@ func (o *openNodes) heldBy(ctx context.Context, pid int) (held []int, err error)
 	p := &opened{openNodes: o, pid: pid}
 	held, err = p.in("")
 	if errors.Is(err, fs.ErrPermission) {
-		return held, err
+		if !o.mainEnded(pid) {
+			return held, err
+		}
+		err = nil
 	}
 	for _, thread := range o.apart(pid) {
 		if ctx.Err() != nil {
@@ -103,6 +106,17 @@ func (o *openNodes) heldBy(ctx context.Context, pid int) (held []int, err error)
 	}
 	slices.Sort(held)
 	return slices.Compact(held), err
+}
+
+// mainEnded reports whether only other threads of a process still run. What the main thread
+// had open then belongs to root.
+func (o *openNodes) mainEnded(pid int) bool {
+	process, err := o.tree.Dir(fmt.Sprintf("proc/%d", pid))
+	if err != nil {
+		return false
+	}
+	defer process.Close()
+	return stat(process, 3) == "Z"
 }
 
 // apart are the threads of a process that may have a table of open files of their own

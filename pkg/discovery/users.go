@@ -161,18 +161,23 @@ func uid(process *host.Dir) int {
 	return -1
 }
 
-// started reads when a process began. The name of the program is in parentheses and may
-// hold any character.
+// started reads when a process began.
 func started(process *host.Dir) time.Duration {
-	// The third is the first after the name. USER_HZ is 100 on every architecture of today.
-	const field, perSecond = 22 - 3, 100
+	const perSecond = 100 // USER_HZ, on every architecture of today
+	ticks, _ := strconv.ParseInt(stat(process, 22), 10, 64)
+	return time.Duration(ticks) * time.Second / perSecond
+}
+
+// stat reads a field of /proc/PID/stat from the third on (proc_pid_stat(5)); "" if it is
+// not there. The second, the name of the program, is in parentheses and may hold any
+// character.
+func stat(process *host.Dir, field int) string {
 	text, _ := process.Text("stat")
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) <= field {
-		return 0
+	if len(fields) <= field-3 {
+		return ""
 	}
-	ticks, _ := strconv.ParseInt(fields[field], 10, 64)
-	return time.Duration(ticks) * time.Second / perSecond
+	return fields[field-3]
 }
 
 var (
