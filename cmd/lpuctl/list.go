@@ -29,7 +29,8 @@ Why one is not usable, what else to look at, and which are cordoned goes to stde
 terminal the list stays in place; elsewhere each one follows the one before, below a line with the time. With -o json or yaml it
 prints a document for each change. It ends with ^C, and that is exit code 0.
 A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU. Where LPUs are shared by leases, LEASE
-says who has an LPU or has reserved it (lpuctl run, lpuctl reserve), and which are in use without a lease.
+says who has an LPU or has reserved it (lpuctl run, lpuctl reserve), and which are in use without a lease. A shell or program that lpuctl
+run started sees the LPUs that it may open; a line on stderr names those that are hidden from it.
 ` + lpuForms + `
 The exit code is 4 if there is no LPU.`,
 		Example: `  lpuctl list
@@ -63,14 +64,33 @@ func list(ctx context.Context, a *app, inv *discovery.Inventory, words []string,
 	if err := keepNamed(a.Config.CDI.Kind, inv, words); err != nil {
 		return err
 	}
+	none := len(inv.LPUs) == 0
+	if len(words) == 0 {
+		leaveOutHidden(a, inv)
+	}
 	if err := writeInventory(&a.Terminal, a.Root, a.Config.CDI.Kind, inv, f); err != nil {
 		return err
 	}
 	a.Report(outOfOrder(inv))
-	if len(inv.LPUs) == 0 {
+	if none {
 		return cli.NoLPU(a.Root)
 	}
 	return nil
+}
+
+// leaveOutHidden removes the LPUs that lpuctl run hides from this shell or program, and
+// says so.
+func leaveOutHidden(a *app, inv *discovery.Inventory) {
+	var hidden []string
+	inv.LPUs = slices.DeleteFunc(inv.LPUs, func(l discovery.LPU) bool {
+		if l.IsHidden() {
+			hidden = append(hidden, l.Name)
+		}
+		return l.IsHidden()
+	})
+	if len(hidden) > 0 {
+		a.Say("lpuctl run started this shell or program, and hides from it: %s (lpuctl list %s shows one)", strings.Join(hidden, " "), hidden[0])
+	}
 }
 
 // keepNamed removes the LPUs that are not named from an inventory; without names it keeps

@@ -3,9 +3,11 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,7 +152,7 @@ func (j *Job) grant(ctx context.Context, held *heldLease) (*grant, error) {
 	var end time.Time
 	for told := ""; ; {
 		inv, wish, err := j.Look(ctx)
-		if err != nil {
+		if err = cmp.Or(err, nested(inv)); err != nil {
 			return nil, err
 		}
 		decision, refused := j.Decide(inv, wish)
@@ -175,6 +177,15 @@ func (j *Job) grant(ctx context.Context, held *heldLease) (*grant, error) {
 		case <-time.After(min(pollEvery, time.Until(end))):
 		}
 	}
+}
+
+// nested returns an error if this process was started by lpuctl run, which hides LPUs from
+// it: a command could not open others than those that it has already.
+func nested(inv *discovery.Inventory) error {
+	if inv == nil || !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.IsHidden() }) {
+		return nil
+	}
+	return refuse("start the command without lpuctl run, or from another shell", "lpuctl run started this shell or program, and hides LPUs from it")
 }
 
 // possible reports whether a wish could be fulfilled if all LPUs were free and healthy.

@@ -9,6 +9,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -45,7 +46,10 @@ func (v *Validator) checkNode(d *document, at string, n *specs.DeviceNode) {
 		return
 	}
 	path := hostPath(n)
-	st, err := v.lstat(path)
+	real, st, err := v.lstat(path)
+	if discovery.HiddenNode(real, err == nil) {
+		return // as one that cannot be seen
+	}
 	if err != nil {
 		d.add(finding.NodeMissing, at, missing(path, err), d.renewal)
 		return
@@ -82,13 +86,15 @@ func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// lstat is stat for a path whose last element may be a link, and is not followed.
-func (v *Validator) lstat(path string) (st unix.Stat_t, err error) {
+// lstat is stat for a path whose last element may be a link, and is not followed. It
+// returns where that is on this machine, too.
+func (v *Validator) lstat(path string) (real string, st unix.Stat_t, err error) {
 	dir, err := v.Root.Resolve(filepath.Dir(path))
 	if err == nil {
-		err = unix.Lstat(filepath.Join(dir, filepath.Base(path)), &st)
+		real = filepath.Join(dir, filepath.Base(path))
+		err = unix.Lstat(real, &st)
 	}
-	return st, err
+	return real, st, err
 }
 
 // mergeRepeated keeps one of several equal findings and counts them: eight LPUs share a

@@ -33,9 +33,13 @@ type Inventory struct {
 }
 
 // Undecided returns an error if some LPUs may not be in the inventory, because it cannot
-// be read whether a PCI function is an LPU, or which class devices there are. Then
-// indices may be wrong and LPUs missing: nothing that lasts should be made of it.
+// be read whether a PCI function is an LPU, or which class devices there are; or if
+// lpuctl run hides some from this process, perhaps with their cabling. Then indices may be
+// wrong and LPUs missing: nothing that lasts should be made of it.
 func (inv *Inventory) Undecided() error {
+	if i := slices.IndexFunc(inv.LPUs, func(l LPU) bool { return l.IsHidden() }); i >= 0 {
+		return fmt.Errorf("lpuctl run started this shell or program, and hides %s from it", inv.LPUs[i].Name)
+	}
 	for _, p := range inv.Problems {
 		if p.ID == finding.UnreadableFunction || p.ID == finding.UnreadableClass {
 			return fmt.Errorf("%s: %s", p.Subject, p.Message)
@@ -333,9 +337,11 @@ type Node struct {
 	// Verified: /dev has this node with these numbers, and the kernel's link
 	// sys/dev/char/MAJOR:MINOR leads to the LPU's own PCI function (of a node in
 	// Management.Nodes: to that function). It is false where /dev cannot be seen, or
-	// where the tree has no such links. A node of which /dev or the kernel says otherwise
+	// where the tree has no such links, and of a hidden node. A node of which /dev or the kernel says otherwise
 	// is not in the inventory.
 	Verified bool `json:"verified"`
+	// Hidden: lpuctl run keeps this process from the node, which is there.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Link is the PCI Express link of a function. A field is 0 when the kernel does not know

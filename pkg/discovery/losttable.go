@@ -144,20 +144,27 @@ type mounted struct {
 	source     string // in the file system
 	point      string // where it is mounted, as the process sees it
 	kind       string // of the file system
+	name       string // of what is mounted: a device, or any word
+	nodev      bool   // no device works in it
 }
 
 // mountsMax is more than a process sees, in bytes of its mountinfo.
 const mountsMax = 16 << 20
 
 // mountsOf reads the mounts that a process sees; none if they cannot be read.
-func mountsOf(t *host.Tree, pid int) (all mounts) {
+func mountsOf(t *host.Tree, pid int) mounts {
 	text, _ := t.Read(fmt.Sprintf("proc/%d/mountinfo", pid), mountsMax)
+	return parseMounts(text)
+}
+
+func parseMounts(text []byte) (all mounts) {
 	plain := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	for line := range strings.Lines(string(text)) {
 		before, after, _ := strings.Cut(line, " - ")
 		fields, kind := strings.Fields(before), strings.Fields(after)
-		if len(fields) >= 5 && len(kind) > 0 {
-			all = append(all, mounted{fields[0], fields[1], fields[2], plain.Replace(fields[3]), plain.Replace(fields[4]), kind[0]})
+		if len(fields) >= 6 && len(kind) > 1 {
+			all = append(all, mounted{fields[0], fields[1], fields[2], plain.Replace(fields[3]), plain.Replace(fields[4]), kind[0],
+				plain.Replace(kind[1]), slices.Contains(strings.Split(fields[5], ","), "nodev")})
 		}
 	}
 	return all

@@ -44,7 +44,7 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 	}
 	for _, p := range paths {
 		data, err := s.tableFile(ctx, p)
-		if errors.Is(err, fs.ErrNotExist) && s.RingTable == "" {
+		if s.RingTable == "" && (errors.Is(err, fs.ErrNotExist) || ofSome(p)) {
 			continue
 		}
 		if err != nil {
@@ -69,8 +69,8 @@ func (s *scan) readRingTable(ctx context.Context) *ring.Table {
 // whatever table lpuctl uses.
 func (s *scan) judgeHyperdex(ctx context.Context) {
 	p := s.real(HyperdexRingTable)
-	if s.table != nil && s.table.Path == p {
-		return // it is judged as a whole
+	if s.table != nil && s.table.Path == p || ofSome(p) {
+		return // it is judged as a whole, or not that of the node
 	}
 	data, err := stall.Within(ctx, s.reads, p, s.CardDeadline, func() ([]byte, error) { return s.readTable(followLink(p)) })
 	if err != nil {

@@ -229,6 +229,7 @@ func TestTwoPlainPrograms(t *testing.T) {
 				root := simulate(t, "--profile", profile, "--lpus", "4", "--numbers", machine.Numbers(t, 4))
 				become(t, root)
 				run := slices.Concat(user, runOn(t, "/", "-n", "2", "--"))
+				sees(t, run, "lpu0", "lpu1")
 				first := machine.Start(t, append(slices.Clone(run), "sh", "-c", openAll)...)
 				await.Until(t, "the first has two", func() error {
 					if opened := openedBy(first.Said(10000), pattern); len(opened) != 2 {
@@ -253,6 +254,28 @@ func TestTwoPlainPrograms(t *testing.T) {
 				first.Stop(unix.SIGKILL)
 			})
 		}
+	}
+}
+
+// sees checks that a plain program sees these LPUs only, and that lpuctl calls no other one sick or gone, because it is hidden.
+func sees(t *testing.T, run []string, want ...string) {
+	t.Helper()
+	inside := func(args ...string) machine.Result {
+		return machine.Run(t, slices.Concat(run, []string{machine.Binary(t)}, args)...)
+	}
+	list := inside("list", "-o", "name")
+	names := strings.Fields(strings.ReplaceAll(list.Stdout, "hyperaccel.ai/lpu=", ""))
+	if !slices.Equal(names, want) || !strings.Contains(list.Stderr, "hides from it: lpu2 lpu3 ") {
+		t.Errorf("list: %s%s", list.Stdout, list.Stderr)
+	}
+	if all := inside("list", "-o", "json", "lpu0", "lpu1", "lpu2", "lpu3"); strings.Count(all.Stdout, `"usable": true`) != 4 || strings.Count(all.Stdout, `"hidden": true`) != 2 {
+		t.Errorf("of all: %s%s", all.Stdout, all.Stderr)
+	}
+	if again := inside("run", "--no-lease", "--", "true"); again.Code != 125 || !strings.Contains(again.Stderr, "lpuctl run started this shell") {
+		t.Errorf("run: %d %s", again.Code, again.Stderr)
+	}
+	if spec := inside("cdi", "generate"); spec.Code != 1 || !strings.Contains(spec.Stderr, "hides lpu2") {
+		t.Errorf("generate: %d %s", spec.Code, spec.Stderr)
 	}
 }
 
