@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,7 +73,8 @@ func TestPodman(t *testing.T) {
 		}
 	})
 	// That a node opens above says something only if the cgroup keeps the same node shut without the device.
-	const own = `mknod /own c 10 229 && echo made; (exec 3<>/own) && echo opens`
+	first := machine.DeviceNumbers(t, 1)[0]
+	own := fmt.Sprintf(`mknod /own c %d %d && echo made; (exec 3<>/own) && echo opens`, first.Major, first.Minor)
 	mknod := []string{"--cap-add", "MKNOD"}
 	t.Run("a node of its own stays shut", func(t *testing.T) {
 		if r := p.Run(t, own, mknod...); r.Stdout != "made\n" || !strings.Contains(r.Stderr, "Operation not permitted") {

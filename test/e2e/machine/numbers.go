@@ -3,7 +3,9 @@ package machine
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -12,32 +14,85 @@ import (
 )
 
 // DeviceNumbers are device numbers for the nodes of n LPUs. Each is that of a real device that opens for reading and writing on
-// this kernel, so a node that opens in a container is one that the container was given. Those of memory (major 1) are taken
-// last, because the device cgroup lets every container open them.
+// this kernel, so a node that opens in a container is one that the container was given; and that no process has open, because
+// that would be a user of the LPU.
 func DeviceNumbers(t *testing.T, n int) []simulate.Numbers {
 	t.Helper()
-	const probe = "/dev/.probe"
-	var found []simulate.Numbers
-	for _, d := range [][2]uint32{
-		{10, 229}, {10, 237}, {10, 235}, {10, 234}, {10, 232}, {10, 236}, {10, 200}, // FUSE, loop, autofs, btrfs, KVM, device mapper, tun
-		{1, 9}, {1, 8}, {1, 7}, {1, 5}, {1, 3}, // urandom, random, full, zero, null
-	} {
-		if err := MakeNode(probe, d[0], d[1]); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.OpenFile(probe, os.O_RDWR|unix.O_NONBLOCK, 0)
-		if err == nil {
-			f.Close()
-			found = append(found, simulate.Numbers{Major: d[0], Minor: d[1]})
-		}
-		if err := os.Remove(probe); err != nil {
-			t.Fatal(err)
-		}
+	found, err := unusedDevices()
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(found) < n {
-		t.Fatalf("only %d devices of this kernel can be opened: %v", len(found), found)
+		t.Fatalf("only %d devices of this kernel can be opened, and are not open: %v", len(found), found)
 	}
 	return found[:n]
+}
+
+// misc are names of devices of major 10 in /proc/misc. Whether FUSE is open depends on the tests.
+//
+//nolint:gochecknoglobals // a table
+var misc = []string{
+	"loop-control", "autofs", "btrfs-control", "kvm", "device-mapper", "tun", "vga_arbiter", "userfaultfd", "vsock", "cpu_dma_latency",
+}
+
+// unusedDevices finds the devices once: later some are open as nodes of LPUs. Those of memory (major 1) come last, because the
+// device cgroup lets every container open them.
+//
+//nolint:gochecknoglobals // a value that is made when it is needed
+var unusedDevices = sync.OnceValues(func() (found []simulate.Numbers, err error) {
+	const probe = "/dev/.probe"
+	list, err := os.ReadFile("/proc/misc")
+	if err != nil {
+		return nil, err
+	}
+	minors := map[string]uint32{}
+	for line := range strings.Lines(string(list)) {
+		var minor uint32
+		var name string
+		if _, err := fmt.Sscan(line, &minor, &name); err == nil {
+			minors[name] = minor
+		}
+	}
+	var devices []simulate.Numbers
+	for _, name := range misc {
+		if minor, is := minors[name]; is {
+			devices = append(devices, simulate.Numbers{Major: 10, Minor: minor})
+		}
+	}
+	devices = append(devices, []simulate.Numbers{{Major: 1, Minor: 9}, {Major: 1, Minor: 8}, {Major: 1, Minor: 7}, {Major: 1, Minor: 5}}...) // urandom, random, full, zero
+	open := openDevices()
+	for _, d := range devices {
+		if err := MakeNode(probe, d.Major, d.Minor); err != nil {
+			return nil, err
+		}
+		f, failed := os.OpenFile(probe, os.O_RDWR|unix.O_NONBLOCK, 0)
+		if failed == nil {
+			f.Close()
+		}
+		if failed == nil && !open[unix.Mkdev(d.Major, d.Minor)] {
+			found = append(found, d)
+		}
+		if err := os.Remove(probe); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+})
+
+// openDevices are the numbers of devices that processes have open.
+func openDevices() map[uint64]bool {
+	open := map[uint64]bool{}
+	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, file := range files {
+		if target, _ := os.Readlink(file); !strings.HasPrefix(target, "/dev/") {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(file, &st) == nil {
+			open[st.Rdev] = true
+		}
+	}
+	return open
 }
 
 // Numbers is the value of simulate's --numbers for n LPUs, see [DeviceNumbers].
