@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -64,19 +65,19 @@ func (b *Book) Queue(now time.Duration, uid int, after uint64) *Queue {
 // holders are who has LPUs that a wish waits for: of those that it could use or, if
 // reservations of others keep it from all, of those that it wants.
 func (b *Book) holders(e *entry) (all []Lease) {
-	if b.limited(e.UID, &e.Wish.Selection) {
+	s := &e.Wish.Selection
+	if b.limited(e.UID, s) {
 		return nil
 	}
 	cards := b.couldUse(e)
 	if len(cards) == 0 {
-		cards = b.cards(b.inPool)
+		cards = b.cards(func(l *discovery.LPU) bool {
+			return b.inPool(l) && s.Place.Allows(l) && (len(s.Must) < s.Count || slices.Contains(s.Must, l.Address))
+		})
 	}
 	leased := b.leased()
 	for _, card := range cards {
 		l := b.lpu(card)
-		if !e.Wish.Place.Allows(l) {
-			continue
-		}
 		of := Lease{}
 		if holder := leased[l.Address]; holder != nil {
 			of = holder.Lease
