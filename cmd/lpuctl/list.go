@@ -28,7 +28,7 @@ Why one is not usable, what else to look at, and which are cordoned goes to stde
 --watch looks once a second, and as soon as a device node comes or goes, and keeps one odd reading from changing the health. On a
 terminal the list stays in place; elsewhere each one follows the one before, below a line with the time. With -o json or yaml it
 prints a document for each change. It ends with ^C, and that is exit code 0.
-A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU. 
+A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU.
 Where LPUs are shared by leases, LEASE has the id of a lease (l7) or a reservation (r3), or "none" where an LPU is in use without a lease;
 HOLDER has whose it is, and UNTIL when its time is over. What else the hardware is, since when it is, and for what, -o wide shows.
 ` + lpuForms + `
