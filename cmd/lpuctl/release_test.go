@@ -38,7 +38,8 @@ func TestRootEndsTheLeaseOfACommand(t *testing.T) {
 	var said bytes.Buffer
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{
-		"lpuctl", "--root", dir, "--quiet", "run", "--for", "1h", "--no-isolation", "--memlock", "0", "--", "sh", "-c", "echo ready; exec sleep 1000",
+		"lpuctl", "--root", dir, "--quiet", "run", "--for", "1h", "--no-isolation", "--memlock", "0", "--",
+		"sh", "-c", "echo ready; exec sleep 1000",
 	}
 	cmd.Stderr, cmd.SysProcAttr = &said, &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
@@ -63,7 +64,8 @@ func TestRootEndsTheLeaseOfACommand(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 128+int(unix.SIGTERM) {
 		t.Errorf("it ended with %d", code)
 	}
-	if text := said.String(); !strings.HasPrefix(text, "warning: run: root ended the lease at 20") || !strings.Contains(text, "Z: terminated [lease-ended]\n") {
+	text := said.String()
+	if !strings.HasPrefix(text, "warning: run: root ended the lease at 20") || !strings.Contains(text, "Z: terminated [lease-ended]\n") {
 		t.Errorf("it said %q", text)
 	}
 }

@@ -97,7 +97,8 @@ func TestReleaseAll(t *testing.T) {
 	}
 	b.ReleaseAll(30, 4, 1)
 	out, changed := b.Outbox()
-	if len(out) != 1 || !slices.Equal(out[0].Released.IDs, []string{"r1", "r3"}) || !changed.Reservations || !slices.Equal(ids(), []string{"r2"}) {
+	if len(out) != 1 || !slices.Equal(out[0].Released.IDs, []string{"r1", "r3"}) || !changed.Reservations ||
+		!slices.Equal(ids(), []string{"r2"}) {
 		t.Fatalf("%+v; there are %v", out, ids())
 	}
 	if out = Unwritten(out, errors.New("full")); out[0].Refused == nil || !slices.Equal(ids(), []string{"r1", "r2", "r3"}) {
