@@ -147,6 +147,12 @@ func writeDescription(out io.Writer, l *discovery.LPU, d discovery.Details) erro
 	if l.UsersHidden {
 		line("Used by", "?")
 	}
+	if l.Leased != nil {
+		line("Leased", heldBy(l.Leased).text())
+	}
+	if l.Reserved != nil {
+		line("Reserved", heldBy(l.Reserved).text())
+	}
 	line("Health", l.Condition())
 	line("Serve says", judgedText(l.Judged))
 	if err := tw.Flush(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -38,42 +39,54 @@ func (w *wish) selection(inv *discovery.Inventory, kind string) (lease.Selection
 	return s, err
 }
 
-// untilText is when a time since boot is, for people; "" for 0, which is never.
-func untilText(until time.Duration) string {
-	if until == 0 {
+// timeText is a time for people, as in documents; "" for the zero time, which is never.
+func timeText(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
-	at := time.Now().Add(until - host.SinceBoot())
-	if time.Until(at) > 20*time.Hour {
-		return at.Format("2006-01-02 15:04")
-	}
-	return at.Format("15:04")
+	return t.Format(time.RFC3339)
 }
 
-// holderText says who has an LPU or has reserved it, or that a process uses it without a
-// lease.
-func holderText(l *discovery.LPU) string {
-	says := func(how string, h *discovery.Holder) string {
-		text := how + h.String()
-		if h.Command != "" {
-			text += " " + shell.Printable(h.Command)
-		}
-		if until := untilText(h.Until); until != "" {
-			text += " until " + until
-		}
-		return text
-	}
+// share is what the arbiter says of an LPU, for the columns of a table.
+type share struct{ id, holder, since, until, purpose string }
+
+// unleased stands in place of an id where a process uses an LPU without a lease.
+const unleased = "none"
+
+// shareOf says who has an LPU or has reserved it, or that it is used without a lease.
+func shareOf(l *discovery.LPU) (s share) {
 	switch {
 	case l.Leased != nil:
-		return says("", l.Leased)
+		return heldBy(l.Leased)
 	case l.Reserved != nil && len(l.Users) > 0:
-		return "in use without a lease, " + says("reserved by ", l.Reserved)
+		s = heldBy(l.Reserved)
+		s.id = unleased + "," + s.id
 	case l.Reserved != nil:
-		return says("reserved by ", l.Reserved)
+		return heldBy(l.Reserved)
 	case len(l.Users) > 0:
-		return "in use without a lease"
+		s.id = unleased
 	}
-	return ""
+	return s
+}
+
+func heldBy(h *discovery.Holder) share {
+	s := share{h.ID, h.String(), timeText(h.Since), timeText(h.Until), cmp.Or(h.Command, h.Reason)}
+	if s.until != "" && h.Until.Before(time.Now()) {
+		s.until += " over"
+	}
+	return s
+}
+
+// text is the same on one line: "l7 of bob(1000) since 2026-11-24T10:00:00Z: vllm".
+func (s share) text() string {
+	text := s.id + " of " + s.holder + " since " + s.since
+	if s.until != "" {
+		text += " until " + s.until
+	}
+	if s.purpose != "" {
+		text += ": " + shell.Printable(s.purpose)
+	}
+	return text
 }
 
 // sharesByLease reports whether the LPUs of this node are shared by leases: a user can

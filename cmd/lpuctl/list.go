@@ -28,9 +28,10 @@ Why one is not usable, what else to look at, and which are cordoned goes to stde
 --watch looks once a second, and as soon as a device node comes or goes, and keeps one odd reading from changing the health. On a
 terminal the list stays in place; elsewhere each one follows the one before, below a line with the time. With -o json or yaml it
 prints a document for each change. It ends with ^C, and that is exit code 0.
-A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU. Where LPUs are shared by leases, LEASE
-says who has an LPU or has reserved it (lpuctl run, lpuctl reserve), and which are in use without a lease. A shell or program that lpuctl
-run started sees the LPUs that it may open; a line on stderr names those that are hidden from it.
+A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU.
+Where LPUs are shared by leases, LEASE has the id of a lease (l7) or a reservation (r3), or "none" where an LPU is in use without a lease;
+HOLDER has whose it is, and UNTIL when its time is over. What else the hardware is, since when it is, and for what, -o wide shows.
+A shell or program that lpuctl run started sees the LPUs that it may open; a line on stderr names those that are hidden from it.
 ` + lpuForms + `
 The exit code is 4 if there is no LPU.`,
 		Example: `  lpuctl list
@@ -144,12 +145,15 @@ func writeInventory(t *cli.Terminal, root host.Root, kind string, inv *discovery
 	if len(inv.LPUs) == 0 {
 		return nil
 	}
+	leases, wide := sharesByLease(root, inv), f == cli.FormatWide
 	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "RING", "HEALTH", "USED-BY"}
-	leases := sharesByLease(root, inv)
-	if leases {
-		header = append(header, "LEASE")
+	switch {
+	case leases && wide:
+		header = append(header, "LEASE", "HOLDER", "SINCE", "UNTIL", "FOR")
+	case leases: // in place of what is of interest to few who share LPUs
+		header = []string{"NAME", "ADDRESS", "NUMA", "RING", "HEALTH", "USED-BY", "LEASE", "HOLDER", "UNTIL"}
 	}
-	if f == cli.FormatWide {
+	if wide {
 		header = append(header, "NEIGHBOURS", "SERIAL", "SHELL", "DRIVER-VERSION", "SWITCH", "IOMMU", "MANAGEMENT", "REASON")
 	}
 	var rows [][]string
@@ -158,10 +162,14 @@ func writeInventory(t *cli.Terminal, root host.Root, kind string, inv *discovery
 			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), cli.Optional(l.NUMANode), cli.Optional(l.Link),
 			ringText(l.Ring), l.Condition(), usersText(&l),
 		}
-		if leases {
-			row = append(row, holderText(&l))
+		s := shareOf(&l)
+		switch {
+		case leases && wide:
+			row = append(row, s.id, s.holder, s.since, s.until, s.purpose)
+		case leases:
+			row = slices.Concat(row[:2], row[5:6], row[7:], []string{s.id, s.holder, s.until})
 		}
-		if f == cli.FormatWide {
+		if wide {
 			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, cli.Optional(l.Switch), cli.Optional(l.IOMMUGroup),
 				managementText(l.Management), reasonText(l.Reasons))
 		}

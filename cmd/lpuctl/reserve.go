@@ -1,15 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
-	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -17,6 +19,8 @@ import (
 type reservation struct {
 	cli.Header
 	lease.Reservation
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
 }
 
 func newReserveCommand(a *app) *cobra.Command {
@@ -35,7 +39,7 @@ It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`
 		Example: `  lpuctl reserve -n 2 --for 4h --reason "training run for the paper"
   lpuctl run -n 2 -- podman run --rm {args} IMAGE # takes what you have reserved first
   lpuctl extend r3 --for 2h
-  lpuctl release r3`,
+  lpuctl release                                  # all that you have reserved`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reason = strings.TrimSpace(reason)
 			if limit == 0 {
@@ -82,7 +86,7 @@ func newExtendCommand(a *app) *cobra.Command {
 		Short: "Make a reservation longer",
 		Long:  `extend adds a time to the end of a reservation. It is your own; root can extend any.`,
 		Example: `  lpuctl extend r3 --for 2h
-  lpuctl list                     # LEASE names the reservations`,
+  lpuctl list                     # LEASE has the ids of reservations`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeReservations(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,51 +108,34 @@ func newExtendCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func newReleaseCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "release RESERVATION...",
-		Short: "Give reservations back",
-		Long: `release ends reservations before their time is over. They are your own; root can release any. A command that runs with such an
-LPU keeps it: its lease ends with the command.`,
-		Example:           `  lpuctl release r3`,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: completeReservations(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withArbiter(a.Root, func(c *lease.Client) error {
-				for _, id := range args {
-					if err := c.Release(cmd.Context(), id); err != nil {
-						return err
-					}
-					a.Say("released %s", shell.Printable(id))
-				}
-				return nil
-			})
-		},
-	}
-}
-
 // completeReservations offers the ids of the reservations of this node.
 func completeReservations(a *app) cobra.CompletionFunc {
+	return completeIDs(a, func(l *discovery.LPU) *discovery.Holder { return l.Reserved })
+}
+
+// completeIDs offers the ids of those who hold LPUs of this node.
+func completeIDs(a *app, of func(*discovery.LPU) *discovery.Holder) cobra.CompletionFunc {
 	seen := map[string]bool{}
-	return a.offered(func(l *discovery.LPU, _ []string) string {
-		r := l.Reserved
-		if r == nil || seen[r.ID] {
+	return a.offered(func(l *discovery.LPU, args []string) string {
+		h := of(l)
+		if h == nil || seen[h.ID] || slices.Contains(args, h.ID) {
 			return ""
 		}
-		seen[r.ID] = true
-		return r.ID + "\t" + r.String() + ": " + r.Reason
+		seen[h.ID] = true
+		return h.ID + "\t" + h.String() + ": " + cmp.Or(h.Reason, h.Command)
 	})
 }
 
 func writeReservation(t *cli.Terminal, r *lease.Reservation, f cli.Format) error {
+	t.Say("reserved until %s: lpuctl list shows it, lpuctl release %s gives it back", timeText(host.WallClock(r.Until)), r.ID)
 	switch {
 	case f.IsDocument():
-		return t.WriteDocument(f, reservation{cli.NewHeader("Reservation"), *r})
+		return t.WriteDocument(f, reservation{cli.NewHeader("Reservation"), *r, host.WallClock(r.Since), host.WallClock(r.Until)})
 	case f == cli.FormatName:
 		return t.WriteLines(r.ID)
 	}
 	names := cli.Each(r.LPUs, func(l lease.LPU) string { return l.Name })
 	return t.WriteTable(nil, [][]string{
-		{"Reservation", r.ID}, {"LPUs", strings.Join(names, " ")}, {"Until", untilText(r.Until)}, {"Reason", r.Reason},
+		{"Reservation", r.ID}, {"LPUs", strings.Join(names, " ")}, {"Until", timeText(host.WallClock(r.Until))}, {"Reason", r.Reason},
 	})
 }

@@ -31,6 +31,15 @@ func SinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// WallClock returns the time of day at a time since boot (CLOCK_BOOTTIME): in UTC, to the
+// second, by the clock as it is set now. It is the zero time for 0, which is never.
+func WallClock(sinceBoot time.Duration) time.Time {
+	if sinceBoot == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(sinceBoot - SinceBoot()).UTC().Round(time.Second)
+}
+
 // UntilBeat is how long it is from now, a time since boot, to the next multiple of an
 // interval. Loops that wait for the same beat wake the processor together, which costs
 // less than one by one.

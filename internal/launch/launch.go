@@ -102,7 +102,9 @@ func (j *Job) run(ctx context.Context) error {
 		signal.Reset() // what was ignored before is ignored by the command too
 		return p.Exec()
 	}
-	return held.bound(func() error { return j.supervise(func() (int, error) { return start(p) }, limit) })
+	return held.bound(func(ended <-chan string) error {
+		return j.supervise(func() (int, error) { return start(p) }, limit, ended)
+	})
 }
 
 // interrupted is the end by a signal before anything was started.

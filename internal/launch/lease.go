@@ -246,14 +246,25 @@ const bindEvery = 100 * time.Millisecond
 
 // bound runs a command, and binds the lease to the container that it starts, if it has to
 // be, as soon as that runs.
-func (h *heldLease) bound(run func() error) error {
-	if !h.byID() {
-		return run()
-	}
+func (h *heldLease) bound(run func(ended <-chan string) error) error {
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan string, 1)
+	if !h.byID() {
+		if h != nil {
+			go h.hear(ctx, ended)
+		}
+		return run(ended)
+	}
 	done := make(chan error, 1)
-	go func() { done <- h.keepBinding(ctx) }()
-	result := run()
+	go func() {
+		err := h.keepBinding(ctx)
+		done <- err
+		if err == nil {
+			h.hear(ctx, ended)
+		}
+	}()
+	result := run(ended)
 	cancel()
 	container := h.id()
 	if err := <-done; err == nil || container == "" {
@@ -320,8 +331,12 @@ func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 			if timer == nil {
 				timer = time.AfterFunc(j.Wait, func() { end(errWaited) })
 			}
+			hint := ""
+			if told == "" {
+				hint = "; lpuctl queue shows who waits"
+			}
 			told = p.Why
-			j.Say("waiting, place %d of %d: %s", p.Place, p.Of, p.Why)
+			j.Say("waiting, place %d of %d: %s%s", p.Place, p.Of, p.Why, hint)
 		})
 		return err
 	})
@@ -342,6 +357,9 @@ func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 		}
 	}
 	names, err := leasedNames(inv, granted.LPUs)
+	if err == nil && !j.DryRun {
+		j.Say("leased %s as %s until %s: lpuctl list shows it", strings.Join(names, " "), granted.ID, endText(granted.Until))
+	}
 	return &grant{inv: inv, lpus: names, connected: granted.Connected, until: granted.Until}, err
 }
 

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -16,9 +17,10 @@ import (
 const Grace = 10 * time.Second
 
 // supervise starts a program and stays until it ends: it passes signals on, ends the
-// program after a time (0: never), and stops while the program is stopped. The program is
-// in this process group, so that a shell's job control reaches both.
-func (s *Site) supervise(start func() (pid int, err error), limit time.Duration) error {
+// program after a time (0: never) or when ended says why, and stops while the program is
+// stopped. The program is in this process group, so that a shell's job control reaches
+// both.
+func (s *Site) supervise(start func() (pid int, err error), limit time.Duration, ended <-chan string) error {
 	signals := make(chan os.Signal, 64)
 	passedOn := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 	signal.Notify(signals, slices.DeleteFunc(passedOn, signal.Ignored)...) // nohup(1) ignores one
@@ -47,6 +49,10 @@ func (s *Site) supervise(start func() (pid int, err error), limit time.Duration)
 			}
 		case <-over:
 			s.Say("%v are over: %v", limit, last)
+			_ = unix.Kill(pid, last)
+			last, over = unix.SIGKILL, time.After(Grace)
+		case why := <-ended:
+			s.sayEnded(fmt.Sprintf("%s: %v", why, last))
 			_ = unix.Kill(pid, last)
 			last, over = unix.SIGKILL, time.After(Grace)
 		}

@@ -411,6 +411,14 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 	case r.Release != nil:
 		a.book.Release(now, c.conn, c.peer.UID, r.Release.ID)
 		a.lookSoon()
+	case r.ReleaseAll != nil:
+		a.book.ReleaseAll(now, c.conn, c.peer.UID)
+		a.lookSoon()
+	case r.End != nil:
+		a.Log.Info("asked to end", "lease", r.End.ID, "user", c.peer.String())
+		a.book.End(now, c.conn, c.peer.UID, r.End.ID)
+	case r.Queue != nil && a.book.Began > 0:
+		a.answer(c, r)
 	case r.List != nil && a.book.Began > now-listFresh:
 		a.answerList(c)
 	default:
@@ -433,6 +441,8 @@ func (a *Arbiter) answer(c *connection, r *Request) bool {
 		a.book.Extend(now, c.conn, c.peer.UID, r.Extend.ID, r.Extend.For)
 	case r.Bind != nil:
 		a.book.Bind(c.conn, r.Bind.Container)
+	case r.Queue != nil:
+		a.book.send(c.conn, Answer{Queue: a.book.Queue(now, c.peer.UID, r.Queue.After)})
 	default:
 		a.answerList(c)
 	}

@@ -231,8 +231,8 @@ func TestOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Over(t.Context()); err != nil || host.SinceBoot() < g.Until {
-		t.Fatalf("at %s, until %s: %v", host.SinceBoot(), g.Until, err)
+	if over, err := c.Over(t.Context()); err != nil || over.At != 0 || host.SinceBoot() < g.Until {
+		t.Fatalf("at %s, until %s: %+v, %v", host.SinceBoot(), g.Until, over, err)
 	}
 	l, err := c.List(t.Context())
 	if err != nil || len(l.Leases) != 1 || l.Leases[0].Until != g.Until || l.Leases[0].Command != "a test" {

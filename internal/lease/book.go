@@ -391,7 +391,7 @@ func (b *Book) expire(now time.Duration) (ended bool) {
 			e.over = true
 			b.line.eraOf[e.UID]++
 			if !e.Gone {
-				b.send(e.conn, Answer{Over: &struct{}{}})
+				b.send(e.conn, Answer{Over: &Over{}})
 			}
 		}
 	}

@@ -25,6 +25,7 @@ import (
 type Client struct {
 	conn *net.UnixConn
 	turn sync.Mutex // one request at a time
+	over *Over      // that came while something else was asked
 }
 
 // Dial connects to the arbiter that listens at path. If there is none, or the user may
@@ -111,19 +112,25 @@ func (c *Client) Bind(ctx context.Context, container string) error {
 	return err
 }
 
-// Over waits until the time of the lease is over (nil), ctx ends, or the connection is
-// lost, with its error. The lease itself lasts on until the connection is closed, because
-// the arbiter takes no LPU away from a process that may still use it.
-func (c *Client) Over(ctx context.Context) error {
+// Over waits until the time of the lease is over or root has ended it. The error is that
+// ctx ends, or that the connection is lost. The lease itself lasts on until the connection
+// is closed, because the arbiter takes no LPU away from a process that may still use it.
+func (c *Client) Over(ctx context.Context) (Over, error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
+	if over := c.over; over != nil {
+		c.over = nil
+		return *over, nil
+	}
 	for {
 		a, err := c.receive(ctx)
 		switch {
-		case err != nil || a.Over != nil:
-			return err
+		case err != nil:
+			return Over{}, err
+		case a.Over != nil:
+			return *a.Over, nil
 		case a.Granted == nil: // that is what an arbiter says that was started again
-			return errUnexpected
+			return Over{}, errUnexpected
 		}
 	}
 }
@@ -180,12 +187,13 @@ func (c *Client) ask(ctx context.Context, r Request, onWait func(Place)) (Answer
 		case err != nil:
 			return Answer{}, err
 		case a.Refused != nil:
-			return Answer{}, a.Refused
+			return Answer{}, a.Refused.orOutdated()
 		case a.Waiting != nil && r.Wish != nil:
 			if onWait != nil {
 				onWait(*a.Waiting)
 			}
 		case a.Over != nil: // of a lease that this connection has already
+			c.over = a.Over
 		case a.answers(&r):
 			return a, nil
 		case a.Granted != nil:
@@ -205,6 +213,12 @@ func (a *Answer) answers(r *Request) bool {
 		return a.Reserved != nil
 	case r.List != nil:
 		return a.List != nil
+	case r.ReleaseAll != nil:
+		return a.Released != nil
+	case r.End != nil:
+		return a.Ended != nil
+	case r.Queue != nil:
+		return a.Queue != nil
 	}
 	return a.Done != nil
 }

@@ -81,7 +81,8 @@ func Holders(
 		}
 		for _, l := range e.LPUs {
 			leased[l.Address] = &discovery.Holder{
-				ID: e.ID, UID: e.UID, User: e.User, Via: e.Via, Until: e.Until, Command: cmp.Or(e.Wish.Command, e.Command),
+				ID: e.ID, UID: e.UID, User: e.User, Via: e.Via, Since: host.WallClock(e.Since), Until: host.WallClock(e.Until),
+				Command: cmp.Or(e.Wish.Command, e.Command),
 			}
 		}
 	}
@@ -90,7 +91,9 @@ func Holders(
 			continue
 		}
 		for _, l := range r.LPUs {
-			reserved[l.Address] = &discovery.Holder{ID: r.ID, UID: r.UID, User: r.User, Via: r.Via, Until: r.Until, Reason: r.Reason}
+			reserved[l.Address] = &discovery.Holder{
+				ID: r.ID, UID: r.UID, User: r.User, Via: r.Via, Since: host.WallClock(r.Since), Until: host.WallClock(r.Until), Reason: r.Reason,
+			}
 		}
 	}
 	return leased, reserved

@@ -5,12 +5,29 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
+
+// TestMarkHasTimes by the clock, of leases and reservations.
+func TestMarkHasTimes(t *testing.T) {
+	of := []LPU{{address(0), "lpu0"}}
+	since, until := host.SinceBoot()-time.Hour, host.SinceBoot()+time.Hour
+	leases := &Record{Boot: "b", Leases: []*entry{{Lease: Lease{ID: "l1", LPUs: of, Since: since, Until: until}, Grant: &Grant{}}}}
+	reservations := &Record{Boot: "b", Reservations: []Reservation{{ID: "r1", LPUs: of, Since: since, Until: until}}}
+	inv := &discovery.Inventory{LPUs: []discovery.LPU{{Address: address(0)}}}
+	l := Mark(host.Root(t.TempDir()), inv, leases, reservations, host.Moment{Boot: "b", SinceBoot: host.SinceBoot()}).LPUs[0]
+	for _, h := range []*discovery.Holder{l.Leased, l.Reserved} {
+		length := h.Until.Sub(h.Since) - 2*time.Hour // each is rounded
+		if length.Abs() > time.Second || h.Since.Location() != time.UTC || h.Since.After(time.Now()) || h.Until.Before(time.Now()) {
+			t.Errorf("%+v", h)
+		}
+	}
+}
 
 // TestMarkOfAnEndedContainer: nobody may have told the arbiter that a container has ended. Where processes are hidden it counts as running.
 func TestMarkOfAnEndedContainer(t *testing.T) {

@@ -80,6 +80,10 @@ type Request struct {
 	Release    *Release  `json:"release,omitempty"`
 	Extend     *Extend   `json:"extend,omitempty"`
 	List       *struct{} `json:"list,omitempty"`
+	// ReleaseAll gives back all reservations of the user.
+	ReleaseAll *struct{}  `json:"releaseAll,omitempty"`
+	End        *End       `json:"end,omitempty"`
+	Queue      *QueueFrom `json:"queue,omitempty"`
 }
 
 // Bind makes the lease of this connection last until a container has ended, even if the
@@ -109,7 +113,10 @@ type Answer struct {
 	List       *List        `json:"list,omitempty"`
 	Done       *struct{}    `json:"done,omitempty"`
 	// Over: the time of the lease is over; it lasts until the connection is closed.
-	Over *struct{} `json:"over,omitempty"`
+	Over     *Over     `json:"over,omitempty"`
+	Released *Released `json:"released,omitempty"` // to ReleaseAll
+	Ended    *Lease    `json:"ended,omitempty"`    // to End; of a wish that waited it has no LPUs
+	Queue    *Queue    `json:"queue,omitempty"`
 
 	text []byte // as it is sent; nil: it is made then
 }
@@ -267,8 +274,13 @@ func ParseRequest(data []byte) (*Request, error) {
 	if r.Extend != nil {
 		faults = append(faults, errors.Join(checkID(r.Extend.ID), checkTime(r.Extend.For, time.Second)))
 	}
-	if r.List != nil {
-		faults = append(faults, nil)
+	if r.End != nil {
+		faults = append(faults, checkLease(r.End.ID))
+	}
+	for _, asked := range []bool{r.List != nil, r.ReleaseAll != nil, r.Queue != nil} {
+		if asked {
+			faults = append(faults, nil)
+		}
 	}
 	if len(faults) != 1 {
 		return nil, fmt.Errorf("%d requests in one; expected 1", len(faults))
@@ -358,6 +370,9 @@ func (a *Answer) marshal() ([]byte, error) {
 	}
 	a.APIVersion = statefile.APIVersion
 	data, err := json.Marshal(a)
+	for q := a.Queue; q != nil && len(q.Waiting) > 1 && len(data) > maxAnswer; data, err = json.Marshal(a) {
+		q.Waiting, q.More = q.Waiting[:len(q.Waiting)/2], true
+	}
 	if a.List == nil {
 		return data, err
 	}

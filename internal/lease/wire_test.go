@@ -41,6 +41,7 @@ func TestBadRequests(t *testing.T) {
 		"escapes":       {head + `"reserve":{"count":2,"for":10000000000,"reason":"\u001b[2J"}}`, "reason"},
 		"long reason":   {head + `"reserve":{"count":2,"for":10000000000,"reason":"` + strings.Repeat("x", 201) + `"}}`, "reason"},
 		"id":            {head + `"release":{"id":"l1"}}`, "id"},
+		"no lease":      {head + `"end":{"id":"r1"}}`, "id of a lease"},
 		"id 0":          {head + `"extend":{"id":"r0","for":10000000000}}`, "id"},
 		"container":     {head + `"bind":{"container":"../../x"}}`, "container"},
 		"oversized":     {head + `"list":{}}` + strings.Repeat(" ", maxRequest), "longer than"},
@@ -65,6 +66,9 @@ func FuzzParseRequest(f *testing.F) {
 		{Release: &Release{"r1"}},
 		{Extend: &Extend{"r2", time.Minute}},
 		{List: &struct{}{}},
+		{ReleaseAll: &struct{}{}},
+		{End: &End{"l7"}},
+		{Queue: &QueueFrom{64}},
 	} {
 		r.APIVersion = statefile.APIVersion
 		data, err := json.Marshal(r)

@@ -264,10 +264,12 @@ type Holder struct {
 	// Via is the uid of the process that asked, where that is a subordinate one of the
 	// user (subuid(5)), as in a container; 0: it is the user's own.
 	Via int `json:"via,omitempty"`
-	// Until is when its time is over, in nanoseconds since boot (CLOCK_BOOTTIME); 0: never.
-	Until   time.Duration `json:"until,omitempty"`
-	Command string        `json:"command,omitempty"`
-	Reason  string        `json:"reason,omitempty"`
+	// Since is when the lease or the reservation began, and Until when its time is over; the
+	// zero time: never. Both are by the clock as it was set when they were read.
+	Since   time.Time `json:"since,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
+	Command string    `json:"command,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
 }
 
 // String names the user: "bob(1000)", or "bob (container)" where a subordinate uid asked.

@@ -523,7 +523,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"apart for leases.",
 			"name the LPUs that can be leased, by PCI address, as leases.pool in /etc/lpuctl/config.yaml"},
 		{LeaseEnded, Warning,
-			"Something that was recorded does not hold any more: a lease without a holder, or a reservation of an earlier boot.",
+			"Something that was recorded does not hold any more: a lease without a holder, or a reservation of an earlier boot. Or root has ended " +
+				"a lease, or has taken a wish out of the queue.",
 			"nothing; who needs the LPUs asks for them again"},
 		{LeaseImpossible, Error, "No LPUs of this node, or of those that can be leased, fulfil the wish, whoever has them now.",
 			"ask for fewer LPUs, or leave out what they must have in common"},
@@ -543,7 +544,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{LeaseUnclear, Warning, "A lease has ended, and a process of its user may still use the LPUs: descriptors lie where no other program " +
 			"can see what they are, or a node is in its memory. Other users do not get these LPUs meanwhile.",
 			"end the process: the arbiter's log has its number"},
-		{LeaseUnknown, Error, "There is no such reservation, or it is another user's.", "see the reservations: lpuctl list"},
+		{LeaseUnknown, Error, "There is no such reservation or lease, or this user may not end it.", "see who has what: lpuctl list"},
 		{LeaseUnreachable, Error, "The arbiter of leases cannot be reached.",
 			"have systemd listen: systemctl enable --now lpuctl-lease.socket; who is not root must be in the group lpu"},
 		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",

@@ -58,6 +58,7 @@ func mutations() (all []mutation) {
 		"internal/features":   internalFeatures(),
 		"pkg/finding":         pkgFinding(),
 		"pkg/health":          pkgHealth(),
+		"internal/launch":     internalLaunch(),
 		"internal/lease":      internalLease(),
 		"internal/node":       internalNode(),
 		"internal/owner":      internalOwner(),
