@@ -144,7 +144,7 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	if !a.Relay {
 		refuseRights(a.Listener)
 	}
-	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path, a.journal.path)
+	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path, a.journal.Path)
 	return a.loop(ctx, a.accept(ctx))
 }
 
@@ -214,7 +214,7 @@ func (a *Arbiter) stop(ctx context.Context) {
 	for _, r := range a.relays {
 		r.Kill() // and not End, because one may sleep
 	}
-	a.journal.close()
+	a.journal.Close()
 }
 
 // takeTurns does what some users want. All of it is written down at once.
@@ -650,8 +650,8 @@ func (a *Arbiter) keepRecords() {
 	leases, reservations := a.book.Records(a.boot, a.last)
 	none := len(reservations.Reservations) == 0 && host.State(a.Reservations.Path) == ""
 	lost := Changes{!a.Leases.has(leases), !none && !a.Reservations.has(reservations)}
-	if a.journal.lost() {
-		a.journal.close()
+	if a.journal.Lost() {
+		a.journal.Close()
 	} else if lost == (Changes{}) {
 		return
 	}
