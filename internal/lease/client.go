@@ -205,6 +205,8 @@ func (a *Answer) answers(r *Request) bool {
 		return a.Reserved != nil
 	case r.List != nil:
 		return a.List != nil
+	case r.Usage != nil:
+		return a.Usage != nil
 	}
 	return a.Done != nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
+	"github.com/hyperaccel/lpuctl/internal/usage"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -80,6 +81,8 @@ type Request struct {
 	Release    *Release  `json:"release,omitempty"`
 	Extend     *Extend   `json:"extend,omitempty"`
 	List       *struct{} `json:"list,omitempty"`
+	// Usage asks for a report of who has used what. Who is not root gets that of himself.
+	Usage *usage.Query `json:"usage,omitempty"`
 }
 
 // Bind makes the lease of this connection last until a container has ended, even if the
@@ -109,7 +112,8 @@ type Answer struct {
 	List       *List        `json:"list,omitempty"`
 	Done       *struct{}    `json:"done,omitempty"`
 	// Over: the time of the lease is over; it lasts until the connection is closed.
-	Over *struct{} `json:"over,omitempty"`
+	Over  *struct{}     `json:"over,omitempty"`
+	Usage *usage.Report `json:"usage,omitempty"`
 
 	text []byte // as it is sent; nil: it is made then
 }
@@ -269,6 +273,9 @@ func ParseRequest(data []byte) (*Request, error) {
 	}
 	if r.List != nil {
 		faults = append(faults, nil)
+	}
+	if r.Usage != nil {
+		faults = append(faults, r.Usage.Check())
 	}
 	if len(faults) != 1 {
 		return nil, fmt.Errorf("%d requests in one; expected 1", len(faults))

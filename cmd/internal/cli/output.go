@@ -31,6 +31,7 @@ const (
 	FormatYAML  Format = "yaml"
 	FormatName  Format = "name"
 	FormatArgs  Format = "args" // options of podman, nerdctl and docker
+	FormatCSV   Format = "csv"
 	FormatNPD   Format = "npd"  // a line and exit codes for node-problem-detector
 )
 
