@@ -3,6 +3,8 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,4 +159,9 @@ func TestUsageThatCannotBeWritten(t *testing.T) {
 	if u := used(t, dir, 1000); u.Leases != 3 || len(u.LPUs) != 8 {
 		t.Errorf("%+v", u)
 	}
+}
+
+// logging has an arbiter log to a text.
+func logging(to io.Writer) func(*lease.Arbiter) {
+	return func(a *lease.Arbiter) { a.Log = slog.New(slog.NewTextHandler(to, nil)) }
 }

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,11 @@ type Journal struct {
 
 	mu      sync.Mutex
 	lines   statefile.Lines
+	limit   int64 // for tests: of the file that is written to; 0: sizeLimit
 	cleaned int64 // the hour, Unix, in which old rows were looked for
 }
+
+func (j *Journal) most() int64 { return cmp.Or(j.limit, sizeLimit) }
 
 // file is the path of a file: 0 is the one that is written to, 8 the oldest.
 func (j *Journal) file(n int) string {
@@ -117,7 +121,7 @@ func (j *Journal) Append(rows []Row, program string, now time.Time) error {
 	if err := j.open(); err != nil {
 		return err
 	}
-	if j.lines.Size()+int64(text.Len()) > sizeLimit {
+	if j.lines.Size()+int64(text.Len()) > j.most() {
 		if err := j.makeRoom(program, now); err != nil {
 			return err
 		}
@@ -155,7 +159,7 @@ func (j *Journal) makeRoom(program string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if size > sizeLimit/2 {
+	if int64(size) > j.most()/2 {
 		for n := older; n > 0; n-- {
 			if err := os.Rename(j.file(n-1), j.file(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
