@@ -165,3 +165,30 @@ func TestUsageThatCannotBeWritten(t *testing.T) {
 func logging(to io.Writer) func(*lease.Arbiter) {
 	return func(a *lease.Arbiter) { a.Log = slog.New(slog.NewTextHandler(to, nil)) }
 }
+
+// isUsage wants the journal to have what a crowd has had, though its arbiter was killed again and again: of no LPU more time than has
+// passed, and of the leases that were given all but those that ended in the moment in which an arbiter was killed.
+func (w *crowd) isUsage(leases int, passed time.Duration) {
+	w.t.Helper()
+	j := &usage.Journal{Dir: filepath.Join(w.dir, "var/usage"), Keep: time.Hour}
+	r, err := j.Reports([]usage.Ask{{Query: allDay()}}, nil, time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	counted, of := 0, map[string]float64{}
+	for _, u := range r[0].Users {
+		counted += u.Leases
+		for _, l := range u.LPUs {
+			of[l.Name] += l.Leased
+		}
+	}
+	for name, hours := range of {
+		if hours <= 0 || hours > passed.Hours() {
+			w.t.Errorf("%s was leased for %g s in %s", name, 3600*hours, passed)
+		}
+	}
+	if len(of) != 8 || counted < leases*9/10 || r[0].Unread > 0 {
+		w.t.Errorf("%d leases of %d LPUs are counted, %d were seen; %d lines cannot be read", counted, len(of), leases, r[0].Unread)
+	}
+	w.t.Logf("%d leases are counted, %d were seen", counted, leases)
+}
