@@ -232,7 +232,9 @@ func (m *Meter) look(now Clock, k *held, i int, this look) {
 func milliseconds(t time.Duration) int64 { return t.Milliseconds() }
 
 // hour is the hour of a time since boot, as the clock is set now.
-func (c Clock) hour(at time.Duration) time.Time { return c.Wall.Add(at - c.Boot).UTC().Truncate(time.Hour) }
+func (c Clock) hour(at time.Duration) time.Time {
+	return c.Wall.Add(at - c.Boot).UTC().Truncate(time.Hour)
+}
 
 // hours calls a function with each hour of a time, how much of the time is in it, and
 // until when.

@@ -67,7 +67,7 @@ const (
 	kind = "Usage" // of the file
 	// In bytes. It bounds the time that one line can take.
 	lineLimit = 4 << 10
-	maxName   = 64 // bytes
+	maxName   = 64      // bytes
 	maxTime   = 1 << 52 // ms of one row: what fits a float64
 	maxCount  = 1 << 40
 )

@@ -58,7 +58,7 @@ func mutations() (all []mutation) {
 		"internal/features":   internalFeatures(),
 		"pkg/finding":         pkgFinding(),
 		"pkg/health":          pkgHealth(),
-		"internal/lease":      internalLease(),
+		"internal/lease":      append(internalLease(), internalLeaseLedger()...),
 		"internal/node":       internalNode(),
 		"internal/owner":      internalOwner(),
 		"internal/person":     internalPerson(),
@@ -66,6 +66,7 @@ func mutations() (all []mutation) {
 		"pkg/plugin":          pkgPlugin(),
 		"pkg/ring":            pkgRing(),
 		"internal/runtimes":   internalRuntimes(),
+		"internal/usage":      internalUsage(),
 	} {
 		for _, m := range of {
 			m.dir = dir

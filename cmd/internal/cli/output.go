@@ -32,7 +32,7 @@ const (
 	FormatName  Format = "name"
 	FormatArgs  Format = "args" // options of podman, nerdctl and docker
 	FormatCSV   Format = "csv"
-	FormatNPD   Format = "npd"  // a line and exit codes for node-problem-detector
+	FormatNPD   Format = "npd" // a line and exit codes for node-problem-detector
 )
 
 // IsDocument tells a format that programs read as a document.
