@@ -59,7 +59,8 @@ type Meter struct {
 	program string // how the runs of this arbiter begin
 	run     string
 	runs    int
-	rows    map[key]*Row // of the present hour, and what is not written yet; without runs in their keys
+	// Of the present hour, and what is not written yet. Their keys have no runs.
+	rows    map[key]*Row
 	changed map[key]bool
 	left    int64 // the latest hour, Unix, of which a row was forgotten
 	held    map[string]*held

@@ -140,11 +140,11 @@ func TestTheClockIsSetBack(t *testing.T) {
 	now := noon(time.Hour)
 	m, j := NewMeter("this boot", now), journalIn(t)
 	m.Begin(now, lease("l1", 1, now.Boot, lpu0))
-	for range 4 { // forwards an hour, back three
+	for range 4 { // forwards an hour and back again
 		now = now.after(time.Hour)
 		m.Advance(now)
 		keeps(t, j, m, now)
-		now.Wall = now.Wall.Add(-3 * time.Hour)
+		now.Wall = now.Wall.Add(-time.Hour)
 		m.Advance(now.after(time.Second))
 		keeps(t, j, m, now)
 	}
@@ -255,6 +255,24 @@ func TestTheJournalIsBounded(t *testing.T) {
 	r := report(t, j, now)
 	isSum(t, r, 1, 1, 0, 0)
 	isSum(t, r, 2, many, float64(many)/3600, 0)
+}
+
+// TestManyArbiters: one that is started for each lease adds to the same sums as those before.
+func TestManyArbiters(t *testing.T) {
+	now, j := noon(time.Hour), journalIn(t)
+	j.limit = 64 << 10
+	const many = 600
+	for i := range many {
+		m := NewMeter("this boot", now)
+		m.Begin(now, lease(fmt.Sprint("l", i), 1, now.Boot, lpu0))
+		now = now.after(time.Second)
+		m.End(now, func(string) bool { return false })
+		keeps(t, j, m, now)
+	}
+	if _, err := os.Stat(j.file(1)); err == nil {
+		t.Error("they have filled a file")
+	}
+	isSum(t, report(t, j, now), 1, many, float64(many)/3600, 0)
 }
 
 // TestOldRowsAreRemoved: files become older ones, there are so many at most, and what is older than it is kept goes.
