@@ -77,7 +77,7 @@ func internalLeaseLedger() []mutation {
 			name:    "what was used until the arbiter ends is not recorded",
 			fix:     "\ta.closeLedger()\n",
 			without: "",
-			test:    "TestUsage",
+			test:    "TestUsageThatCannotBeWritten",
 		},
 	}
 }
