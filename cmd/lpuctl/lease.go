@@ -21,6 +21,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/pods"
+	"github.com/hyperaccel/lpuctl/internal/usage"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -121,6 +122,8 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	}
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
+	} else {
+		arbiter.Usage = &usage.Journal{Dir: filepath.Join(memory.Dir, "usage"), Keep: time.Duration(a.Config.Leases.UsageDays) * 24 * time.Hour}
 	}
 	return arbiter, nil
 }

@@ -169,6 +169,8 @@ func remediesElsewhere() map[finding.ID]string {
 		finding.GivenTwice:       "test/e2e/kubelet/dra_twice_test.go TestDRABesidePrevious",
 		finding.LeaseBusy:        arbiter + "TestTooManyLeases",
 		finding.LeaseUser:        "internal/lease/welcome_test.go TestStrangers",
+		finding.LeaseNoUsage:     "internal/lease/ledger_test.go TestUsage",
+		finding.LeaseUsage:       "internal/lease/ledger_test.go TestUsageThatCannotBeWritten",
 		finding.LeaseNoContainer: arbiter + "TestNothingIsLeasedThatIsInUse",
 		finding.NoDriver:         machine + "mended no-driver",
 		finding.WrongDriver:      machine + "mended wrong-driver",

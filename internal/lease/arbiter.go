@@ -15,6 +15,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/usage"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -55,6 +56,9 @@ type Arbiter struct {
 	Leases       File
 	Reservations File
 	Idle         time.Duration // after which an arbiter without connections ends; 0: never
+	// Usage is where it is recorded who has used what; kept for no time: what was recorded
+	// is removed. nil: neither.
+	Usage *usage.Journal
 
 	// Look looks at the node. It sets all of a View but Began. One ends before the next
 	// begins.
@@ -87,6 +91,7 @@ type Arbiter struct {
 	relays   map[int]*relay
 	storing  *storing // nil: nothing keeps connections
 	journal  journal
+	ledger   ledger
 	listed   *Answer // a list
 	listedAt uint64  // of [Book.state]
 
@@ -144,7 +149,7 @@ func (a *Arbiter) Serve(ctx context.Context) error {
 	if !a.Relay {
 		refuseRights(a.Listener)
 	}
-	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path, a.journal.path)
+	go host.Follow(ctx, func() { a.do(a.keepRecords) }, a.Leases.Path, a.Reservations.Path, a.journal.Path)
 	return a.loop(ctx, a.accept(ctx))
 }
 
@@ -178,6 +183,8 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 			a.keepRecords()
 		case <-a.clocks.tell.C:
 			a.telling = false
+		case <-a.ledger.clock.C:
+			a.look(ctx)
 		}
 	}
 }
@@ -189,7 +196,7 @@ func (a *Arbiter) start(ctx context.Context) {
 	a.arriving = map[*connection]bool{}
 	a.events, a.arrivals, a.turns, a.relays = make(chan func()), make(chan *net.UnixConn, 64), newTurns(), map[int]*relay{}
 	a.clocks = clocks{stopped(), stopped(), stopped(), stopped(), stopped()}
-	a.journal = journalOf(a.Leases)
+	a.journal, a.ledger.clock = journalOf(a.Leases), stopped()
 	if a.Store != nil {
 		a.storing = &storing{Store: a.Store, turns: newTurns()}
 	}
@@ -214,7 +221,8 @@ func (a *Arbiter) stop(ctx context.Context) {
 	for _, r := range a.relays {
 		r.Kill() // and not End, because one may sleep
 	}
-	a.journal.close()
+	a.journal.Close()
+	a.closeLedger()
 }
 
 // takeTurns does what some users want. All of it is written down at once.
@@ -302,6 +310,7 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	for _, f := range slices.Concat(said, more, lost, ended) {
 		a.Log.Warn(f.Message, "subject", f.Subject, "id", f.ID)
 	}
+	a.keepLedger(leases.Leases)
 	a.keepRecords()
 	for _, c := range a.conns {
 		c.peer = a.book.open[c.conn].Peer
@@ -419,6 +428,8 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 		a.book.End(now, c.conn, c.peer.UID, r.End.ID)
 	case r.Queue != nil && a.book.Began > 0:
 		a.answer(c, r)
+	case r.Usage != nil:
+		a.askUsage(c, *r.Usage)
 	case r.List != nil && a.book.Began > now-listFresh:
 		a.answerList(c)
 	default:
@@ -492,7 +503,9 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 		a.sayUnclear(view.Unclear)
 	} else {
 		a.Log.Error("the node cannot be looked at", "error", err)
+		view.Inventory = nil
 	}
+	a.ledger.measure(view.Began, view.Inventory)
 	// Those that came during the look wait for the next one.
 	a.asks = slices.DeleteFunc(a.asks, func(k *ask) bool {
 		if k.came >= view.Began {
@@ -558,7 +571,9 @@ func (a *Arbiter) flush(ctx context.Context) {
 	}
 	unwritten := err // of what is promised; who waits hears its place all the same
 	if err == nil {
-		unwritten = a.journal.write(a.book.Steps(), a.book.queue, a.boot, a.last)
+		steps := a.book.Steps()
+		a.ledger.waits(steps)
+		unwritten = a.journal.write(steps, a.book.queue, a.boot, a.last)
 	}
 	if text := fmt.Sprint(unwritten); unwritten != nil && text != a.writeError {
 		a.Log.Error("the records cannot be written", "error", text, "id", finding.LeaseUnrecorded)
@@ -571,6 +586,10 @@ func (a *Arbiter) flush(ctx context.Context) {
 	for _, m := range out {
 		a.dispatch(ctx, m)
 	}
+	if changed.Leases || a.unsaved.Leases {
+		a.ledger.settle(a.book)
+	}
+	a.keepUsage()
 }
 
 // dispatch sends an answer, after the connection of one who has a lease or waits for one
@@ -660,8 +679,8 @@ func (a *Arbiter) keepRecords() {
 	leases, reservations := a.book.Records(a.boot, a.last)
 	none := len(reservations.Reservations) == 0 && host.State(a.Reservations.Path) == ""
 	lost := Changes{!a.Leases.has(leases), !none && !a.Reservations.has(reservations)}
-	if a.journal.lost() {
-		a.journal.close()
+	if a.journal.Lost() {
+		a.journal.Close()
 	} else if lost == (Changes{}) {
 		return
 	}

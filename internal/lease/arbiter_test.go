@@ -34,7 +34,8 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("LEASE_TEST") {
 	case "arbiter":
-		if err := arbiter(context.Background(), os.Getenv("LEASE_DIR"), nil, activation.Files(true)); err != nil {
+		dir := os.Getenv("LEASE_DIR")
+		if err := arbiter(context.Background(), dir, nil, activation.Files(true), recording(dir, time.Hour)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -219,6 +219,8 @@ func (a *Answer) answers(r *Request) bool {
 		return a.Ended != nil
 	case r.Queue != nil:
 		return a.Queue != nil
+	case r.Usage != nil:
+		return a.Usage != nil
 	}
 	return a.Done != nil
 }

@@ -2,15 +2,12 @@ package lease
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
@@ -29,10 +26,8 @@ const (
 // after a line that says of which boot it is. So a change is one short write, however
 // many wait. Who only wants to know who has which LPU does not read it.
 type journal struct {
-	path string
-	file *os.File // to append; nil: it has to be written whole
-	size int64
-	rows int
+	statefile.Lines // not open: it has to be written whole
+	rows            int
 }
 
 // head is the first line.
@@ -50,14 +45,14 @@ type row struct {
 
 // journalOf is the journal beside the record of leases.
 func journalOf(leases File) journal {
-	return journal{path: filepath.Join(filepath.Dir(leases.Path), "queue.jsonl")}
+	return journal{Lines: statefile.Lines{Path: filepath.Join(filepath.Dir(leases.Path), "queue.jsonl")}}
 }
 
 // read returns the wishes that waited last in this boot, in their order. A file that
 // cannot be used is put aside, and a finding says so. The error is that it cannot be
 // read, or not be put aside.
 func (j *journal) read(boot string) (queue []*entry, last uint64, said finding.List, err error) {
-	data, err := wholefile.Read(j.path, journalLimit)
+	data, err := wholefile.Read(j.Path, journalLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, nil, nil
@@ -69,8 +64,8 @@ func (j *journal) read(boot string) (queue []*entry, last uint64, said finding.L
 	if err == nil {
 		return queue, last, nil, nil
 	}
-	said.Add(finding.LeaseRecords, j.path, err.Error()+"; it is put aside as "+j.path+".bad", "ask again for what was waited for")
-	return nil, 0, said, os.Rename(j.path, j.path+".bad")
+	said.Add(finding.LeaseRecords, j.Path, err.Error()+"; it is put aside as "+j.Path+".bad", "ask again for what was waited for")
+	return nil, 0, said, os.Rename(j.Path, j.Path+".bad")
 }
 
 // parseJournal reads the text of a journal. Of another boot it says nothing. A last line
@@ -132,68 +127,39 @@ func checkQueue(queue []*entry) error {
 // write writes steps of the queue or, where that is due, all of it. After an error the
 // next write writes all of it.
 func (j *journal) write(steps []step, queue []*entry, boot string, last Conn) error {
-	if j.file == nil || j.rows+len(steps) > 2*len(queue)+leastLines {
+	if !j.IsOpen() || j.rows+len(steps) > 2*len(queue)+leastLines {
 		return j.writeAll(queue, boot, last)
 	}
 	var text bytes.Buffer
 	for _, s := range steps {
-		if err := addLine(&text, row{s.waits, s.ended}); err != nil {
+		if err := statefile.AddLine(&text, row{s.waits, s.ended}); err != nil {
 			return err
 		}
 	}
 	if text.Len() == 0 {
 		return nil
 	}
-	n, err := j.file.Write(text.Bytes())
-	j.size += int64(n)
 	j.rows += len(steps)
-	if err != nil {
-		j.close()
-	}
-	return err
-}
-
-func addLine(text *bytes.Buffer, line any) error {
-	data, err := json.Marshal(line)
-	text.Write(append(data, '\n'))
-	return err
+	return j.Append(text.Bytes())
 }
 
 func (j *journal) writeAll(queue []*entry, boot string, last Conn) error {
-	j.close()
+	j.Close()
 	var text bytes.Buffer
-	err := addLine(&text, head{statefile.NewHeader(queueKind), boot, uint64(last)})
+	err := statefile.AddLine(&text, head{statefile.NewHeader(queueKind), boot, uint64(last)})
 	for _, e := range queue {
-		err = errors.Join(err, addLine(&text, row{Waits: e}))
+		err = errors.Join(err, statefile.AddLine(&text, row{Waits: e}))
 	}
 	if err != nil {
 		return err
 	}
-	if err := wholefile.MakeDir(filepath.Dir(j.path)); err != nil {
+	if err := wholefile.MakeDir(filepath.Dir(j.Path)); err != nil {
 		return err
 	}
 	// Unsynced, because it says nothing after the boot.
-	if err := wholefile.ReplaceUnsynced(j.path, text.Bytes()); err != nil {
+	if err := wholefile.ReplaceUnsynced(j.Path, text.Bytes()); err != nil {
 		return err
 	}
-	j.file, err = os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
-	j.size, j.rows = int64(text.Len()), len(queue)
-	return err
-}
-
-// lost reports whether the file is not what was written.
-func (j *journal) lost() bool {
-	if j.file == nil {
-		return true
-	}
-	there, err := os.Lstat(j.path)
-	opened, unread := j.file.Stat()
-	return err != nil || unread != nil || !os.SameFile(there, opened) || there.Size() != j.size
-}
-
-func (j *journal) close() {
-	if j.file != nil {
-		_ = j.file.Close()
-		j.file = nil
-	}
+	j.rows = len(queue)
+	return j.Open(0)
 }

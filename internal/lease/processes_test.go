@@ -38,6 +38,7 @@ func TestManyProcesses(t *testing.T) {
 	if long.Rounds(t, 1) > 1 {
 		processes, least = 200, time.Minute
 	}
+	began := time.Now()
 	w := newCrowd(t, long.Rand(t))
 	enough, restart, had := time.Now().Add(least), time.Now(), 0
 	for time.Now().Before(enough) || len(w.names("leased")) < 2*processes || w.arbiters < 5 {
@@ -55,6 +56,7 @@ func TestManyProcesses(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	w.finish()
+	w.isUsage(len(w.names("leased")), time.Since(began))
 	t.Logf("%d processes, %d of them killed, %d had leases, the arbiter was killed %d times", w.started, w.killed, len(w.names("leased")),
 		w.arbiters-1)
 }

@@ -188,15 +188,15 @@ func TestTheJournal(t *testing.T) {
 	b := aLine(t, 100)
 	write := func() (grown int64) {
 		t.Helper()
-		before := j.size
+		before := j.Size()
 		if err := j.write(b.Steps(), b.queue, "this", 1000); err != nil {
 			t.Fatal(err)
 		}
-		return j.size - before
+		return j.Size() - before
 	}
 	all := write()
 	b.Drop(50, 150)
-	if grown := write(); grown <= 0 || grown > all/100 || j.lost() {
+	if grown := write(); grown <= 0 || grown > all/100 || j.Lost() {
 		t.Errorf("%d bytes for a change, %d for all", grown, all)
 	}
 	for conn := Conn(1000); conn < 2000; conn++ {
@@ -204,8 +204,8 @@ func TestTheJournal(t *testing.T) {
 		b.Drop(60, conn)
 		write()
 	}
-	if j.size > 4*all {
-		t.Errorf("%d bytes after a thousand changes, %d for all", j.size, all)
+	if j.Size() > 4*all {
+		t.Errorf("%d bytes after a thousand changes, %d for all", j.Size(), all)
 	}
 	ids := func(queue []*entry) (ids []string) {
 		for _, e := range queue {
@@ -215,7 +215,7 @@ func TestTheJournal(t *testing.T) {
 	}
 	appendTo := func(text string) {
 		t.Helper()
-		f, err := os.OpenFile(j.path, os.O_APPEND|os.O_WRONLY, 0)
+		f, err := os.OpenFile(j.Path, os.O_APPEND|os.O_WRONLY, 0)
 		if err == nil {
 			_, err = f.WriteString(text)
 		}
@@ -224,7 +224,7 @@ func TestTheJournal(t *testing.T) {
 		}
 	}
 	appendTo(`{"ended":"l100`) // the arbiter was killed while it wrote that
-	if !j.lost() {
+	if !j.Lost() {
 		t.Error("another has written to it")
 	}
 	queue, last, said, err := j.read("this")
@@ -238,7 +238,7 @@ func TestTheJournal(t *testing.T) {
 	if queue, _, said, err := j.read("this"); err != nil || len(queue) > 0 || len(said) != 1 || said[0].ID != finding.LeaseRecords {
 		t.Errorf("junk: %v, %v, %v", queue, said, err)
 	}
-	if _, err := os.Stat(filepath.Join(filepath.Dir(j.path), "queue.jsonl.bad")); err != nil {
+	if _, err := os.Stat(filepath.Join(filepath.Dir(j.Path), "queue.jsonl.bad")); err != nil {
 		t.Error(err)
 	}
 	if queue, _, said, err := j.read("this"); err != nil || len(said) > 0 || len(queue) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
+	"github.com/hyperaccel/lpuctl/internal/usage"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -84,6 +85,8 @@ type Request struct {
 	ReleaseAll *struct{}  `json:"releaseAll,omitempty"`
 	End        *End       `json:"end,omitempty"`
 	Queue      *QueueFrom `json:"queue,omitempty"`
+	// Usage asks for a report of who has used what. Who is not root gets that of himself.
+	Usage *usage.Query `json:"usage,omitempty"`
 }
 
 // Bind makes the lease of this connection last until a container has ended, even if the
@@ -113,10 +116,11 @@ type Answer struct {
 	List       *List        `json:"list,omitempty"`
 	Done       *struct{}    `json:"done,omitempty"`
 	// Over: the time of the lease is over; it lasts until the connection is closed.
-	Over     *Over     `json:"over,omitempty"`
-	Released *Released `json:"released,omitempty"` // to ReleaseAll
-	Ended    *Lease    `json:"ended,omitempty"`    // to End; of a wish that waited it has no LPUs
-	Queue    *Queue    `json:"queue,omitempty"`
+	Over     *Over         `json:"over,omitempty"`
+	Released *Released     `json:"released,omitempty"` // to ReleaseAll
+	Ended    *Lease        `json:"ended,omitempty"`    // to End; of a wish that waited it has no LPUs
+	Queue    *Queue        `json:"queue,omitempty"`
+	Usage    *usage.Report `json:"usage,omitempty"`
 
 	text []byte // as it is sent; nil: it is made then
 }
@@ -281,6 +285,9 @@ func ParseRequest(data []byte) (*Request, error) {
 		if asked {
 			faults = append(faults, nil)
 		}
+	}
+	if r.Usage != nil {
+		faults = append(faults, r.Usage.Check())
 	}
 	if len(faults) != 1 {
 		return nil, fmt.Errorf("%d requests in one; expected 1", len(faults))

@@ -21,12 +21,17 @@ import (
 // bytes or all of the new ones, even if this process dies in between. The file and then
 // its directory are synced. Paths that Refuse refuses are errors. Errors name path, not
 // the temporary file beside it.
-func Replace(path string, data []byte) error {
+func Replace(path string, data []byte) error { return replaceWith(path, data, 0o644) }
+
+// ReplacePrivate is [Replace] with mode 0600.
+func ReplacePrivate(path string, data []byte) error { return replaceWith(path, data, 0o600) }
+
+func replaceWith(path string, data []byte, mode fs.FileMode) error {
 	if err := Refuse(path); err != nil {
 		return err
 	}
 	dir := filepath.Dir(path)
-	if err := replace(path, data, dir); err != nil {
+	if err := replace(path, data, dir, mode); err != nil {
 		return &fs.PathError{Op: "write", Path: path, Err: reason(err)}
 	}
 	d, err := os.Open(dir)
@@ -85,8 +90,8 @@ func reason(err error) error {
 
 // replace renames a new file into place. renameio.WriteFile would keep the permissions of
 // the file that is there.
-func replace(path string, data []byte, dir string) error {
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o644))
+func replace(path string, data []byte, dir string, mode fs.FileMode) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
 	if err != nil {
 		return err
 	}

@@ -199,12 +199,14 @@ const (
 	LeaseNoneFree    ID = "lease-none-free"
 	LeaseNoContainer ID = "lease-no-container"
 	LeaseNoStore     ID = "lease-no-store"
+	LeaseNoUsage     ID = "lease-no-usage"
 	LeaseRecords     ID = "lease-records"
 	LeaseRequest     ID = "lease-request"
 	LeaseUnclear     ID = "lease-unclear"
 	LeaseUnknown     ID = "lease-unknown"
 	LeaseUnreachable ID = "lease-unreachable"
 	LeaseUnrecorded  ID = "lease-unrecorded"
+	LeaseUsage       ID = "lease-usage"
 	LeaseUser        ID = "lease-user"
 )
 
@@ -537,6 +539,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"start the container, then bind the lease to it"},
 		{LeaseNoStore, Warning, "No service manager keeps the connections of the arbiter: leases end with it.",
 			"run it as a unit of systemd: systemctl enable --now lpuctl-lease.socket"},
+		{LeaseNoUsage, Error, "There is no usage to be shown: none is recorded, it cannot be read, or it is another user's.",
+			"have it recorded (leases.usageDays in /etc/lpuctl/config.yaml), or ask as root"},
 		{LeaseRecords, Warning, "A file with the records of leases cannot be used, and was put aside.",
 			"see in the file that was put aside which LPUs were reserved, and reserve them again"},
 		{LeaseRequest, Error, "The arbiter does not understand a request, or it cannot be made now.",
@@ -549,6 +553,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"have systemd listen: systemctl enable --now lpuctl-lease.socket; who is not root must be in the group lpu"},
 		{LeaseUnrecorded, Error, "The arbiter cannot write down what it would promise, and so promises nothing.",
 			"free some space on the file system that is named"},
+		{LeaseUsage, Warning, "The journal of who has used what cannot be written, or lines of it cannot be read and are left out. Leases go on.",
+			"free some space on the file system that is named; what was cut by a crash stays lost"},
 		{LeaseUser, Error, "The arbiter cannot tell which user of this machine asks.",
 			"run lpuctl as a user of this machine, or give the uid to a user in /etc/subuid"},
 	}},

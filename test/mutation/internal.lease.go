@@ -106,8 +106,8 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "each change writes all who wait",
-			fix:     "if j.file == nil || j.rows",
-			without: "if j.close(); j.file == nil || j.rows",
+			fix:     "if !j.IsOpen() || j.rows",
+			without: "if j.Close(); !j.IsOpen() || j.rows",
 			test:    "TestTheJournal",
 		},
 		{

@@ -26,5 +26,11 @@ func internalStatefile() []mutation {
 			without: "if false {",
 			test:    "TestUnreadable",
 		},
+		{
+			name:    "half a line of the journal of usage spoils the line after it",
+			fix:     "err = f.Truncate(size)",
+			without: "size, err = f.Seek(0, io.SeekEnd)",
+			test:    "TestAnArbiterIsKilled|TestAFullDisk", pkg: "internal/usage",
+		},
 	}
 }

@@ -59,7 +59,7 @@ func mutations() (all []mutation) {
 		"pkg/finding":         pkgFinding(),
 		"pkg/health":          pkgHealth(),
 		"internal/launch":     internalLaunch(),
-		"internal/lease":      internalLease(),
+		"internal/lease":      append(internalLease(), internalLeaseLedger()...),
 		"internal/node":       internalNode(),
 		"internal/owner":      internalOwner(),
 		"internal/person":     internalPerson(),
@@ -67,6 +67,7 @@ func mutations() (all []mutation) {
 		"pkg/plugin":          pkgPlugin(),
 		"pkg/ring":            pkgRing(),
 		"internal/runtimes":   internalRuntimes(),
+		"internal/usage":      internalUsage(),
 	} {
 		for _, m := range of {
 			m.dir = dir

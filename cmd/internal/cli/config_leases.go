@@ -9,6 +9,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
+const mostUsageDays = 10 * 365
+
 // LeasesConfig says what `lpuctl lease serve` leases, and how much of it to one user.
 type LeasesConfig struct {
 	// Pool are the PCI addresses of the LPUs that can be leased; none: all, unless
@@ -20,10 +22,12 @@ type LeasesConfig struct {
 	// all users; 0: no limit.
 	MaxWaiting      int `json:"maxWaiting"`
 	MaxWaitingInAll int `json:"maxWaitingInAll"`
+	// UsageDays is for how many days it is recorded who has used what; 0: it is not.
+	UsageDays int `json:"usageDays"`
 }
 
 func defaultLeases() LeasesConfig {
-	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096}
+	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096, UsageDays: 90}
 }
 
 // check finds values that the types allow and the arbiter cannot use.
@@ -47,6 +51,9 @@ func (c *LeasesConfig) check() (faults strictyaml.Faults) {
 	number("maxHours", c.MaxHours)
 	number("maxWaiting", c.MaxWaiting)
 	number("maxWaitingInAll", c.MaxWaitingInAll)
+	if c.UsageDays < 0 || c.UsageDays > mostUsageDays {
+		faults.Add("usageDays", fmt.Sprintf("%d is not a number from 0 to %d", c.UsageDays, mostUsageDays), "write 0 to record nothing")
+	}
 	return faults
 }
 

@@ -31,7 +31,8 @@ const (
 	FormatYAML  Format = "yaml"
 	FormatName  Format = "name"
 	FormatArgs  Format = "args" // options of podman, nerdctl and docker
-	FormatNPD   Format = "npd"  // a line and exit codes for node-problem-detector
+	FormatCSV   Format = "csv"
+	FormatNPD   Format = "npd" // a line and exit codes for node-problem-detector
 )
 
 // IsDocument tells a format that programs read as a document.
