@@ -112,6 +112,17 @@ func (b *Book) possible(uid int, s *Selection) (possible []int) {
 	return possible
 }
 
+// ever are the LPUs that a wish could get if no user had leased or reserved any; none
+// where no wish goes first.
+func (b *Book) ever(s *Selection) (ever []int) {
+	if b.Backfill {
+		for _, set := range b.sets(s, b.cards(b.isHandedOut)) {
+			ever = append(ever, set...)
+		}
+	}
+	return ever
+}
+
 // choose finds LPUs for a wish among those that are free and not blocked; nil if there
 // are none. LPUs whose lease ended after the time fresh do not count as free, because the
 // look at the node may not have seen yet who still uses them.
