@@ -262,3 +262,89 @@ func TestBackfillBesideReservations(t *testing.T) {
 		t.Error("few have gone first")
 	}
 }
+
+// TestWhoGoesFirst: user 1 has lpu0, others wait, and the last wish goes first or does not.
+func TestWhoGoesFirst(t *testing.T) {
+	const hour = time.Hour
+	all, one := Selection{Count: 4}, Selection{Count: 1}
+	must := func(cards ...int) Selection { return Selection{Count: len(cards), Must: lpusOf(cards...)} }
+	type wish struct {
+		uid int
+		s   Selection
+		For time.Duration
+	}
+	has, waits := wish{1, must(0), 10 * hour}, wish{2, all, 0}
+	for _, c := range []struct {
+		what  string
+		all   []wish
+		limit int
+		want  bool
+	}{
+		{"it ends in time", []wish{has, waits, {3, one, hour}}, 0, true},
+		{"it ends just in time", []wish{has, waits, {3, one, 10*hour - endsWithin - 2}}, 0, true},
+		{"it ends too late", []wish{has, waits, {3, one, 10*hour - endsWithin + 1}}, 0, false},
+		{"it has no end", []wish{has, waits, {3, one, 0}}, 0, false},
+		{"the lease ahead has no end", []wish{{1, must(0), 0}, waits, {3, one, hour}}, 0, false},
+		{"another lease has no end, for which no wish waits", []wish{has, {5, must(3), 0}, {2, must(0, 1), 0}, {3, must(1), hour}}, 0, true},
+		{"one has gone first before, and ends earlier", []wish{has, waits, {3, one, hour}, {4, one, 2 * hour}}, 0, true},
+		{"the user waits already", []wish{has, waits, {2, one, hour}}, 0, false},
+		// The wish of user 4 waits for that of user 2, which may start when lpu0 is given back.
+		{"a wish ahead waits for another", []wish{has, {2, must(0, 1), 0}, {4, must(1, 2), 0}, {3, must(2), 11 * hour}}, 0, false},
+		{"what a user ahead has ends", []wish{{2, must(3), hour}, has, {2, must(1, 2), 0}, {4, must(0, 1), 0}, {3, must(1), 2 * hour}}, 2, false},
+		{"what a user ahead has ends later", []wish{{2, must(3), 9 * hour}, has, {2, must(1, 2), 0}, {4, must(0, 1), 0}, {3, must(1), 2 * hour}}, 2, true},
+	} {
+		f := newFourfold(Limits{LPUs: c.limit})
+		f.see(1, true)
+		for i, w := range c.all {
+			f.Wish(2, Conn(i+1), Peer{UID: w.uid}, Wish{Selection: w.s, For: w.For, Wait: true})
+		}
+		last := f.open[Conn(len(c.all))]
+		if got := last.Grant != nil; got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+		if c.want { // and so it does where it waited already
+			f.end(3, last)
+			clear(f.ended)
+			last.Grant, last.LPUs = nil, nil
+			f.enter(last)
+			f.wait(last)
+			if f.see(4, true); last.Grant == nil {
+				t.Errorf("%s, and does not where it waits", c.what)
+			}
+		}
+	}
+}
+
+// TestBackfillCostsTheSame with a thousand wishes in the queue as with two hundred, of which none ends in time.
+func TestBackfillCostsTheSame(t *testing.T) {
+	cost := func(many int) float64 {
+		v := (&glimpse{began: 5, pool: 0xff}).view()
+		v.Backfill, v.Limits.Time = true, 2*time.Hour
+		b, conn := aLineOn(t, many, v), Conn(10_000)
+		change(b, time.Duration(conn), conn)
+		for b.Tell(time.Duration(conn), batch) {
+		}
+		looks := 0
+		for _, e := range b.queue {
+			e.claims.era = 0 // it is found again what the wish could use, if that matters
+		}
+		change(b, time.Duration(conn), conn+2)
+		for _, e := range b.queue {
+			if e.claims.era != 0 {
+				looks++
+			}
+			b.couldUse(e)
+		}
+		if looks > 2*deepest {
+			t.Errorf("with %d it looks at %d", many, looks)
+		}
+		conn += 2
+		return testing.AllocsPerRun(20, func() {
+			conn += 2
+			change(b, time.Duration(conn), conn)
+		})
+	}
+	if few, many := cost(200), cost(1000); many > 1.1*few {
+		t.Errorf("with two hundred it allocates %v times, with a thousand %v", few, many)
+	}
+}

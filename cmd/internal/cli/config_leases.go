@@ -20,6 +20,9 @@ type LeasesConfig struct {
 	// all users; 0: no limit.
 	MaxWaiting      int `json:"maxWaiting"`
 	MaxWaitingInAll int `json:"maxWaitingInAll"`
+	// Backfill lets a wish that comes later have LPUs that a wish ahead waits for, where it
+	// gives them back before that wish can start.
+	Backfill bool `json:"backfill"`
 }
 
 func defaultLeases() LeasesConfig {
