@@ -104,7 +104,8 @@ func (b *Book) joined(cards, must []int, size int) (joined []int) {
 func (b *Book) possible(uid int, s *Selection) (possible []int) {
 	own, _ := b.reserved(uid)
 	for _, set := range b.sets(s, b.obtainable(uid)) {
-		kept := count(set, func(card int) bool { return own[b.lpu(card).Address] }) // the user has these already
+		// The user has these already.
+		kept := count(set, func(card int) bool { return own[b.lpu(card).Address] })
 		if !b.overLimit(uid, max(0, s.Count-kept)) {
 			possible = append(possible, set...)
 		}

@@ -37,7 +37,7 @@ func newLine() line { return line{of: map[int]int{}, eraOf: map[int]uint64{}} }
 // claims are the LPUs that a wish could use, as of an era.
 type claims struct {
 	cards []int
-	ever  []int // whoever has leased or reserved them; only where wishes go first
+	ever  []int // if no user had any; found only where wishes go first
 	era   uint64
 }
 
