@@ -53,8 +53,8 @@ open by any process.
 systemd starts it (lpuctl-lease.socket, lpuctl-lease.service), and it ends by itself when nobody has been connected for ten seconds and
 no lease is bound to a container.
 systemd also keeps its connections: when it is killed or restarted, nobody loses a lease. With --socket it is run by hand; then leases
-end with it. What one user may have is set by leases.maxLPUs, leases.maxHours and leases.maxWaiting in the config file. After a
-change there: sudo systemctl try-restart lpuctl-lease.service.
+end with it. What one user may have is set by leases.maxLPUs, leases.maxHours and leases.maxWaiting in the config file, and
+leases.backfill lets short leases go first where they delay nobody. After a change there: sudo systemctl try-restart lpuctl-lease.service.
 
 How leases work: /usr/share/doc/lpuctl/leases.md.`,
 		Example: `  sudo systemctl enable --now lpuctl-lease.socket    # the usual way
@@ -181,7 +181,7 @@ func (a *app) viewForLeases(ctx context.Context, seek lease.Seek, looker *lease.
 	inv = inv.WithCordons(memory.Cordons().Read())
 	view, err := looker.Look(ctx, inv, seek)
 	c := a.Config.Leases
-	view.Pool, view.Limits = c.Addresses(), lease.Limits{
+	view.Pool, view.Backfill, view.Limits = c.Addresses(), c.Backfill, lease.Limits{
 		LPUs: c.MaxLPUs, Time: time.Duration(c.MaxHours) * time.Hour, Waiting: c.MaxWaiting, AllWaiting: c.MaxWaitingInAll,
 	}
 	of, podsErr := a.leasing(memory)

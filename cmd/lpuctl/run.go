@@ -42,13 +42,15 @@ that a container would get, and cannot open the nodes of other LPUs, because it 
 every LPU that it finds. --no-isolation leaves the nodes as they are, and COMMAND has to keep to LPU_VISIBLE_DEVICES.
 
 A lease, which lpuctl-lease.socket hands out, keeps others from being given the same LPUs. --no-lease does without: then two that start at
-the same time may get the same LPUs, and an ordinary user does not see which LPUs others use.
+the same time may get the same LPUs, and an ordinary user does not see which LPUs others use. With --for a lease has an end, and where
+the administrator has set leases.backfill it may go before others who wait, if it ends before they can start.
 
 The exit code is that of COMMAND, 128 and the number of the signal that ended it, 127 if there is no such command, 126 if it cannot be
 executed, and 125 if run fails before. Signals are passed on to COMMAND.`,
 		Example: `  lpuctl run -n 4 -- podman run --rm {args} IMAGE
   lpuctl run -n 1 -- docker run --rm {args} IMAGE
   lpuctl run -n 2 --same-switch --wait=1h -- python3 serve.py
+  lpuctl run -n 1 --wait --for 20m -- ./test         # short, and so before others where leases.backfill is set
   lpuctl run -n 4 --no-lease -- ./benchmark          # where no lease can be had
   lpuctl run -n 4 --dry-run -- podman run --rm {args} IMAGE`,
 		Args: cobra.MinimumNArgs(1),

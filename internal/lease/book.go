@@ -34,6 +34,7 @@ type View struct {
 	Sockets   map[int]int          // of [discovery.Sockets]
 	Pool      []pci.Address        // the LPUs that can be leased; nil: all
 	Limits    Limits               // of each user
+	Backfill  bool                 // a wish goes first where no wish ahead starts later by that
 	// Pods are the LPUs that pods of Kubernetes have, and by whom: "pod default/a,
 	// container main". They need not have opened them yet.
 	Pods         map[pci.Address]string
@@ -213,6 +214,9 @@ func (b *Book) Wish(now time.Duration, conn Conn, peer Peer, w Wish) bool {
 	}
 	blocked := b.blocked()
 	d := b.choose(e.UID, &w.Selection, blocked, b.Began)
+	if d == nil {
+		d = b.goesFirst(now, e)
+	}
 	switch {
 	case d == nil && !w.Wait && b.choose(e.UID, &w.Selection, blocked, now) != nil:
 		return false
@@ -491,15 +495,20 @@ func (b *Book) granted(now time.Duration, e *entry, d *allocate.Decision) *Grant
 	g := &Grant{
 		LPUs: b.lpus(d.Chosen), Connected: d.Connected, UsersHidden: d.Explanation.UsersHidden, Reason: d.Explanation.Reason,
 	}
-	limit := e.Wish.For
-	// The limit may have been lowered while the wish waited.
-	if most := b.Limits.Time; e.UID != 0 && most > 0 && (limit == 0 || limit > most) {
-		limit = most
-	}
-	if limit > 0 {
+	if limit := b.limit(e); limit > 0 {
 		g.Until = now + limit
 	}
 	return g
+}
+
+// limit is the time of a lease, if a wish is fulfilled; 0: it has none. What a user may
+// have can have been lowered while the wish waited.
+func (b *Book) limit(e *entry) time.Duration {
+	limit := e.Wish.For
+	if most := b.Limits.Time; e.UID != 0 && most > 0 && (limit == 0 || limit > most) {
+		return most
+	}
+	return limit
 }
 
 // hold takes in a lease.

@@ -31,11 +31,24 @@ func (b *Book) inPool(l *discovery.LPU) bool {
 	return b.Pool == nil || slices.Contains(b.Pool, l.Address)
 }
 
+// isHandedOut reports whether users get an LPU at all.
+func (b *Book) isHandedOut(l *discovery.LPU) bool {
+	return l.Fit() && l.Cordoned == nil && b.inPool(l) && b.Pods[l.Address] == ""
+}
+
 // offered are the LPUs that are handed out at all, and not reserved by other users.
 func (b *Book) offered(uid int) []int {
 	_, others := b.reserved(uid)
-	return b.cards(func(l *discovery.LPU) bool {
-		return l.Fit() && l.Cordoned == nil && b.inPool(l) && b.Pods[l.Address] == "" && !others[l.Address]
+	return b.cards(func(l *discovery.LPU) bool { return b.isHandedOut(l) && !others[l.Address] })
+}
+
+// obtainable are the LPUs that are offered to a user who has not leased them: to get the
+// others once more the user has to give them back.
+func (b *Book) obtainable(uid int) []int {
+	leased := b.leased()
+	return slices.DeleteFunc(b.offered(uid), func(card int) bool {
+		holder := leased[b.lpu(card).Address]
+		return holder != nil && holder.UID == uid
 	})
 }
 
@@ -84,22 +97,31 @@ func (b *Book) joined(cards, must []int, size int) (joined []int) {
 	return slices.Compact(joined)
 }
 
-// possible are the LPUs that a wish could get if no user had a lease and no process used
-// an LPU. It is empty while other users' reservations, health, cordons or the limit of
-// the user keep it from being fulfilled, so that it holds no other wish back.
+// possible are the LPUs that a wish could get if no other user had a lease and no process
+// used an LPU. It is empty while other users' reservations, health, cordons, or the limit
+// or the leases of the user keep it from being fulfilled, so that it holds no other wish
+// back.
 func (b *Book) possible(uid int, s *Selection) (possible []int) {
-	leased := b.leased()
 	own, _ := b.reserved(uid)
-	for _, set := range b.sets(s, b.offered(uid)) {
-		kept := count(set, func(card int) bool { // the user has these already, and can still lease them
-			a := b.lpu(card).Address
-			return own[a] && (leased[a] == nil || leased[a].UID != uid)
-		})
+	for _, set := range b.sets(s, b.obtainable(uid)) {
+		// The user has these already.
+		kept := count(set, func(card int) bool { return own[b.lpu(card).Address] })
 		if !b.overLimit(uid, max(0, s.Count-kept)) {
 			possible = append(possible, set...)
 		}
 	}
 	return possible
+}
+
+// ever are the LPUs that a wish could get if no user had leased or reserved any; none
+// where no wish goes first.
+func (b *Book) ever(s *Selection) (ever []int) {
+	if b.Backfill {
+		for _, set := range b.sets(s, b.cards(b.isHandedOut)) {
+			ever = append(ever, set...)
+		}
+	}
+	return ever
 }
 
 // choose finds LPUs for a wish among those that are free and not blocked; nil if there

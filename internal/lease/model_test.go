@@ -222,15 +222,15 @@ func (m *model) overLimit(uid, more int) bool {
 
 func (m *model) offered() set { return m.seen.pool &^ m.seen.off }
 
-// possible is what a wish could get if there were no leases and nobody used an LPU.
+// possible is what a wish could get if nobody else had a lease or used an LPU.
 func (m *model) possible(uid int, s *Selection, must set) (p set) {
-	all := feasible(s, must, m.offered()&^m.others(uid))
+	all := feasible(s, must, m.offered()&^m.others(uid)&^m.holds(uid))
 	byGroup := map[int]set{}
 	for _, x := range all {
 		byGroup[group(s, bits.TrailingZeros(uint(x)))] |= x
 	}
 	for _, x := range byGroup {
-		kept := (x & m.own(uid) &^ m.holds(uid)).count()
+		kept := (x & m.own(uid)).count()
 		if !m.overLimit(uid, max(0, s.Count-kept)) {
 			p |= x
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
@@ -36,6 +37,7 @@ func newLine() line { return line{of: map[int]int{}, eraOf: map[int]uint64{}} }
 // claims are the LPUs that a wish could use, as of an era.
 type claims struct {
 	cards []int
+	ever  []int // if no user had any; found only where wishes go first
 	era   uint64
 }
 
@@ -49,7 +51,7 @@ type step struct {
 // offersAs reports whether the same LPUs can be leased as in another view, by the same
 // limits and in the same places.
 func (v *View) offersAs(o *View) bool {
-	return v.Limits == o.Limits && reflect.DeepEqual(v.Pool, o.Pool) && maps.Equal(v.Sockets, o.Sockets) && maps.Equal(v.Pods, o.Pods) &&
+	return v.Limits == o.Limits && v.Backfill == o.Backfill && reflect.DeepEqual(v.Pool, o.Pool) && maps.Equal(v.Sockets, o.Sockets) && maps.Equal(v.Pods, o.Pods) &&
 		slices.EqualFunc(v.Inventory.LPUs, o.Inventory.LPUs, func(x, y discovery.LPU) bool {
 			return x.Address == y.Address && x.Name == y.Name && x.Fit() == y.Fit() && (x.Cordoned == nil) == (y.Cordoned == nil) &&
 				reflect.DeepEqual(x.NUMANode, y.NUMANode) && reflect.DeepEqual(x.Switch, y.Switch)
@@ -102,7 +104,7 @@ func (b *Book) Steps() []step {
 // couldUse are the LPUs that a wish in the queue could use, though others may have them now.
 func (b *Book) couldUse(e *entry) []int {
 	if era := b.line.era + b.line.eraOf[e.UID]; e.claims.era != era {
-		e.claims = claims{b.possible(e.UID, &e.Wish.Selection), era}
+		e.claims = claims{b.possible(e.UID, &e.Wish.Selection), b.ever(&e.Wish.Selection), era}
 	}
 	return e.claims.cards
 }
@@ -114,11 +116,12 @@ type pass struct {
 	free    marks // as far as it is the same for all users
 	left    marks // LPUs without a lease
 	some    int   // of left that are not blocked
+	gaps    *gaps // nil: no wish goes first
 }
 
 func (b *Book) pass() *pass {
 	n := len(b.Inventory.LPUs)
-	p := &pass{b, make(marks, n), make(marks, n), make(marks, n), 0}
+	p := &pass{b, make(marks, n), make(marks, n), make(marks, n), 0, nil}
 	leased := b.leased()
 	for i := range n {
 		l := b.lpu(i)
@@ -133,11 +136,14 @@ func (b *Book) pass() *pass {
 
 // done reports whether the rest of the queue changes nothing: no LPU is left that a wish
 // could get, or that a wish could keep from later ones.
-func (p *pass) done() bool { return p.some == 0 }
+func (p *pass) done() bool { return p.some == 0 && !p.gaps.some(p.left) }
 
-// block keeps LPUs from wishes that come later.
-func (p *pass) block(cards []int) {
-	for _, card := range cards {
+// block keeps LPUs that a wish could use from those that come later.
+func (p *pass) block(e *entry) {
+	if p.gaps != nil {
+		p.gaps.pass(p.Book, e)
+	}
+	for _, card := range p.couldUse(e) {
 		if !p.blocked[card] {
 			p.blocked[card] = true
 			if p.left[card] {
@@ -147,9 +153,20 @@ func (p *pass) block(cards []int) {
 	}
 }
 
-// may reports whether so many LPUs are free that a wish could be granted.
-func (p *pass) may(e *entry) bool {
-	return count(p.couldUse(e), func(card int) bool { return p.free[card] && !p.blocked[card] }) >= e.Wish.Count
+// may reports whether so many LPUs are free, but for some, that a wish could be granted.
+func (p *pass) may(e *entry, but marks) bool {
+	return count(p.couldUse(e), func(card int) bool { return p.free[card] && !but[card] }) >= e.Wish.Count
+}
+
+// find finds LPUs for the wish that comes next; nil if there are none.
+func (p *pass) find(e *entry) (d *allocate.Decision) {
+	if p.may(e, p.blocked) {
+		d = p.choose(e.UID, &e.Wish.Selection, p.blocked, p.Began)
+	}
+	if d == nil {
+		d = p.fill(e)
+	}
+	return d
 }
 
 // serve grants what can be granted to those who wait, in their order.
@@ -162,19 +179,26 @@ func (b *Book) serve(now time.Duration) {
 			b.send(e.conn, Answer{Refused: b.closed()})
 		}
 	}
-	p := b.pass()
+	p := b.before(0, b.gaps(now))
+	ahead := 0
 	for _, e := range slices.Clone(b.queue) {
+		if ahead == deepest {
+			p.gaps = nil
+		}
 		if p.done() {
 			return
 		}
-		if p.may(e) {
-			if d := b.choose(e.UID, &e.Wish.Selection, p.blocked, b.Began); d != nil {
-				b.grant(now, e, d)
+		if d := p.find(e); d != nil {
+			b.grant(now, e, d)
+			if p.gaps == nil {
 				p = p.without(d.Chosen)
-				continue
+			} else {
+				p = b.before(ahead, b.gaps(now))
 			}
+			continue
 		}
-		p.block(b.couldUse(e))
+		p.block(e)
+		ahead++
 	}
 }
 
@@ -189,16 +213,17 @@ func (p *pass) without(chosen []int) *pass {
 
 // blocked are the LPUs without a lease that wishes in the queue could use. No wish that
 // comes later gets these.
-func (b *Book) blocked() marks { return b.before(len(b.queue)).blocked }
+func (b *Book) blocked() marks { return b.before(len(b.queue), nil).blocked }
 
 // before is a pass of so many wishes.
-func (b *Book) before(n int) *pass {
+func (b *Book) before(n int, g *gaps) *pass {
 	p := b.pass()
+	p.gaps = g
 	for _, e := range b.queue[:n] {
 		if p.done() {
 			break
 		}
-		p.block(b.couldUse(e))
+		p.block(e)
 	}
 	return p
 }
@@ -216,11 +241,11 @@ func (b *Book) Tell(now time.Duration, most int) (more bool) {
 	if b.line.next >= len(b.queue) {
 		b.line.next = 0
 	}
-	for p := b.before(b.line.next); most > 0 && b.line.untold > 0; most-- {
+	for p := b.before(b.line.next, nil); most > 0 && b.line.untold > 0; most-- {
 		e := b.queue[b.line.next]
 		b.line.next++
 		b.say(now, e, b.line.next, p.blocked)
-		p.block(b.couldUse(e))
+		p.block(e)
 		if b.line.untold--; b.line.next == len(b.queue) {
 			b.line.next, p = 0, b.pass()
 		}

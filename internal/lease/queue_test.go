@@ -18,9 +18,14 @@ import (
 // none can get the other four.
 func aLine(t testing.TB, many int) *Book {
 	t.Helper()
+	return aLineOn(t, many, (&glimpse{began: 5, pool: 0xff}).view())
+}
+
+func aLineOn(t testing.TB, many int, v View) *Book {
+	t.Helper()
 	b := NewBook()
-	b.See(10, (&glimpse{began: 5, pool: 0xff}).view())
-	b.Wish(20, 1, Peer{UID: 1}, Wish{Selection: Selection{Count: 4, Must: lpusOf(0, 1, 2, 3)}})
+	b.See(10, v)
+	b.Wish(20, 1, Peer{UID: 1}, Wish{Selection: Selection{Count: 4, Must: lpusOf(0, 1, 2, 3)}, For: time.Hour})
 	for i := range many {
 		s := Selection{Count: 1 + i%4, Must: lpusOf(i % 4)}
 		if !b.Wish(30, Conn(100+i), Peer{UID: 1000 + i}, Wish{Selection: s, Wait: true}) {

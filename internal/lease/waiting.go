@@ -51,13 +51,13 @@ func (b *Book) Queue(now time.Duration, uid int, after uint64) *Queue {
 		return &Queue{Waiting: []Queued{}}
 	}
 	q := &Queue{Waiting: []Queued{}, More: len(b.queue)-first > queuePart}
-	p := b.before(first)
+	p := b.before(first, nil)
 	for _, e := range b.queue[first:min(first+queuePart, len(b.queue))] {
 		q.Waiting = append(q.Waiting, Queued{
 			ID: e.ID, Order: e.asked, Peer: e.Peer, Wish: e.Wish.Selection, Since: e.Since, Mine: e.UID == uid,
 			Why: b.why(now, e, p.blocked), Holders: b.holders(e),
 		})
-		p.block(b.couldUse(e))
+		p.block(e)
 	}
 	return q
 }
@@ -66,7 +66,7 @@ func (b *Book) Queue(now time.Duration, uid int, after uint64) *Queue {
 // reservations of others keep it from all, of those that it wants.
 func (b *Book) holders(e *entry) (all []Lease) {
 	s := &e.Wish.Selection
-	if b.limited(e.UID, s) {
+	if b.ownFault(e.UID, s) != nil {
 		return nil
 	}
 	cards := b.couldUse(e)

@@ -71,8 +71,8 @@ func (b *Book) impossible(s *Selection, all []int) string {
 
 // noneFree is the refusal of a wish that could be fulfilled at another time.
 func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked marks) *Refusal {
-	if b.limited(uid, s) {
-		return b.limitRefusal(uid)
+	if r := b.ownFault(uid, s); r != nil {
+		return r
 	}
 	return refuse(finding.LeaseNoneFree, "no such LPUs are free: "+b.taken(now, uid, s, blocked), "wait for them (--wait), or ask for fewer")
 }
@@ -80,16 +80,34 @@ func (b *Book) noneFree(now time.Duration, uid int, s *Selection, blocked marks)
 // why says what a wish in the queue waits for; the LPUs that others before it can use are
 // blocked. Where now is negative it says no times, which would be different each time.
 func (b *Book) why(now time.Duration, e *entry, blocked marks) string {
-	if b.limited(e.UID, &e.Wish.Selection) {
-		return b.limitRefusal(e.UID).Message
+	if r := b.ownFault(e.UID, &e.Wish.Selection); r != nil {
+		return r.Message + "; until that changes others go first"
 	}
 	return b.taken(now, e.UID, &e.Wish.Selection, blocked)
 }
 
-// limited reports whether it is the limit of the user that keeps a wish from being
-// fulfilled.
-func (b *Book) limited(uid int, s *Selection) bool {
-	return len(b.sets(s, b.offered(uid))) > 0 && len(b.possible(uid, s)) == 0
+// ownFault is the refusal of a wish that only the user's own release could let be
+// fulfilled; nil if others can.
+func (b *Book) ownFault(uid int, s *Selection) *Refusal {
+	switch {
+	case len(b.sets(s, b.offered(uid))) == 0 || len(b.possible(uid, s)) > 0:
+		return nil
+	case len(b.sets(s, b.obtainable(uid))) == 0:
+		return b.ownRefusal(uid)
+	}
+	return b.limitRefusal(uid)
+}
+
+// ownRefusal is the refusal because of what a user has leased.
+func (b *Book) ownRefusal(uid int) *Refusal {
+	var has []string
+	for _, e := range b.leases {
+		if e.UID == uid {
+			has = append(has, strings.Join(named(e.LPUs), " ")+" (lease "+e.ID+")")
+		}
+	}
+	return refuse(finding.LeaseNoneFree, "without what you have leased yourself there are too few such LPUs: "+strings.Join(has, ", "),
+		"end what has that lease, or ask for fewer")
 }
 
 // limitRefusal is the refusal because of the limit of a user.

@@ -9,6 +9,48 @@ func internalLease() []mutation {
 			test:    "TestAnLPUThatIsUnclear",
 		},
 		{
+			name:    "who has an LPU and waits for all keeps them from others",
+			fix:     "return holder != nil && holder.UID == uid",
+			without: "return holder != nil && holder.UID == uid && false",
+			test:    "TestOwnLeasesHoldNobodyBack",
+		},
+		{
+			name:    "who waits for what the own leases keep does not hear so",
+			fix:     "case len(b.sets(s, b.obtainable(uid))) == 0:",
+			without: "case false:",
+			test:    "TestOwnLeasesHoldNobodyBack",
+		},
+		{
+			name:    "a wish that goes first ends too late for one ahead",
+			fix:     "g.bars[card] = until < end",
+			without: "g.bars[card] = until < end && false",
+			test:    "TestBackfillDelaysNobody",
+		},
+		{
+			name:    "a wish goes first though a lease that one ahead waits for has no end",
+			fix:     "case h.UID != e.UID || h.Until > 0:",
+			without: "case h.Until > 0:",
+			test:    "TestWhoGoesFirst",
+		},
+		{
+			name:    "a wish goes first without regard to whom the one ahead waits for",
+			fix:     "start = min(start, g.until[card]) // when",
+			without: "// when",
+			test:    "TestWhoGoesFirst",
+		},
+		{
+			name:    "a wish goes first though a reservation ends before",
+			fix:     "start = min(start, g.kept[card])",
+			without: "_ = card",
+			test:    "TestBackfillBesideReservations",
+		},
+		{
+			name:    "all who wait are asked whether they can go first",
+			fix:     "if ahead == deepest {",
+			without: "if false {",
+			test:    "TestBackfillCostsTheSame",
+		},
+		{
 			name:    "a container that has ended keeps its LPUs",
 			fix:     "ended[e] = !runs(",
 			without: "ended[e] = false && !runs(",

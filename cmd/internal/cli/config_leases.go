@@ -24,6 +24,9 @@ type LeasesConfig struct {
 	MaxWaitingInAll int `json:"maxWaitingInAll"`
 	// UsageDays is for how many days it is recorded who has used what; 0: it is not.
 	UsageDays int `json:"usageDays"`
+	// Backfill lets a wish that comes later have LPUs that a wish ahead waits for, where it
+	// gives them back before that wish can start.
+	Backfill bool `json:"backfill"`
 }
 
 func defaultLeases() LeasesConfig {
