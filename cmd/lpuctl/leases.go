@@ -70,6 +70,8 @@ func holderText(l *discovery.LPU) string {
 		return "in use without a lease, " + says("reserved by ", l.Reserved)
 	case l.Reserved != nil:
 		return says("reserved by ", l.Reserved)
+	case l.KeptBack != "":
+		return "kept back: " + shell.Printable(l.KeptBack)
 	case len(l.Users) > 0:
 		return "in use without a lease"
 	}
@@ -80,5 +82,5 @@ func holderText(l *discovery.LPU) string {
 // ask for one, or has one.
 func sharesByLease(root host.Root, inv *discovery.Inventory) bool {
 	return root.Exists(lease.Socket) ||
-		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil })
+		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil || l.KeptBack != "" })
 }

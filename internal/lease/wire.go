@@ -80,12 +80,18 @@ type Request struct {
 	Release    *Release  `json:"release,omitempty"`
 	Extend     *Extend   `json:"extend,omitempty"`
 	List       *struct{} `json:"list,omitempty"`
+	Retry      *Retry    `json:"retry,omitempty"`
 }
 
 // Bind makes the lease of this connection last until a container has ended, even if the
 // connection is closed before.
 type Bind struct {
 	Container string `json:"container"` // its id: 64 hexadecimal digits
+}
+
+// Retry has the hook run again on an LPU on which it has failed.
+type Retry struct {
+	Address pci.Address `json:"address"`
 }
 
 // Release gives a reservation back.
@@ -268,6 +274,9 @@ func ParseRequest(data []byte) (*Request, error) {
 		faults = append(faults, errors.Join(checkID(r.Extend.ID), checkTime(r.Extend.For, time.Second)))
 	}
 	if r.List != nil {
+		faults = append(faults, nil)
+	}
+	if r.Retry != nil {
 		faults = append(faults, nil)
 	}
 	if len(faults) != 1 {

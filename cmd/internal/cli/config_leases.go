@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -20,10 +22,14 @@ type LeasesConfig struct {
 	// all users; 0: no limit.
 	MaxWaiting      int `json:"maxWaiting"`
 	MaxWaitingInAll int `json:"maxWaitingInAll"`
+	// Hook is the program that cleans an LPU after a lease, a path under the root; "": none.
+	// It is killed after HookTimeout.
+	Hook        string `json:"hook"`
+	HookTimeout string `json:"hookTimeout"`
 }
 
 func defaultLeases() LeasesConfig {
-	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096}
+	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096, HookTimeout: "1m"}
 }
 
 // check finds values that the types allow and the arbiter cannot use.
@@ -47,6 +53,12 @@ func (c *LeasesConfig) check() (faults strictyaml.Faults) {
 	number("maxHours", c.MaxHours)
 	number("maxWaiting", c.MaxWaiting)
 	number("maxWaitingInAll", c.MaxWaitingInAll)
+	if c.Hook != "" && (!path.IsAbs(c.Hook) || path.Clean(c.Hook) != c.Hook) {
+		faults.Add("hook", fmt.Sprintf("%q is not the absolute path of a program", c.Hook), "write a path such as /etc/lpuctl/after-lease")
+	}
+	if err := checkTime(c.HookTimeout, time.Second, time.Hour); err != nil {
+		faults.Add("hookTimeout", err.Error(), "write "+defaultLeases().HookTimeout)
+	}
 	return faults
 }
 
@@ -57,6 +69,12 @@ func (c *LeasesConfig) Addresses() (pool []pci.Address) {
 		pool = append(pool, address)
 	}
 	return pool
+}
+
+// HookLimit is after which time the hook is killed.
+func (c *LeasesConfig) HookLimit() time.Duration {
+	limit, _ := time.ParseDuration(c.HookTimeout) // check has seen that it is a time
+	return limit
 }
 
 // Cordons keep the pool from everybody who hands out LPUs without a lease.
