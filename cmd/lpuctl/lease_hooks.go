@@ -97,7 +97,7 @@ func unsafeHook(hook *lease.Hook) *finding.Finding {
 		return nil
 	}
 	f := finding.New(finding.LeaseHookUnsafe, "leases.hook", err.Error()+"; it is not run, and LPUs are kept back after their leases",
-		"give it to root, writable by no other user, and executable: sudo install -o root -g root -m 0755 PROGRAM "+shell.Quoted(hook.Program))
+		"give it and the directories above it to root, and let no other user write to them: chmod 0755 "+shell.Quoted(hook.Program))
 	return &f
 }
 

@@ -450,7 +450,7 @@ func (a *Arbiter) answer(c *connection, r *Request) bool {
 		a.lookSoon() // and then again and again, if it has a time
 	case r.Retry != nil:
 		c.quiet.Stop() // it is answered when the hook has ended
-		a.book.Retry(c.conn, c.peer.UID, r.Retry.Address)
+		a.book.Retry(c.conn, c.peer.UID == 0 || c.peer.UID == os.Geteuid(), r.Retry.Address)
 		a.lookSoon() // which starts the hook
 	default:
 		a.answerList(c)

@@ -51,7 +51,8 @@ func (k *Kept) Finding() *finding.Finding {
 }
 
 func hookRemedy(lpu string) string {
-	return "see what it says (journalctl -u lpuctl-lease.service) and mend that; then have it run again: sudo lpuctl lease hooks --retry " + lpu
+	return "see in the arbiter's log what it says (journalctl -u lpuctl-lease.service), and mend that; then have it run again, as root: " +
+		"lpuctl lease hooks --retry " + lpu
 }
 
 // check finds what no arbiter writes.
@@ -178,13 +179,13 @@ func (b *Book) at(address pci.Address) *discovery.LPU {
 	return b.lpu(i)
 }
 
-// Retry has the hook run again on an LPU, as root asks. It is answered when the hook has
-// ended.
-func (b *Book) Retry(conn Conn, uid int, address pci.Address) {
+// Retry has the hook run again on an LPU, if one asks who may. It is answered when the hook
+// has ended.
+func (b *Book) Retry(conn Conn, may bool, address pci.Address) {
 	b.state++
 	l, e := b.at(address), b.ended[address]
 	switch {
-	case uid != 0:
+	case !may:
 		b.refuse(conn, finding.LeaseRequest, "only root has leases.hook run again", "ask root: sudo lpuctl lease hooks --retry "+address.String())
 	case e == nil || !e.Hook:
 		b.refuse(conn, finding.LeaseUnknown, address.String()+" is not kept back by leases.hook", "see what is: lpuctl lease hooks")

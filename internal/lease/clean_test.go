@@ -94,15 +94,15 @@ func TestTheNextGetsACleanCard(t *testing.T) {
 	b.Drop(106, 105)
 	b.Drop(107, 91)
 	b.Outbox()
-	b.Retry(110, 7, address(3))
+	b.Retry(110, false, address(3))
 	if a := answered(t, b); a.Refused == nil || a.Refused.ID != finding.LeaseRequest {
 		t.Errorf("not root: %+v", a)
 	}
-	b.Retry(111, 0, address(5))
+	b.Retry(111, true, address(5))
 	if a := answered(t, b); a.Refused == nil || !strings.Contains(a.Refused.Message, "its lease has ended just now") {
 		t.Errorf("one that is not clear yet: %+v", a)
 	}
-	b.Retry(112, 0, address(3))
+	b.Retry(112, true, address(3))
 	if due = b.due(); len(due) != 1 {
 		t.Fatalf("%+v", due)
 	}

@@ -149,8 +149,8 @@ func (c *Client) Extend(ctx context.Context, id string, by time.Duration) (*Rese
 	return a.Reserved, err
 }
 
-// Retry has the hook run again on an LPU, and waits until that has ended. Only root may
-// ask for that.
+// Retry has the hook run again on an LPU, and waits until that has ended. Only root and
+// the user of the arbiter may ask for that.
 func (c *Client) Retry(ctx context.Context, lpu pci.Address) error {
 	_, err := c.ask(ctx, Request{Retry: &Retry{lpu}}, nil)
 	return err

@@ -1,12 +1,12 @@
 package lease
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,15 +66,15 @@ func (h *Hook) run(ctx context.Context, env []string) (said string, err error) {
 	case errors.Is(err, exec.ErrWaitDelay): // it has ended with 0
 		err = nil
 	}
-	return strings.TrimSpace(string(end.Bytes())), err
+	return strings.TrimSpace(string(end)), err
 }
 
 // tail keeps the end of what is written to it.
-type tail struct{ bytes.Buffer }
+type tail []byte
 
 func (t *tail) Write(data []byte) (int, error) {
-	t.Buffer.Write(data[max(0, len(data)-outputSaid):])
-	t.Next(max(0, t.Len()-outputSaid))
+	all := append(*t, data...)
+	*t = slices.Clone(all[max(0, len(all)-outputSaid):])
 	return len(data), nil
 }
 

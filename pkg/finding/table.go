@@ -530,7 +530,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"nothing; who needs the LPUs asks for them again"},
 		{LeaseHookFailed, Warning, "The administrator's program (leases.hook) has not cleaned an LPU after a lease: it ended with another code " +
 			"than 0, or not in time. No user gets that LPU meanwhile.",
-			"see what the program says, and mend that; then have it run again: sudo lpuctl lease hooks --retry"},
+			"see what the program says, and mend that; then have it run again, as root: lpuctl lease hooks --retry"},
 		{LeaseHookUnsafe, Error, "The program of leases.hook cannot be executed, or another user than root can change it. It is not run, and " +
 			"LPUs are kept back after their leases.",
 			"give the program and the directories above it to root, writable by no other user, and make it executable"},
