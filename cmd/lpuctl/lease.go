@@ -118,6 +118,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 		return of.ClosedSince(lpus)
 	}
 	people := person.In(a.Root, leaseGroup)
+	arbiter.Look = a.lookForLeases(people)
 	arbiter.Describe = func(ctx context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) {
 		return lease.Identify(ctx, people, withProgram(p))
 	}
@@ -125,11 +126,10 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	arbiter.Daemons = []string{socket}
-	looker := lease.Looker{Root: a.Root, People: people}
-	arbiter.Look, arbiter.End = a.lookForLeases(&looker), looker.End
+	arbiter.Daemons, arbiter.End = []string{socket}, (&lease.Looker{Root: a.Root, People: people}).End
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
+		arbiter.Hook = &lease.Hook{} // there may be one, and what is kept back for it stays so; nothing is run
 		return arbiter, nil
 	}
 	if arbiter.Hook, err = a.leaseHook(); err != nil {
@@ -184,9 +184,10 @@ func listenForLeases(socket string) (*net.UnixListener, error) {
 }
 
 // lookForLeases returns what looks at the node for the arbiter.
-func (a *app) lookForLeases(looker *lease.Looker) func(context.Context, lease.Seek) (lease.View, error) {
+func (a *app) lookForLeases(people *person.People) func(context.Context, lease.Seek) (lease.View, error) {
+	looker := lease.Looker{Root: a.Root, People: people}
 	return func(ctx context.Context, seek lease.Seek) (lease.View, error) {
-		return a.viewForLeases(ctx, seek, looker)
+		return a.viewForLeases(ctx, seek, &looker)
 	}
 }
 

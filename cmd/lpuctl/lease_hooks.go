@@ -132,7 +132,8 @@ func (a *app) readHooks(names []string) (*leaseHooks, error) {
 			continue
 		}
 		h.Kept = append(h.Kept, keptLPU{
-			k.Name, k.Address, k.UID, k.User, time.Now().Add(k.Since - now.SinceBoot).Truncate(time.Second), k.Failed != "", k.Reason(), k.String(),
+			Name: k.Name, Address: k.Address, UID: k.UID, User: k.User, Since: time.Now().Add(k.Since - now.SinceBoot).Truncate(time.Second),
+			Failed: k.Failed != "", Reason: k.Reason(), holder: k.String(),
 		})
 		if f := k.Finding(); f != nil {
 			h.Problems = append(h.Problems, *f)

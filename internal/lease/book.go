@@ -97,9 +97,9 @@ type entry struct {
 	asked uint64 // a later entry has a higher number
 	over  bool   // Over was sent to the holder, or the holder is gone
 	place Place  // that was sent to the waiter, without times
-	// toldToEnd is when the processes of the container were sent SIGTERM, or it was said that
+	// askedToEnd is when the processes of the container were sent SIGTERM, or it was said that
 	// they may not be; 0: not yet.
-	toldToEnd time.Duration
+	askedToEnd time.Duration
 	claims
 }
 

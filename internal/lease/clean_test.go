@@ -43,8 +43,8 @@ func answered(t *testing.T, b *Book) Answer {
 	return out[0].Answer
 }
 
-// TestTheNextGetsACleanCard: after a lease an LPU is given to nobody, not even to who had it, before the hook has run, and that only when
-// no process has it; when it has failed, not before it has run again.
+// TestTheNextGetsACleanCard: after a lease an LPU is given to no user, not even to who had it, before the hook has run, and that only when no
+// process has it; when it has failed, not before it has run again.
 func TestTheNextGetsACleanCard(t *testing.T) {
 	b := cleaning(t)
 	third := Selection{Count: 1, Must: lpusOf(3)}
@@ -81,7 +81,8 @@ func TestTheNextGetsACleanCard(t *testing.T) {
 	b.Outbox()
 	b.Cleaned(100, due[0], "exit status 3: no\x1b[31m")
 	b.Tell(100, batch)
-	if a := answered(t, b); a.Waiting == nil || !strings.Contains(a.Waiting.Why, "lpu3 kept back: leases.hook has failed on it: exit status 3: no [31m") {
+	const why = "lpu3 kept back: leases.hook has failed on it: exit status 3: no [31m"
+	if a := answered(t, b); a.Waiting == nil || !strings.Contains(a.Waiting.Why, why) {
 		t.Errorf("who waits: %+v", a)
 	}
 	if len(b.due()) != 0 {
@@ -177,7 +178,8 @@ func TestUnclearIsRecorded(t *testing.T) {
 	b.Outbox()
 	see(40, discovery.Unclear{User: discovery.User{PID: 9, Command: "py\x07thon"}, Of: 7, Why: "has something"})
 	leases, _ := b.Records("this", 1)
-	if _, changed := b.Outbox(); !changed.Leases || len(leases.Kept) != 1 || leases.Kept[0].Unclear != "py thon(9) has something" || leases.check() != nil {
+	_, changed := b.Outbox()
+	if !changed.Leases || len(leases.Kept) != 1 || leases.Kept[0].Unclear != "py thon(9) has something" || leases.check() != nil {
 		t.Fatalf("%+v, %+v", changed, leases.Kept)
 	}
 	if !b.Watches() {

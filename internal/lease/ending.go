@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,15 +46,15 @@ func (b *Book) endings(now time.Duration) (endings []Ending) {
 		switch {
 		case e.Container == "" || !e.isOver(now):
 			continue
-		case !e.MayEnd && e.toldToEnd != 0:
+		case !e.MayEnd && e.askedToEnd != 0:
 			continue
 		case !e.MayEnd:
-			signal, e.toldToEnd = 0, now
-		case e.toldToEnd == 0 && !e.Gone && now < e.Until+clientTime:
+			signal, e.askedToEnd = 0, now
+		case e.askedToEnd == 0 && !e.Gone && now < e.Until+clientTime:
 			continue
-		case e.toldToEnd == 0:
-			e.toldToEnd = now
-		case now < e.toldToEnd+endGrace:
+		case e.askedToEnd == 0:
+			e.askedToEnd = now
+		case now < e.askedToEnd+endGrace:
 			continue
 		default:
 			signal = unix.SIGKILL
@@ -107,7 +108,8 @@ func (k *Looker) End(ctx context.Context, e Ending) error {
 		for _, name := range names {
 			if pid, notOne := strconv.Atoi(name); notOne == nil && !sent[name] {
 				hit, failed := k.signal(ctx, t, pid, e)
-				if err = errors.Join(err, failed); hit {
+				err = cmp.Or(err, failed)
+				if hit {
 					sent[name] = true
 				}
 			}
@@ -142,8 +144,11 @@ func (k *Looker) signal(ctx context.Context, t *host.Tree, pid int, e Ending) (b
 		return false, nil
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
 	if err != nil {
-		return false, nil //nolint:nilerr // it has ended
+		return false, fmt.Errorf("process %d: %w", pid, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	// What is read now is of a process that runs, so no other one has had its number since

@@ -107,6 +107,12 @@ func (a *Arbiter) runHook(ctx context.Context, e *end, env []string) {
 	var r result
 	select {
 	case r = <-ended:
+	case <-ctx.Done():
+		select {
+		case <-ended:
+		case <-time.After(killTime):
+		}
+		return // it runs again with the next arbiter
 	case <-late.C:
 		go func() {
 			<-ended
@@ -115,7 +121,7 @@ func (a *Arbiter) runHook(ctx context.Context, e *end, env []string) {
 		a.do(func() { a.hookEnded(e, "", errors.New("it has not ended, and cannot be killed")) })
 		return
 	}
-	if ctx.Err() != nil { // it was killed, and runs again with the next arbiter
+	if ctx.Err() != nil { // it was killed
 		return
 	}
 	a.do(func() {

@@ -46,7 +46,8 @@ func TestHook(t *testing.T) {
 	}
 	defer secret.Close()
 	t.Setenv("LEASE_SECRET", "x")
-	l := &discovery.LPU{Name: "lpu3", Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: []discovery.Node{{Path: "/dev/a"}, {Path: "/dev/b"}}}
+	nodes := []discovery.Node{{Path: "/dev/a"}, {Path: "/dev/b"}}
+	l := &discovery.LPU{Name: "lpu3", Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: nodes}
 	run := func(text string, limit time.Duration) (string, string) {
 		t.Helper()
 		said, err := (&Hook{Program: script(t, text), Limit: limit}).run(t.Context(), environment(l, 7))
@@ -67,7 +68,8 @@ func TestHook(t *testing.T) {
 	if said, why := run("echo broken >&2; exit 3", time.Minute); said != "broken" || why != "exit status 3" {
 		t.Errorf("%q, %q", said, why)
 	}
-	if said, why := run("yes | head -c 100000; echo; echo last", time.Minute); len(said) > outputSaid || !strings.HasSuffix(said, "\nlast") || why != "" {
+	said, why = run("yes | head -c 100000; echo; echo last", time.Minute)
+	if len(said) > outputSaid || !strings.HasSuffix(said, "\nlast") || why != "" {
 		t.Errorf("%d bytes, %q", len(said), why)
 	}
 	left := filepath.Join(t.TempDir(), "left")
@@ -88,7 +90,8 @@ func TestHook(t *testing.T) {
 	if err := unix.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Hook{Program: open, Limit: time.Minute}).run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "others may write to it") {
+	_, err = (&Hook{Program: open, Limit: time.Minute}).run(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "others may write to it") {
 		t.Errorf("others can write it: %v", err)
 	}
 }

@@ -70,8 +70,8 @@ func TestHooks(t *testing.T) {
 		await.Until(t, why, func() error {
 			c := dial(t, dir)
 			defer c.Close()
-			if _, err := c.Wish(t.Context(), three, nil); err == nil || !refusedWith(err, finding.LeaseNoneFree) || !strings.Contains(err.Error(), why) {
-				return fmt.Errorf("%w", err)
+			if _, err := c.Wish(t.Context(), three, nil); !refusedWith(err, finding.LeaseNoneFree) || !strings.Contains(err.Error(), why) {
+				return fmt.Errorf("not refused so: %w", err)
 			}
 			return nil
 		})
@@ -81,7 +81,8 @@ func TestHooks(t *testing.T) {
 	stop = serve(t, dir, hooked)
 	refused("leases.hook has failed on it")
 	root := dial(t, dir)
-	if err := root.Retry(t.Context(), three.Must[0]); !refusedWith(err, finding.LeaseHookFailed) || !strings.Contains(err.Error(), "no cleaner") {
+	err = root.Retry(t.Context(), three.Must[0])
+	if !refusedWith(err, finding.LeaseHookFailed) || !strings.Contains(err.Error(), "no cleaner") {
 		t.Errorf("still broken: %v", err)
 	}
 	before := len(ran())

@@ -11,7 +11,7 @@ import (
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
-// TestCheckProgram: nobody but root and this user can put another program in its place.
+// TestCheckProgram: no user but root and this one can put another program in its place.
 func TestCheckProgram(t *testing.T) {
 	dir := t.TempDir()
 	below := filepath.Join(dir, "below")

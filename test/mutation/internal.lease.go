@@ -284,11 +284,5 @@ func internalLease() []mutation {
 			without: "if g.owner >= 0 {",
 			test:    "TestWhoseContainer",
 		},
-		{
-			name:    "a lease of podman with a time does not end what it has left behind",
-			fix:     "return j.Limit > 0 && (",
-			without: "return false && (",
-			test:    "TestWhoseLease", pkg: "internal/launch",
-		},
 	}
 }

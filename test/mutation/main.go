@@ -43,6 +43,7 @@ func mutations() (all []mutation) {
 		"internal/aside":      internalAside(),
 		"internal/filelock":   internalFilelock(),
 		"internal/isolate":    internalIsolate(),
+		"internal/launch":     internalLaunch(),
 		"internal/host":       internalHost(),
 		"internal/stall":      internalStall(),
 		"internal/statefile":  internalStatefile(),
