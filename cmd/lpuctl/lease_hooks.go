@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ It is exit code 3 if an LPU is kept back for another reason than that the progra
   lpuctl lease hooks -o json | jq '.kept[].name'
   sudo lpuctl lease hooks --retry          # on all LPUs on which it has failed
   sudo lpuctl lease hooks --retry lpu3`,
+		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeKept(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hooks, err := a.readHooks(args)
@@ -84,10 +86,10 @@ func (a *app) leaseHook() (*lease.Hook, error) {
 		return nil, nil
 	}
 	program, err := a.Root.Resolve(c.Hook)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		program, err = filepath.Abs(program)
 	}
-	return &lease.Hook{Program: program, Limit: c.HookLimit()}, nil
+	return &lease.Hook{Program: program, Limit: c.HookLimit()}, err
 }
 
 // unsafeHook is why a hook is not run; nil if it can be.
