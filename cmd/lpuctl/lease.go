@@ -129,7 +129,7 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	arbiter.Daemons, arbiter.End = []string{socket}, (&lease.Looker{Root: a.Root, People: people}).End
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
-		arbiter.Hook = &lease.Hook{} // there may be one, and what is kept back for it stays so; nothing is run
+		arbiter.Hook = &lease.Hook{} // there may be one, and what is kept back for it stays so
 		return arbiter, nil
 	}
 	if arbiter.Hook, err = a.leaseHook(); err != nil {

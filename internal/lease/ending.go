@@ -27,7 +27,7 @@ import (
 const (
 	clientTime = 10 * time.Second // for a client that is connected to end the container itself
 	endGrace   = 30 * time.Second // for the container between SIGTERM and SIGKILL
-	maxKills   = 16               // times that the processes are looked for: one may start another meanwhile
+	maxKills   = 16               // looks for processes: one may start another meanwhile
 )
 
 // Ending is a container of which the time is over.
