@@ -73,7 +73,7 @@ func TestHook(t *testing.T) {
 		t.Errorf("%d bytes, %q", len(said), why)
 	}
 	left := filepath.Join(t.TempDir(), "left")
-	_, why = run("sleep 1000 & echo $! >"+left+".new; mv "+left+".new "+left+"; wait", 300*time.Millisecond)
+	_, why = run("sleep 100 & echo $! >"+left+".new; mv "+left+".new "+left+"; wait", 300*time.Millisecond)
 	if !strings.Contains(why, "and was killed") {
 		t.Errorf("%q", why)
 	}

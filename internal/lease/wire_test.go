@@ -65,6 +65,7 @@ func FuzzParseRequest(f *testing.F) {
 		{Release: &Release{"r1"}},
 		{Extend: &Extend{"r2", time.Minute}},
 		{List: &struct{}{}},
+		{Retry: &Retry{address(1)}},
 	} {
 		r.APIVersion = statefile.APIVersion
 		data, err := json.Marshal(r)
