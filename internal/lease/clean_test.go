@@ -43,8 +43,8 @@ func answered(t *testing.T, b *Book) Answer {
 	return out[0].Answer
 }
 
-// TestTheNextGetsACleanCard: after a lease an LPU is given to no user, not even to who had it, before the hook has run, and that only when no
-// process has it; when it has failed, not before it has run again.
+// TestTheNextGetsACleanCard: after a lease an LPU is given to no user, not even to who had it, before the hook has run, and that only when
+// no process has it; when it has failed, not before it has run again.
 func TestTheNextGetsACleanCard(t *testing.T) {
 	b := cleaning(t)
 	third := Selection{Count: 1, Must: lpusOf(3)}

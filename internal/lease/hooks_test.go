@@ -69,7 +69,7 @@ func TestHooks(t *testing.T) {
 		t.Helper()
 		await.Until(t, why, func() error {
 			c := dial(t, dir)
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			if _, err := c.Wish(t.Context(), three, nil); !refusedWith(err, finding.LeaseNoneFree) || !strings.Contains(err.Error(), why) {
 				return fmt.Errorf("not refused so: %w", err)
 			}
@@ -117,7 +117,7 @@ func TestContainersEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }()
 		if err := os.Chmod(daemon, c.mode); err != nil {
 			t.Fatal(err)
 		}

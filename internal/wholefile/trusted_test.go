@@ -16,6 +16,8 @@ func TestCheckProgram(t *testing.T) {
 	dir := t.TempDir()
 	below := filepath.Join(dir, "below")
 	program := filepath.Join(below, "program")
+	link := func() error { return errors.Join(os.Remove(program), os.Symlink("/bin/true", program)) }
+	linked := func() error { return errors.Join(os.Rename(below, dir+"/x"), os.Symlink("x", below)) }
 	plant.File(t, program, "")
 	for name, c := range map[string]struct {
 		change func() error
@@ -25,10 +27,10 @@ func TestCheckProgram(t *testing.T) {
 		"in order":                  {func() error { return nil }, ""},
 		"its group may write":       {func() error { return os.Chmod(program, 0o770) }, program + ": others may write to it"},
 		"all may write beside it":   {func() error { return os.Chmod(below, 0o777) }, below + ": others may write to it"},
-		"a link":                    {func() error { return errors.Join(os.Remove(program), os.Symlink("/bin/true", program)) }, "a symbolic link"},
+		"a link":                    {link, "a symbolic link"},
 		"a directory":               {func() error { return errors.Join(os.Remove(program), os.Mkdir(program, 0o700)) }, "a directory"},
 		"it is not there":           {func() error { return os.Remove(program) }, "no such file"},
-		"its directory is a link":   {func() error { return errors.Join(os.Rename(below, dir+"/x"), os.Symlink("x", below)) }, below + ": a symbolic link"},
+		"its directory is a link":   {linked, below + ": a symbolic link"},
 		"a directory is not to see": {func() error { return os.RemoveAll(below) }, "no such file"},
 	} {
 		if err := os.RemoveAll(below); err != nil {
@@ -40,7 +42,8 @@ func TestCheckProgram(t *testing.T) {
 		if err := errors.Join(err, c.change()); err != nil {
 			t.Fatal(err)
 		}
-		if err := wholefile.CheckProgram(program); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		err = wholefile.CheckProgram(program)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
