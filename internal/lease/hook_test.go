@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,9 +49,11 @@ func TestHook(t *testing.T) {
 	t.Setenv("LEASE_SECRET", "x")
 	nodes := []discovery.Node{{Path: "/dev/a"}, {Path: "/dev/b"}}
 	l := &discovery.LPU{Name: "lpu3", Address: pci.Address{Bus: 0x43, Function: 1}, Nodes: nodes}
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
 	run := func(text string, limit time.Duration) (string, string) {
 		t.Helper()
-		said, err := (&Hook{Program: script(t, text), Limit: limit}).run(t.Context(), environment(l, 7))
+		said, err := (&Hook{Program: script(t, text), Limit: limit}).run(ctx, environment(l, 7))
 		if err != nil {
 			return said, err.Error()
 		}
@@ -73,7 +76,7 @@ func TestHook(t *testing.T) {
 		t.Errorf("%d bytes, %q", len(said), why)
 	}
 	left := filepath.Join(t.TempDir(), "left")
-	_, why = run("sleep 100 & echo $! >"+left+".new; mv "+left+".new "+left+"; wait", 300*time.Millisecond)
+	_, why = run("sleep 1000 & echo $! >"+left+".new; mv "+left+".new "+left+"; wait", 300*time.Millisecond)
 	if !strings.Contains(why, "and was killed") {
 		t.Errorf("%q", why)
 	}

@@ -22,6 +22,8 @@ import (
 // next arbiter, until root has it run again. One that runs when the arbiter ends runs again.
 func TestHooks(t *testing.T) {
 	dir := aNode(t)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
 	program := filepath.Join(dir, "hook")
 	text := "#!/bin/sh\necho $LPUCTL_LPU $LPUCTL_UID >>" + dir + "/ran\n" +
 		"[ ! -e " + dir + "/hang ] || exec sleep 1000\n[ ! -e " + dir + "/broken ] || { echo no cleaner; exit 3; }\n"
@@ -52,7 +54,7 @@ func TestHooks(t *testing.T) {
 	}
 	_ = c.Close()
 	next := dial(t, dir)
-	if _, err := next.Wish(t.Context(), three, nil); err != nil || ran() != name+" 0\n" {
+	if _, err := next.Wish(ctx, three, nil); err != nil || ran() != name+" 0\n" {
 		t.Fatalf("%v, %q", err, ran())
 	}
 
@@ -81,7 +83,7 @@ func TestHooks(t *testing.T) {
 	stop = serve(t, dir, hooked)
 	refused("leases.hook has failed on it")
 	root := dial(t, dir)
-	err = root.Retry(t.Context(), three.Must[0])
+	err = root.Retry(ctx, three.Must[0])
 	if !refusedWith(err, finding.LeaseHookFailed) || !strings.Contains(err.Error(), "no cleaner") {
 		t.Errorf("still broken: %v", err)
 	}
@@ -89,7 +91,7 @@ func TestHooks(t *testing.T) {
 	mend()
 	hang := flag("hang")
 	again := make(chan error, 1)
-	go func() { again <- root.Retry(t.Context(), three.Must[0]) }()
+	go func() { again <- root.Retry(ctx, three.Must[0]) }()
 	await.For(t, "the hook runs", func() bool { return len(ran()) > before })
 	stop()
 	if err := <-again; err == nil || refusedWith(err, finding.LeaseHookFailed) {
@@ -99,7 +101,7 @@ func TestHooks(t *testing.T) {
 	stop = serve(t, dir, hooked)
 	defer stop()
 	three.Wait = true
-	if _, err := dial(t, dir).Wish(t.Context(), three, nil); err != nil {
+	if _, err := dial(t, dir).Wish(ctx, three, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -112,6 +114,8 @@ func TestContainersEnd(t *testing.T) {
 		ends bool
 	}{{0o666, true}, {0o600, false}} {
 		dir := aNode(t)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+		defer cancel()
 		daemon := filepath.Join(dir, "docker.sock")
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", daemon)
 		if err != nil {
@@ -151,12 +155,17 @@ func TestContainersEnd(t *testing.T) {
 		}
 		_ = holder.Close()
 		if c.ends {
-			if e := <-asked; e.Signal != unix.SIGTERM || e.Container != id || e.UID != 1000 || host.SinceBoot() < g.Until {
+			var e lease.Ending
+			select {
+			case e = <-asked:
+			case <-ctx.Done():
+			}
+			if e.Signal != unix.SIGTERM || e.Container != id || e.UID != 1000 || host.SinceBoot() < g.Until {
 				t.Errorf("%+v", e)
 			}
 			w := wish(8)
 			w.Wait = true
-			if _, err := dial(t, dir).Wish(t.Context(), w, nil); err != nil {
+			if _, err := dial(t, dir).Wish(ctx, w, nil); err != nil {
 				t.Error(err)
 			}
 		} else {

@@ -249,12 +249,6 @@ func internalLease() []mutation {
 			test:    "TestHook$",
 		},
 		{
-			name:    "a hook that was killed with the arbiter counts as failed",
-			fix:     "\tif ctx.Err() != nil { // it was killed",
-			without: "\tif false { // it was killed",
-			test:    "TestHooks$",
-		},
-		{
 			name:    "a container of which the time is over runs on",
 			fix:     "\t\ta.endContainers(ctx, endings)\n",
 			without: "\t\t_ = endings\n",
