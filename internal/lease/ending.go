@@ -178,7 +178,7 @@ func (k *Looker) isOf(ctx context.Context, g Group, process *host.Dir, e Ending)
 	return err == nil && slices.Contains(k.People.Users(ctx, uid), e.UID)
 }
 
-// killAtOnce ends all processes of a group, so that none can start another meanwhile: where
+// killAtOnce ends all processes of a group of root's, so that none can start another meanwhile: where
 // the kernel can (cgroup.kill, from Linux 5.14 on) and this process may write there. It
 // does nothing elsewhere.
 func (k *Looker) killAtOnce(g Group) {
@@ -192,7 +192,7 @@ func (k *Looker) killAtOnce(g Group) {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Fstat(int(dir.Fd()), &st) == nil && st.Ino == g.Inode {
+		if unix.Fstat(int(dir.Fd()), &st) == nil && st.Ino == g.Inode && st.Uid == 0 {
 			if fd, err := unix.Openat(int(dir.Fd()), "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
 				_, _ = unix.Write(fd, []byte("1"))
 				_ = unix.Close(fd)
