@@ -35,9 +35,10 @@ func newLeaseCommand(a *app) *cobra.Command {
 what. systemd starts it when somebody asks: sudo systemctl enable --now lpuctl-lease.socket.
 Who may ask are root and the group lpu: sudo usermod -aG lpu USER.`,
 		Example: `  sudo systemctl enable --now lpuctl-lease.socket
-  sudo lpuctl lease serve --socket /tmp/lease.sock    # by hand, to see what it does`,
+  sudo lpuctl lease serve --socket /tmp/lease.sock    # by hand, to see what it does
+  lpuctl lease hooks                                  # LPUs that are kept back after a lease, and why`,
 	}
-	cmd.AddCommand(newLeaseServeCommand(a))
+	cmd.AddCommand(newLeaseServeCommand(a), newLeaseHooksCommand(a))
 	return cmd
 }
 
@@ -52,6 +53,8 @@ open by any process.
 
 systemd starts it (lpuctl-lease.socket, lpuctl-lease.service), and it ends by itself when nobody has been connected for ten seconds and
 no lease is bound to a container.
+Between two leases of an LPU it runs leases.hook, if the config file names a program there (lpuctl lease hooks). A container that is
+bound to a lease is ended 30 seconds after a SIGTERM when the time of the lease is over.
 systemd also keeps its connections: when it is killed or restarted, nobody loses a lease. With --socket it is run by hand; then leases
 end with it. What one user may have is set by leases.maxLPUs, leases.maxHours and leases.maxWaiting in the config file, and
 leases.backfill lets short leases go first where they delay nobody. After a change there: sudo systemctl try-restart lpuctl-lease.service.
@@ -120,13 +123,32 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	arbiter.Describe = func(ctx context.Context, p lease.Peer) (lease.Peer, *lease.Refusal) {
 		return lease.Identify(ctx, people, withProgram(p))
 	}
+	socket, err := a.Root.Resolve(dockerSocket)
+	if err != nil {
+		return nil, err
+	}
+	arbiter.Daemons, arbiter.End = []string{socket}, (&lease.Looker{Root: a.Root, People: people}).End
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 	} else {
 		arbiter.Usage = &usage.Journal{Dir: filepath.Join(memory.Dir, "usage"), Keep: time.Duration(a.Config.Leases.UsageDays) * 24 * time.Hour}
+		arbiter.Hook = &lease.Hook{} // there may be one, and what is kept back for it stays so
+		return arbiter, nil
+	}
+	if arbiter.Hook, err = a.leaseHook(); err != nil {
+		return nil, err
+	}
+	if arbiter.Hook != nil {
+		if f := unsafeHook(arbiter.Hook); f != nil {
+			a.Log.Error(f.Message, "remedy", f.Remedy, "id", f.ID)
+		}
 	}
 	return arbiter, nil
 }
+
+// dockerSocket is where the daemon of docker listens: who may write to it is as good as
+// root (docs.docker.com/engine/security).
+const dockerSocket = "/run/docker.sock"
 
 // passed gives the arbiter what systemd has passed: the socket, and the connections of
 // the arbiter before.

@@ -53,6 +53,9 @@ type share struct{ id, holder, since, until, purpose string }
 // unleased stands in place of an id where a process uses an LPU without a lease.
 const unleased = "none"
 
+// keptBack stands in place of an id where an LPU is kept back after a lease.
+const keptBack = "kept-back"
+
 // shareOf says who has an LPU or has reserved it, or that it is used without a lease.
 func shareOf(l *discovery.LPU) (s share) {
 	switch {
@@ -63,6 +66,8 @@ func shareOf(l *discovery.LPU) (s share) {
 		s.id = unleased + "," + s.id
 	case l.Reserved != nil:
 		return heldBy(l.Reserved)
+	case l.KeptBack != "":
+		s.id, s.purpose = keptBack, l.KeptBack
 	case len(l.Users) > 0:
 		s.id = unleased
 	}
@@ -93,5 +98,5 @@ func (s share) text() string {
 // ask for one, or has one.
 func sharesByLease(root host.Root, inv *discovery.Inventory) bool {
 	return root.Exists(lease.Socket) ||
-		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil })
+		slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.Leased != nil || l.Reserved != nil || l.KeptBack != "" })
 }

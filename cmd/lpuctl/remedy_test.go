@@ -196,6 +196,7 @@ func remediesInWords() map[finding.ID]string {
 		finding.ClaimOverlap:        "pods of a cluster are to be deleted",
 		finding.LeaseEnded:          nothing,
 		finding.LeaseNoStore:        "needs systemd and the package",
+		finding.LeaseOver:           "a container is to be stopped: TestContainersEnd",
 		finding.LeaseUnclear:        "needs a node that can be opened: TestHidden, TestAnLPUThatIsUnclear",
 		finding.LeaseRequest:        "needs two versions of lpuctl, of which one is a unit of systemd",
 		finding.LeaseUnreachable:    "needs systemd and the package",

@@ -28,7 +28,7 @@ type Wish struct {
 func Free(inv *discovery.Inventory) []int {
 	free := []int{}
 	for i, l := range inv.LPUs {
-		if l.Fit() && l.Cordoned == nil && l.Leased == nil && l.Reserved == nil && len(l.Users) == 0 {
+		if l.Fit() && l.Cordoned == nil && l.Leased == nil && l.Reserved == nil && l.KeptBack == "" && len(l.Users) == 0 {
 			free = append(free, i)
 		}
 	}
@@ -193,6 +193,8 @@ func reasonOf(l *discovery.LPU) reason {
 		return reason{"leased by " + l.Leased.String(), "wait until %s is given back: lpuctl run --wait"}
 	case l.Reserved != nil:
 		return reason{"reserved by " + l.Reserved.String(), "who has reserved %s gets it by lpuctl run"}
+	case l.KeptBack != "":
+		return reason{"kept back after a lease: " + l.KeptBack, "see lpuctl lease hooks, and lpuctl describe %s"}
 	case len(l.Users) > 0:
 		return reason{"in use by " + l.Users[0].String(), "wait until %s is no longer in use"}
 	}

@@ -76,6 +76,9 @@ func (j *Job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := j.bindLimited(held, g.until); err != nil {
+		return err
+	}
 	plan, err := j.plan(g, held, image)
 	if err != nil {
 		return err

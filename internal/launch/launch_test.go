@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,8 +87,16 @@ func TestWhoseLease(t *testing.T) {
 		"docker create {args} x":                            "only created",
 		"wrapper run -dit {args} x":                         "wrapper",
 		"wrapper run {args} x":                              "false",
+		"1m podman run --rm -d {args} x":                    "true",
+		"1m podman run --rm {args} x":                       "true",
+		"1m podman run --rm -d --device {} x":               "true",
+		"1m podman run --rm --device {} x tool -d":          "false", // this process ends it
+		"1m podman --remote run --rm {args} x":              "false",
 	} {
 		j := &Job{Args: strings.Fields(line), Site: Site{Env: func(string) (string, bool) { return "", false }}}
+		if j.Args[0] == "1m" {
+			j.Args, j.Limit = j.Args[1:], time.Minute
+		}
 		byID, err := j.needsID()
 		if got := fmt.Sprint(byID, err); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", line, got)

@@ -142,7 +142,8 @@ func (j *Job) needsID() (bool, error) {
 	case runtime == "docker", runtime == "nerdctl":
 		return true, nil
 	case runtime == "podman" && !j.isRemote(args[:verb]):
-		return false, nil
+		// It inherits the lease. With a time the arbiter has to know which container to end.
+		return j.Limit > 0 && (slices.Contains(args, "{args}") || detaches(containerArgs(args)) != ""), nil
 	default:
 		if option := detaches(args); option != "" {
 			return false, refuse("leave out "+option+", or start the container by podman, docker or nerdctl itself",
@@ -189,6 +190,20 @@ func runsOnce(runtime string, args []string) error {
 		return refuse("add --rm", "without --rm the container stays when it has ended, and podman start runs it again without a lease")
 	}
 	return nil
+}
+
+// bindLimited has the lease of a container be bound to its id that inherits the lease, if
+// an administrator limits its time.
+func (j *Job) bindLimited(h *heldLease, until time.Duration) error {
+	if h == nil || until == 0 || h.byID() {
+		return nil
+	}
+	limited := *j
+	limited.Limit = until
+	if byID, err := limited.needsID(); err != nil || !byID {
+		return err
+	}
+	return h.findID(j.Args)
 }
 
 // findID settles where the id of the container is written: where the user wants it or, if

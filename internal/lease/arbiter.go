@@ -73,6 +73,13 @@ type Arbiter struct {
 	// [Identify]. It may take a second, and is called beside the loop of Serve.
 	Describe func(context.Context, Peer) (Peer, *Refusal)
 	Log      *slog.Logger
+	// End has the processes of a container end whose time is over. It is called beside the
+	// loop of Serve, and not during a look; nil: they are left alone.
+	End func(context.Context, Ending) error
+	// Daemons are sockets of container engines: who may write to one could end the containers
+	// of root.
+	Daemons []string
+	Hook    *Hook // that cleans LPUs between two leases; nil: none
 	// Relay is for tests: descriptors are passed, and other processes read the connections,
 	// as before Linux 6.16.
 	Relay bool
@@ -102,6 +109,7 @@ type Arbiter struct {
 	unsaved Changes
 	clocks  clocks
 
+	hooks   sync.WaitGroup
 	unclear map[int]bool // the processes of which it is said that they keep LPUs back
 
 	presence   filelock.Presence // shown while the record of leases is there
@@ -177,6 +185,7 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 			a.takeTurns()
 		case <-a.clocks.expire.C:
 			a.book.Expire(host.SinceBoot())
+			a.lookSoon()
 		case <-a.clocks.look.C:
 			a.look(ctx)
 		case <-a.clocks.keep.C:
@@ -193,6 +202,7 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 func (a *Arbiter) start(ctx context.Context) {
 	a.over = ctx.Done()
 	a.boot, a.book, a.conns, a.of = host.Now().Boot, NewBook(), map[Conn]*connection{}, map[int]map[Conn]*connection{}
+	a.book.hooks = a.Hook != nil
 	a.arriving = map[*connection]bool{}
 	a.events, a.arrivals, a.turns, a.relays = make(chan func()), make(chan *net.UnixConn, 64), newTurns(), map[int]*relay{}
 	a.clocks = clocks{stopped(), stopped(), stopped(), stopped(), stopped()}
@@ -221,6 +231,7 @@ func (a *Arbiter) stop(ctx context.Context) {
 	for _, r := range a.relays {
 		r.Kill() // and not End, because one may sleep
 	}
+	a.hooks.Wait() // they are killed
 	a.journal.Close()
 	a.closeLedger()
 }
@@ -452,6 +463,14 @@ func (a *Arbiter) answer(c *connection, r *Request) bool {
 		a.book.Extend(now, c.conn, c.peer.UID, r.Extend.ID, r.Extend.For)
 	case r.Bind != nil:
 		a.book.Bind(c.conn, r.Bind.Container)
+		if e := a.book.open[c.conn]; e != nil && c.mayCommand(a.Daemons) {
+			e.MayEnd = true
+		}
+		a.lookSoon() // and then again and again, if it has a time
+	case r.Retry != nil:
+		c.quiet.Stop() // it is answered when the hook has ended
+		a.book.Retry(c.conn, c.peer.UID == 0 || c.peer.UID == os.Geteuid(), r.Retry.Address)
+		a.lookSoon() // which starts the hook
 	case r.Queue != nil:
 		a.book.send(c.conn, Answer{Queue: a.book.Queue(now, c.peer.UID, r.Queue.After)})
 	default:
@@ -481,6 +500,7 @@ func (a *Arbiter) look(ctx context.Context) {
 	a.clocks.look.Stop()
 	seek := Seek{a.book.containers(), a.book.suspects()}
 	began := host.SinceBoot()
+	endings := a.book.endings(began)
 	for _, k := range a.asks {
 		k.looks++
 		if k.request.Bind != nil {
@@ -488,6 +508,7 @@ func (a *Arbiter) look(ctx context.Context) {
 		}
 	}
 	go func() {
+		a.endContainers(ctx, endings)
 		view, err := a.Look(ctx, seek)
 		view.Began = began
 		a.do(func() { a.looked(ctx, view, err) })
@@ -501,6 +522,7 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 	if err == nil {
 		a.book.See(now, view)
 		a.sayUnclear(view.Unclear)
+		a.runHooks(ctx)
 	} else {
 		a.Log.Error("the node cannot be looked at", "error", err)
 		view.Inventory = nil

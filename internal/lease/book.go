@@ -47,13 +47,6 @@ type View struct {
 	Unclear []discovery.Unclear
 }
 
-// end is how the latest lease of an LPU ended.
-type end struct {
-	at    time.Duration
-	uid   int
-	clear bool // a look since then has shown no process of the user that may use it yet
-}
-
 // Conn is the number of a connection. It is never used twice.
 type Conn uint64
 
@@ -76,8 +69,10 @@ type Book struct {
 	open         map[Conn]*entry // of both, those whose connection is not closed
 	asked        uint64
 	reservations []Reservation
-	last         uint64              // number of the latest reservation
-	ended        map[pci.Address]end // the latest lease of an LPU
+	last         uint64               // number of the latest reservation
+	ended        map[pci.Address]*end // the latest lease of an LPU
+	hooks        bool                 // a hook has to succeed before an LPU is given to the next one
+	noted        []Kept               // that are written down as kept back, as of the latest look
 
 	line  line
 	state uint64 // what List returns stays the same while this does, and no reservation ends
@@ -96,11 +91,16 @@ type entry struct {
 	Gone bool `json:"gone,omitempty"`
 	// Groups are those in which the container was when the lease was bound to it.
 	Groups []Group `json:"groups,omitempty"`
+	// MayEnd: the user could end that container, so the arbiter may when its time is over.
+	MayEnd bool `json:"mayEnd,omitempty"`
 
 	conn  Conn
 	asked uint64 // a later entry has a higher number
 	over  bool   // Over was sent to the holder, or the holder is gone
 	place Place  // that was sent to the waiter, without times
+	// askedToEnd is when the processes of the container were sent SIGTERM, or it was said that
+	// they may not be; 0: not yet.
+	askedToEnd time.Duration
 	claims
 }
 
@@ -114,7 +114,7 @@ func (c Changes) and(d Changes) Changes {
 // NewBook returns a book of a node that the arbiter has not looked at yet, so that
 // nothing can be leased.
 func NewBook() *Book {
-	b := &Book{ended: map[pci.Address]end{}, open: map[Conn]*entry{}, line: newLine()}
+	b := &Book{ended: map[pci.Address]*end{}, open: map[Conn]*entry{}, line: newLine()}
 	b.look(View{Inventory: &discovery.Inventory{}})
 	return b
 }
@@ -183,17 +183,15 @@ func takenBack(answers []Message, some func(Message) bool, refused *Refusal) []M
 func (b *Book) See(now time.Duration, v View) {
 	b.state++
 	b.look(v)
-	for address, e := range b.ended {
-		if e.at < v.Began && b.unclear(e.uid) == nil {
-			e.clear = true
-			b.ended[address] = e
-		}
+	for _, e := range b.ended {
+		e.clear = e.clear || e.Since < v.Began && b.unclear(e.UID) == nil
 	}
 	for _, e := range slices.Clone(b.leases) {
 		if e.Gone && !runs(e.Groups, v.Containers[e.Container]) {
 			b.end(now, e)
 		}
 	}
+	b.noteKept()
 	b.serve(now)
 }
 
@@ -265,6 +263,7 @@ func (b *Book) Bind(conn Conn, container string) {
 		b.refuse(conn, finding.LeaseNoContainer, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
 	default:
 		e.Container, e.Groups, b.changed.Leases = container, ofUser(b.Containers[container], e.UID), true
+		e.MayEnd = e.UID == 0 || !slices.ContainsFunc(e.Groups, func(g Group) bool { return g.owner == 0 })
 		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container, e.Groups = "", nil })
 	}
 }
@@ -426,8 +425,11 @@ func (b *Book) Next() (next time.Duration) {
 }
 
 // Watches reports whether changes at the node matter though no client asks: a wish waits,
-// or a lease lasts as long as a container.
+// a lease lasts as long as a container, or an LPU is kept back after one.
 func (b *Book) Watches() bool {
+	if b.cleans() || b.ends() {
+		return true
+	}
 	return len(b.queue) > 0 || slices.ContainsFunc(b.leases, func(e *entry) bool { return e.Gone })
 }
 
@@ -478,7 +480,7 @@ func (b *Book) end(now time.Duration, gone *entry) {
 	b.line.eraOf[gone.UID]++
 	b.changed.Leases = true
 	for _, l := range gone.LPUs {
-		b.ended[l.Address] = end{at: now, uid: gone.UID}
+		b.ended[l.Address] = &end{Kept: Kept{LPU: l, Peer: gone.Peer, Since: now, Hook: b.hooks}}
 	}
 }
 
@@ -488,7 +490,12 @@ func (b *Book) grant(now time.Duration, e *entry, d *allocate.Decision) {
 	b.leave(e)
 	e.Grant, e.LPUs, e.Since, e.Until = g, g.LPUs, now, g.Until
 	b.hold(e)
-	b.promise(e.conn, Answer{Granted: e.Grant}, func() { b.end(now, e) })
+	b.promise(e.conn, Answer{Granted: e.Grant}, func() {
+		b.end(now, e)
+		for _, l := range e.LPUs { // which the user has not had
+			b.ended[l.Address].Hook = false
+		}
+	})
 }
 
 func (b *Book) granted(now time.Duration, e *entry, d *allocate.Decision) *Grant {
@@ -583,7 +590,7 @@ func (b *Book) suspects() map[int]bool {
 	uids := map[int]bool{}
 	for _, e := range b.ended {
 		if !e.clear {
-			uids[e.uid] = true
+			uids[e.UID] = true
 		}
 	}
 	return uids
@@ -603,11 +610,11 @@ func (b *Book) unclear(uid int) *discovery.Unclear {
 // keptBack is the process because of which an LPU whose lease has ended is kept from
 // other users; nil if there is none.
 func (b *Book) keptBack(uid int, a pci.Address) *discovery.Unclear {
-	e, ended := b.ended[a]
-	if !ended || e.clear || e.uid == uid {
+	e := b.ended[a]
+	if e == nil || e.clear || e.UID == uid {
 		return nil
 	}
-	return b.unclear(e.uid)
+	return b.unclear(e.UID)
 }
 
 // containers are the containers that leases last as long as.

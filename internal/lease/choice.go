@@ -33,7 +33,7 @@ func (b *Book) inPool(l *discovery.LPU) bool {
 
 // isHandedOut reports whether users get an LPU at all.
 func (b *Book) isHandedOut(l *discovery.LPU) bool {
-	return l.Fit() && l.Cordoned == nil && b.inPool(l) && b.Pods[l.Address] == ""
+	return l.Fit() && l.Cordoned == nil && b.inPool(l) && b.Pods[l.Address] == "" && !b.failed(l.Address)
 }
 
 // offered are the LPUs that are handed out at all, and not reserved by other users.
@@ -149,10 +149,11 @@ func (b *Book) choose(uid int, s *Selection, blocked marks, fresh time.Duration)
 	return best
 }
 
-// endedSince reports whether the latest lease of an LPU has ended at a time or later.
+// endedSince reports whether the latest lease of an LPU, with the hook after it, has ended
+// at a time or later, or the hook has not succeeded yet.
 func (b *Book) endedSince(address pci.Address, fresh time.Duration) bool {
-	last, ended := b.ended[address]
-	return ended && last.at >= fresh
+	last := b.ended[address]
+	return last != nil && (last.Since >= fresh || last.Hook)
 }
 
 // preferring is the wish for LPUs out of a set, with as many of the user's own as can be.

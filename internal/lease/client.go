@@ -17,6 +17,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // Client is a connection to the arbiter. After a wish that was fulfilled it is the lease:
@@ -153,6 +154,13 @@ func (c *Client) Release(ctx context.Context, id string) error {
 func (c *Client) Extend(ctx context.Context, id string, by time.Duration) (*Reservation, error) {
 	a, err := c.ask(ctx, Request{Extend: &Extend{id, by}}, nil)
 	return a.Reserved, err
+}
+
+// Retry has the hook run again on an LPU, and waits until that has ended. Only root and
+// the user of the arbiter may ask for that.
+func (c *Client) Retry(ctx context.Context, lpu pci.Address) error {
+	_, err := c.ask(ctx, Request{Retry: &Retry{lpu}}, nil)
+	return err
 }
 
 // List returns all that the arbiter knows.

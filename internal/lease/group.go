@@ -38,7 +38,8 @@ func groups(t *host.Tree, containers []string) map[string][]Group {
 			if !strings.Contains(text, id) {
 				continue
 			}
-			if g := groupOf(t, text, id); !slices.Contains(found[id], g) {
+			// conmon, in a group of its own, is not the container: it sees to what is left of it.
+			if g := groupOf(t, text, id); !strings.Contains(g.Path, "conmon-"+id) && !slices.Contains(found[id], g) {
 				found[id] = append(found[id], g)
 			}
 		}

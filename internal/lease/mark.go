@@ -39,6 +39,9 @@ func Held(root host.Root, leases, reservations File) (map[pci.Address]string, er
 	}
 	leased, reserved := Holders(root, l, r, host.Now())
 	by := map[pci.Address]string{}
+	for _, k := range l.KeptAt(host.Now()) {
+		by[k.Address] = "lease of " + k.String() + " that has ended; " + k.Reason()
+	}
 	for address, h := range reserved {
 		by[address] = "reservation " + h.ID + " of " + h.String()
 	}
@@ -58,7 +61,25 @@ func Mark(root host.Root, inv *discovery.Inventory, leases, reservations *Record
 		l := &marked.LPUs[i]
 		l.Leased, l.Reserved = leased[l.Address], reserved[l.Address]
 	}
+	for _, k := range leases.KeptAt(now) {
+		for i := range marked.LPUs {
+			if l := &marked.LPUs[i]; l.Address == k.Address && l.Leased == nil {
+				l.KeptBack = k.Reason()
+				if f := k.Finding(); f != nil {
+					l.Reasons = append(slices.Clip(l.Reasons), *f)
+				}
+			}
+		}
+	}
 	return &marked
+}
+
+// KeptAt are the LPUs that are kept back at a moment. A record of another boot says nothing.
+func (r *Record) KeptAt(now host.Moment) []Kept {
+	if r == nil || r.Boot != now.Boot {
+		return nil
+	}
+	return r.Kept
 }
 
 // Holders returns who has leased and who has reserved which LPUs of the machine under

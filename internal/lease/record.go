@@ -33,6 +33,7 @@ type Record struct {
 	Last         uint64        `json:"last"`
 	Leases       []*entry      `json:"leases,omitempty"`
 	Reservations []Reservation `json:"reservations,omitempty"`
+	Kept         []Kept        `json:"kept,omitempty"` // beside the leases
 }
 
 // check finds what no arbiter writes.
@@ -57,6 +58,12 @@ func (r *Record) check() error {
 		}
 		if len(k.LPUs) == 0 || k.Until <= 0 {
 			return fmt.Errorf("%s: half of a reservation", k.ID)
+		}
+	}
+	kept := map[pci.Address]bool{}
+	for _, k := range r.Kept {
+		if err := errors.Join(k.check(), checkTwice([]LPU{k.LPU}, kept)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -91,7 +98,7 @@ func (e *entry) check() error {
 // Records are what a book must not forget, but for the wishes that wait. last is the
 // number of the latest connection.
 func (b *Book) Records(boot string, last Conn) (leases, reservations *Record) {
-	return &Record{Boot: boot, Last: uint64(last), Leases: b.leases},
+	return &Record{Boot: boot, Last: uint64(last), Leases: b.leases, Kept: b.kept()},
 		&Record{Boot: boot, Last: b.last, Reservations: b.reservations}
 }
 
@@ -101,6 +108,7 @@ func (b *Book) Records(boot string, last Conn) (leases, reservations *Record) {
 // again, because the arbiter may have ended before it could send the grant. A wish that
 // is among the leases too was granted.
 func (b *Book) Restore(now time.Duration, leases, reservations *Record, queue []*entry, open func(Conn) bool) (ended finding.List) {
+	b.restoreKept(leases.Kept)
 	for _, e := range slices.Concat(leases.Leases, queue) {
 		switch {
 		case b.open[e.conn] != nil:

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hyperaccel/lpuctl/internal/allocate"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -163,25 +165,49 @@ func (b *Book) reason(now time.Duration, uid int, l *discovery.LPU, holder *entr
 			}
 		}
 	}
+	kept := b.whyKept(uid, l.Address)
 	switch {
 	case !l.Fit():
-		return l.State()
+		return sick(l)
 	case l.Cordoned != nil:
 		return "cordoned"
 	case b.Pods[l.Address] != "":
 		return "in use by " + b.Pods[l.Address]
 	case len(l.Users) > 0:
 		return "in use without a lease by " + l.Users[0].String()
+	case kept != "":
+		return kept
 	case blocked:
 		return "free, and somebody waits for it since earlier"
-	}
-	if u := b.keptBack(uid, l.Address); u != nil {
-		return "kept back, because it may still be in use: " + u.String()
 	}
 	if b.endedSince(l.Address, b.Began) {
 		return "given back just now"
 	}
 	return "free"
+}
+
+// sick says what is wrong with an LPU that is not fit: "unhealthy (bad state)".
+func sick(l *discovery.LPU) string {
+	text := l.State()
+	if first := l.Reasons.FirstError(); first != nil && l.Usable {
+		text += " (" + strings.ReplaceAll(string(first.ID), "-", " ") + ")"
+	}
+	return text
+}
+
+// oneLine makes a text one that CheckReason takes, or "".
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(strings.TrimSpace(text), "?"))
+	for len(text) > maxReason {
+		_, last := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-last]
+	}
+	return strings.TrimSpace(text)
 }
 
 // left says how much time there is until then.

@@ -87,12 +87,18 @@ type Request struct {
 	Queue      *QueueFrom `json:"queue,omitempty"`
 	// Usage asks for a report of who has used what. Who is not root gets that of himself.
 	Usage *usage.Query `json:"usage,omitempty"`
+	Retry *Retry       `json:"retry,omitempty"`
 }
 
 // Bind makes the lease of this connection last until a container has ended, even if the
 // connection is closed before.
 type Bind struct {
 	Container string `json:"container"` // its id: 64 hexadecimal digits
+}
+
+// Retry has the hook run again on an LPU on which it has failed.
+type Retry struct {
+	Address pci.Address `json:"address"`
 }
 
 // Release gives a reservation back.
@@ -288,6 +294,9 @@ func ParseRequest(data []byte) (*Request, error) {
 	}
 	if r.Usage != nil {
 		faults = append(faults, r.Usage.Check())
+	}
+	if r.Retry != nil {
+		faults = append(faults, nil)
 	}
 	if len(faults) != 1 {
 		return nil, fmt.Errorf("%d requests in one; expected 1", len(faults))

@@ -69,6 +69,7 @@ func FuzzParseRequest(f *testing.F) {
 		{ReleaseAll: &struct{}{}},
 		{End: &End{"l7"}},
 		{Queue: &QueueFrom{64}},
+		{Retry: &Retry{address(1)}},
 	} {
 		r.APIVersion = statefile.APIVersion
 		data, err := json.Marshal(r)

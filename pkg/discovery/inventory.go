@@ -220,6 +220,9 @@ type Marks struct {
 	// written it down (internal/lease); nil: no user.
 	Leased   *Holder `json:"leased,omitempty"`
 	Reserved *Holder `json:"reserved,omitempty"`
+	// KeptBack says why no user gets the LPU, or none but the one who had it, though its
+	// lease has ended, as the arbiter has written it down; "": it is not kept back.
+	KeptBack string `json:"keptBack,omitempty"`
 	// Judged is what lpuctl serve says of the LPU, which knows more than one reading. It
 	// is nil if serve has said nothing for a while.
 	Judged *Judged `json:"judged,omitempty"`

@@ -194,12 +194,15 @@ const (
 	LeaseBusy        ID = "lease-busy"
 	LeaseClosed      ID = "lease-closed"
 	LeaseEnded       ID = "lease-ended"
+	LeaseHookFailed  ID = "lease-hook-failed"
+	LeaseHookUnsafe  ID = "lease-hook-unsafe"
 	LeaseImpossible  ID = "lease-impossible"
 	LeaseLimit       ID = "lease-limit"
 	LeaseNoneFree    ID = "lease-none-free"
 	LeaseNoContainer ID = "lease-no-container"
 	LeaseNoStore     ID = "lease-no-store"
 	LeaseNoUsage     ID = "lease-no-usage"
+	LeaseOver        ID = "lease-over"
 	LeaseRecords     ID = "lease-records"
 	LeaseRequest     ID = "lease-request"
 	LeaseUnclear     ID = "lease-unclear"
@@ -528,6 +531,12 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"Something that was recorded does not hold any more: a lease without a holder, or a reservation of an earlier boot. Or root has ended " +
 				"a lease, or has taken a wish out of the queue.",
 			"nothing; who needs the LPUs asks for them again"},
+		{LeaseHookFailed, Warning, "The administrator's program (leases.hook) has not cleaned an LPU after a lease: it ended with another code " +
+			"than 0, or not in time. No user gets that LPU meanwhile.",
+			"see what the program says, and mend that; then have it run again, as root: lpuctl lease hooks --retry"},
+		{LeaseHookUnsafe, Error, "The program of leases.hook cannot be executed, or another user than root can change it. It is not run, and " +
+			"LPUs are kept back after their leases.",
+			"give the program and the directories above it to root, writable by no other user, and make it executable"},
 		{LeaseImpossible, Error, "No LPUs of this node, or of those that can be leased, fulfil the wish, whoever has them now.",
 			"ask for fewer LPUs, or leave out what they must have in common"},
 		{LeaseLimit, Error, "The user would have more LPUs, have them longer, or wait with more wishes than the config file allows.",
@@ -541,6 +550,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"run it as a unit of systemd: systemctl enable --now lpuctl-lease.socket"},
 		{LeaseNoUsage, Error, "There is no usage to be shown: none is recorded, it cannot be read, or it is another user's.",
 			"have it recorded (leases.usageDays in /etc/lpuctl/config.yaml), or ask as root"},
+		{LeaseOver, Warning, "The time of a lease is over, and the container that has it runs on: the arbiter may not end it.",
+			"stop the container; the message has its id"},
 		{LeaseRecords, Warning, "A file with the records of leases cannot be used, and was put aside.",
 			"see in the file that was put aside which LPUs were reserved, and reserve them again"},
 		{LeaseRequest, Error, "The arbiter does not understand a request, or it cannot be made now.",

@@ -44,5 +44,11 @@ func cmdLpuctl() []mutation {
 			without: "",
 			test:    "TestReloadKeepsWhatDidNotChange",
 		},
+		{
+			name:    "a fault of the config file gives away LPUs that the hook has not cleaned",
+			fix:     "\t\tarbiter.Hook = &lease.Hook{}",
+			without: "\t\t_ = &lease.Hook{}",
+			test:    "TestAFaultyConfigForgetsNoHook",
+		},
 	}
 }

@@ -8,5 +8,11 @@ func internalLaunch() []mutation {
 			without: "\n",
 			test:    "TestRootEndsTheLeaseOfACommand", pkg: "cmd/lpuctl",
 		},
+		{
+			name:    "a lease of podman with a time does not end what it has left behind",
+			fix:     "return j.Limit > 0 && (",
+			without: "return false && (",
+			test:    "TestWhoseLease",
+		},
 	}
 }

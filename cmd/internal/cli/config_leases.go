@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/health"
@@ -27,10 +29,14 @@ type LeasesConfig struct {
 	// Backfill lets a wish that comes later have LPUs that a wish ahead waits for, where it
 	// gives them back before that wish can start.
 	Backfill bool `json:"backfill"`
+	// Hook is the program that cleans an LPU after a lease, a path under the root; "": none.
+	// It is killed after HookTimeout.
+	Hook        string `json:"hook"`
+	HookTimeout string `json:"hookTimeout"`
 }
 
 func defaultLeases() LeasesConfig {
-	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096, UsageDays: 90}
+	return LeasesConfig{Pool: []string{}, MaxWaiting: 16, MaxWaitingInAll: 4096, UsageDays: 90, HookTimeout: "1m"}
 }
 
 // check finds values that the types allow and the arbiter cannot use.
@@ -57,6 +63,12 @@ func (c *LeasesConfig) check() (faults strictyaml.Faults) {
 	if c.UsageDays < 0 || c.UsageDays > mostUsageDays {
 		faults.Add("usageDays", fmt.Sprintf("%d is not a number from 0 to %d", c.UsageDays, mostUsageDays), "write 0 to record nothing")
 	}
+	if c.Hook != "" && (!path.IsAbs(c.Hook) || path.Clean(c.Hook) != c.Hook) {
+		faults.Add("hook", fmt.Sprintf("%q is not the absolute path of a program", c.Hook), "write a path such as /etc/lpuctl/after-lease")
+	}
+	if err := checkTime(c.HookTimeout, time.Second, time.Hour); err != nil {
+		faults.Add("hookTimeout", err.Error(), "write "+defaultLeases().HookTimeout)
+	}
 	return faults
 }
 
@@ -67,6 +79,12 @@ func (c *LeasesConfig) Addresses() (pool []pci.Address) {
 		pool = append(pool, address)
 	}
 	return pool
+}
+
+// HookLimit is after which time the hook is killed.
+func (c *LeasesConfig) HookLimit() time.Duration {
+	limit, _ := time.ParseDuration(c.HookTimeout) // check has seen that it is a time
+	return limit
 }
 
 // Cordons keep the pool from everybody who hands out LPUs without a lease.
