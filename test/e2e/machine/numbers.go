@@ -59,7 +59,9 @@ var unusedDevices = sync.OnceValues(func() (found []simulate.Numbers, err error)
 			devices = append(devices, simulate.Numbers{Major: 10, Minor: minor})
 		}
 	}
-	devices = append(devices, []simulate.Numbers{{Major: 1, Minor: 9}, {Major: 1, Minor: 8}, {Major: 1, Minor: 7}, {Major: 1, Minor: 5}}...) // urandom, random, full, zero
+	for _, minor := range []uint32{9, 8, 7, 5} { // urandom, random, full, zero
+		devices = append(devices, simulate.Numbers{Major: 1, Minor: minor})
+	}
 	open := openDevices()
 	for _, d := range devices {
 		if err := MakeNode(probe, d.Major, d.Minor); err != nil {
