@@ -291,7 +291,10 @@ func TestWhoGoesFirst(t *testing.T) {
 		// The wish of user 4 waits for that of user 2, which may start when lpu0 is given back.
 		{"a wish ahead waits for another", []wish{has, {2, must(0, 1), 0}, {4, must(1, 2), 0}, {3, must(2), 11 * hour}}, 0, false},
 		{"what a user ahead has ends", []wish{{2, must(3), hour}, has, {2, must(1, 2), 0}, {4, must(0, 1), 0}, {3, must(1), 2 * hour}}, 2, false},
-		{"what a user ahead has ends later", []wish{{2, must(3), 9 * hour}, has, {2, must(1, 2), 0}, {4, must(0, 1), 0}, {3, must(1), 2 * hour}}, 2, true},
+		{
+			"what a user ahead has ends later",
+			[]wish{{2, must(3), 9 * hour}, has, {2, must(1, 2), 0}, {4, must(0, 1), 0}, {3, must(1), 2 * hour}}, 2, true,
+		},
 	} {
 		f := newFourfold(Limits{LPUs: c.limit})
 		f.see(1, true)
@@ -326,11 +329,11 @@ func TestBackfillCostsTheSame(t *testing.T) {
 		}
 		looks := 0
 		for _, e := range b.queue {
-			e.claims.era = 0 // it is found again what the wish could use, if that matters
+			e.era = 0 // it is found again what the wish could use, if that matters
 		}
 		change(b, time.Duration(conn), conn+2)
 		for _, e := range b.queue {
-			if e.claims.era != 0 {
+			if e.era != 0 {
 				looks++
 			}
 			b.couldUse(e)

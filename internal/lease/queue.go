@@ -51,7 +51,8 @@ type step struct {
 // offersAs reports whether the same LPUs can be leased as in another view, by the same
 // limits and in the same places.
 func (v *View) offersAs(o *View) bool {
-	return v.Limits == o.Limits && v.Backfill == o.Backfill && reflect.DeepEqual(v.Pool, o.Pool) && maps.Equal(v.Sockets, o.Sockets) && maps.Equal(v.Pods, o.Pods) &&
+	return v.Limits == o.Limits && v.Backfill == o.Backfill &&
+		reflect.DeepEqual(v.Pool, o.Pool) && maps.Equal(v.Sockets, o.Sockets) && maps.Equal(v.Pods, o.Pods) &&
 		slices.EqualFunc(v.Inventory.LPUs, o.Inventory.LPUs, func(x, y discovery.LPU) bool {
 			return x.Address == y.Address && x.Name == y.Name && x.Fit() == y.Fit() && (x.Cordoned == nil) == (y.Cordoned == nil) &&
 				reflect.DeepEqual(x.NUMANode, y.NUMANode) && reflect.DeepEqual(x.Switch, y.Switch)
