@@ -128,13 +128,13 @@ func TestContainersEnd(t *testing.T) {
 	}{{0o666, true}, {0o600, false}} {
 		dir := aNode(t)
 		ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
-		defer cancel()
+		t.Cleanup(cancel)
 		daemon := filepath.Join(dir, "docker.sock")
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", daemon)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }()
+		t.Cleanup(func() { _ = l.Close() })
 		if err := os.Chmod(daemon, c.mode); err != nil {
 			t.Fatal(err)
 		}
