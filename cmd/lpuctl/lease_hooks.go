@@ -142,7 +142,8 @@ func (a *app) readHooks(names []string) (*leaseHooks, error) {
 		}
 	}
 	if len(h.Kept) < len(names) {
-		return nil, cli.Fail(cli.ExitFailed, "see what is: lpuctl lease hooks", "not all of %s are kept back after a lease", strings.Join(names, ", "))
+		return nil, cli.Fail(cli.ExitFailed, "see what is: lpuctl lease hooks", "not all of %s are kept back after a lease",
+			strings.Join(names, ", "))
 	}
 	return h, nil
 }

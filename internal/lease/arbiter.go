@@ -566,6 +566,9 @@ func (a *Arbiter) settle(ctx context.Context, k *ask, failed error) {
 	case failed != nil:
 		a.book.refuse(k.conn, finding.LeaseRequest, "the node cannot be looked at: "+failed.Error(), "see what is wrong: lpuctl list")
 	case a.answer(k.connection, k.request):
+		if a.book.waiting(k.conn) && len(a.book.queue) == 1 {
+			a.lookSoon() // and then again and again: until now it was for no one
+		}
 	case k.looks < maxLooks:
 		k.came = host.SinceBoot()
 		a.asks = append(a.asks, k)

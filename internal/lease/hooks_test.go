@@ -106,6 +106,19 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAProcess: the node is looked at again and again for one who waits alone, so that the end of a process is seen.
+func TestWhoWaitsForAProcess(t *testing.T) {
+	dir := serving(t)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
+	opened := opens(t, dir, 4711, 3)
+	w := wish(8)
+	w.Wait = true
+	if _, err := dial(t, dir).Wish(ctx, w, func(lease.Place) { opened() }); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestContainersEnd: the arbiter has a container end whose time is over. Of one of root's, only if the user could do so.
 func TestContainersEnd(t *testing.T) {
 	id := strings.Repeat("c0", 32)
@@ -115,13 +128,13 @@ func TestContainersEnd(t *testing.T) {
 	}{{0o666, true}, {0o600, false}} {
 		dir := aNode(t)
 		ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
-		defer cancel()
+		t.Cleanup(cancel)
 		daemon := filepath.Join(dir, "docker.sock")
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", daemon)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }()
+		t.Cleanup(func() { _ = l.Close() })
 		if err := os.Chmod(daemon, c.mode); err != nil {
 			t.Fatal(err)
 		}

@@ -178,9 +178,9 @@ func (k *Looker) isOf(ctx context.Context, g Group, process *host.Dir, e Ending)
 	return err == nil && slices.Contains(k.People.Users(ctx, uid), e.UID)
 }
 
-// killAtOnce ends all processes of a group of root's, so that none can start another meanwhile: where
-// the kernel can (cgroup.kill, from Linux 5.14 on) and this process may write there. It
-// does nothing elsewhere.
+// killAtOnce ends all processes of a group of root's, so that none can start another
+// meanwhile: where the kernel can (cgroup.kill, from Linux 5.14 on) and this process may
+// write there. It does nothing elsewhere.
 func (k *Looker) killAtOnce(g Group) {
 	for _, mount := range []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"} {
 		name, err := k.Root.Resolve(path.Join(mount, g.Path))

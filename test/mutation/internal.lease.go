@@ -374,5 +374,11 @@ func internalLease() []mutation {
 			without: "if g.owner >= 0 {",
 			test:    "TestWhoseContainer",
 		},
+		{
+			name:    "who waits alone for the end of a process waits for ever",
+			fix:     "\t\t\ta.lookSoon() // and then again",
+			without: "\t\t\t// and then again",
+			test:    "TestWhoWaitsForAProcess",
+		},
 	}
 }
