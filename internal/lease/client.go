@@ -65,7 +65,8 @@ func Patiently(ctx context.Context, limit time.Duration, ask func() error) error
 		err := ask()
 		r, refused := errors.AsType[*Refusal](err)
 		switch {
-		case err != nil && !refused && busy != nil && ctx.Err() == nil: // the arbiter has hung up when it refused
+		// The arbiter has hung up when it refused.
+		case err != nil && !refused && busy != nil && ctx.Err() == nil:
 			return busy
 		case !refused || r.ID != finding.LeaseBusy:
 			return err

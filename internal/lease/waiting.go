@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -66,7 +67,7 @@ func (b *Book) Queue(now time.Duration, uid int, after uint64) *Queue {
 // reservations of others keep it from all, of those that it wants.
 func (b *Book) holders(e *entry) (all []Lease) {
 	s := &e.Wish.Selection
-	if b.ownFault(e.UID, s) != nil {
+	if r := b.ownFault(e.UID, s); r != nil && r.ID == finding.LeaseLimit {
 		return nil
 	}
 	cards := b.couldUse(e)

@@ -168,8 +168,8 @@ func (s *scan) verify(a pci.Address, n *Node) (id finding.ID, message string) {
 }
 
 // judgeNode compares a node with what /dev has at its path, and asks the kernel whose
-// numbers these are. Of a hidden node only the kernel can be asked. A node from a path rule has no numbers of its own, and gets those of
-// /dev.
+// numbers these are. Of a hidden node only the kernel can be asked. A node from a path
+// rule has no numbers of its own, and gets those of /dev.
 func (s *scan) judgeNode(a pci.Address, n Node, st unix.Stat_t, err error) (Node, finding.ID, string) {
 	major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	switch {
