@@ -130,11 +130,10 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	arbiter.Daemons, arbiter.End = []string{socket}, (&lease.Looker{Root: a.Root, People: people}).End
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
-	} else {
-		arbiter.Usage = &usage.Journal{Dir: filepath.Join(memory.Dir, "usage"), Keep: time.Duration(a.Config.Leases.UsageDays) * 24 * time.Hour}
 		arbiter.Hook = &lease.Hook{} // there may be one, and what is kept back for it stays so
 		return arbiter, nil
 	}
+	arbiter.Usage = &usage.Journal{Dir: filepath.Join(memory.Dir, "usage"), Keep: time.Duration(a.Config.Leases.UsageDays) * 24 * time.Hour}
 	if arbiter.Hook, err = a.leaseHook(); err != nil {
 		return nil, err
 	}

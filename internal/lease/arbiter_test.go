@@ -187,7 +187,7 @@ func TestALeaseIsTheConnection(t *testing.T) {
 	w := wish(3)
 	w.Wait = true
 	g, err = second.Wish(t.Context(), w, func(p lease.Place) {
-		if p.Place != 1 || p.Of != 1 || !strings.Contains(p.Why, "leased by") && !strings.Contains(p.Why, "given back") {
+		if p.Place != 1 || p.Of != 1 || !strings.Contains(p.Why, "leased yourself") && !strings.Contains(p.Why, "given back") {
 			t.Errorf("%+v", p)
 		}
 		inherited.Close()

@@ -567,7 +567,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{LeaseUsage, Warning, "The journal of who has used what cannot be written, or lines of it cannot be read and are left out. Leases go on.",
 			"free some space on the file system that is named; what was cut by a crash stays lost"},
 		{LeaseUser, Error, "The arbiter cannot tell which user of this machine asks.",
-			"run lpuctl as a user of this machine, or give the uid to a user in /etc/subuid"},
+			"ask as a user of this machine, or give the uid to a user in /etc/subuid"},
 	}},
 	{"Claims of Kubernetes", []Rule{
 		{ClaimFile, Error, "The CDI file of a prepared claim is missing, out of date or cannot be written: its containers may not start again.",
