@@ -28,19 +28,16 @@ func DeviceNumbers(t *testing.T, n int) []simulate.Numbers {
 	return found[:n]
 }
 
-// misc are names of devices of major 10 in /proc/misc. Whether FUSE is open depends on the tests.
+// misc are names of devices of major 10 in /proc/misc. FUSE is not among them, because tests have it open.
 //
 //nolint:gochecknoglobals // a table
 var misc = []string{
 	"loop-control", "autofs", "btrfs-control", "kvm", "device-mapper", "tun", "vga_arbiter", "userfaultfd", "vsock", "cpu_dma_latency",
 }
 
-// unusedDevices finds the devices once: later some are open as nodes of LPUs. Those of memory (major 1) come last, because the
-// device cgroup lets every container open them.
-//
-//nolint:gochecknoglobals // a value that is made when it is needed
-var unusedDevices = sync.OnceValues(func() (found []simulate.Numbers, err error) {
-	const probe = "/dev/.probe"
+// candidates are the devices of this kernel that may be opened. Those of memory (major 1) come last, because the device cgroup
+// lets every container open them.
+func candidates() (devices []simulate.Numbers, err error) {
 	list, err := os.ReadFile("/proc/misc")
 	if err != nil {
 		return nil, err
@@ -53,7 +50,6 @@ var unusedDevices = sync.OnceValues(func() (found []simulate.Numbers, err error)
 			minors[name] = minor
 		}
 	}
-	var devices []simulate.Numbers
 	for _, name := range misc {
 		if minor, is := minors[name]; is {
 			devices = append(devices, simulate.Numbers{Major: 10, Minor: minor})
@@ -61,6 +57,18 @@ var unusedDevices = sync.OnceValues(func() (found []simulate.Numbers, err error)
 	}
 	for _, minor := range []uint32{9, 8, 7, 5} { // urandom, random, full, zero
 		devices = append(devices, simulate.Numbers{Major: 1, Minor: minor})
+	}
+	return devices, nil
+}
+
+// unusedDevices finds those of the candidates that open and are not open, once: later some are open as nodes of LPUs.
+//
+//nolint:gochecknoglobals // a value that is made when it is needed
+var unusedDevices = sync.OnceValues(func() (found []simulate.Numbers, err error) {
+	const probe = "/dev/.probe"
+	devices, err := candidates()
+	if err != nil {
+		return nil, err
 	}
 	open := openDevices()
 	for _, d := range devices {
