@@ -390,6 +390,15 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	}
 }
 
+// TestALongAnswer: what a program prints beyond a limit is read, so that it ends, and not kept.
+func TestALongAnswer(t *testing.T) {
+	p, dir := machine(t, nil)
+	program(t, dir, "getent", "head -c 1000000 /dev/zero")
+	if text, err := p.resolver.ask(t.Context(), "anna", "getent", "passwd"); len(text) != outputMax || err != nil {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
 // TestSubidSource: the first line counts, and of that the first source, as in newuidmap.
 func TestSubidSource(t *testing.T) {
 	for text, want := range map[string]string{

@@ -210,15 +210,17 @@ func output(ctx context.Context, program string, args []string) (string, error) 
 	if e, failed := errors.AsType[*exec.ExitError](err); failed && e.Exited() {
 		return "", nil
 	}
-	return head.String(), err
+	return head.start.String(), err
 }
 
 // head keeps the start of what is written to it.
-type head struct{ bytes.Buffer }
+type head struct {
+	start bytes.Buffer // not embedded: io.Copy would read into it without a limit
+}
 
 func (h *head) Write(data []byte) (int, error) {
-	if room := outputMax - h.Len(); room > 0 {
-		h.Buffer.Write(data[:min(room, len(data))])
+	if room := outputMax - h.start.Len(); room > 0 {
+		h.start.Write(data[:min(room, len(data))])
 	}
 	return len(data), nil
 }

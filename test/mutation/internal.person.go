@@ -92,5 +92,11 @@ func internalPerson() []mutation {
 			without: "if false {",
 			test:    "TestWhatIsKeptIsBounded",
 		},
+		{
+			name:    "what a resolver prints is kept without a bound",
+			fix:     "cmd.Stdout = &head\n",
+			without: "cmd.Stdout = &head.start\n",
+			test:    "TestALongAnswer",
+		},
 	}
 }
