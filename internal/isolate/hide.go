@@ -42,10 +42,6 @@ func Nodes(dev string, numbers map[uint64]bool) (paths []string, err error) {
 	return paths, err
 }
 
-// Source is the name of what is mounted (proc_pid_mountinfo(5)) over a directory with
-// hidden nodes.
-const Source = "lpuctl-run"
-
 // hide takes the hidden nodes out of this mount namespace, which must be one of its own.
 // A directory below Dev is covered by one that has everything else. Dev itself is not,
 // because later devices and mounts would not be seen there: a node in it, or elsewhere,
@@ -123,7 +119,7 @@ func (p *Program) cover(dir string) error {
 	if err := unix.Chdir(dir); err != nil { // the way to the old directory, when the new one is there
 		return &fs.PathError{Op: "chdir", Path: dir, Err: err}
 	}
-	if err := mount(Source, dir, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=1m"); err != nil {
+	if err := mount(p.Name, dir, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=1m"); err != nil {
 		return err
 	}
 	return p.fill(dir, ".")

@@ -35,6 +35,9 @@ type Program struct {
 	Dev      string   // directory of device nodes, such as /dev
 	Hidden   []string // paths of nodes, without links
 	Covers   []Cover
+	// Name is that of what is mounted over a directory with hidden nodes
+	// (proc_pid_mountinfo(5)).
+	Name string
 }
 
 // Cover is a file that an isolated program reads in place of another one.

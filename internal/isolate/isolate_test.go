@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func shell(script, dev string, hidden ...string) *Program {
 	return &Program{
 		Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "GREETING=hello"},
-		Isolated: true, Dev: dev, Hidden: hidden,
+		Isolated: true, Dev: dev, Hidden: hidden, Name: "test",
 	}
 }
 
@@ -180,7 +180,7 @@ func TestNoWayPastTheCover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer unix.Close(to)
+		t.Cleanup(func() { _ = unix.Close(to) })
 	}
 	const script = `cat card0 && echo by name; cat /proc/self/fd/101/card0 && echo by descriptor; cat /proc/self/fd/102`
 	out, isolated := run(t, script, dev, dev+"/dri/card0")

@@ -92,7 +92,7 @@ func (j *Job) run(ctx context.Context) error {
 	}
 	p := &isolate.Program{
 		Path: path, Args: plan.Command, Env: withVariables(j.Environ, plan.Env), Isolated: plan.Isolated, Dev: plan.dev, Hidden: plan.Hidden,
-		Covers: plan.covers,
+		Covers: plan.covers, Name: discovery.HiddenBy,
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -157,7 +157,7 @@ func (j *Job) grant(ctx context.Context, held *heldLease) (*grant, error) {
 	var end time.Time
 	for told := ""; ; {
 		inv, wish, err := j.Look(ctx)
-		if err = cmp.Or(err, nested(inv)); err != nil {
+		if err := cmp.Or(err, nested(inv)); err != nil {
 			return nil, err
 		}
 		decision, refused := j.Decide(inv, wish)
@@ -190,7 +190,8 @@ func nested(inv *discovery.Inventory) error {
 	if inv == nil || !slices.ContainsFunc(inv.LPUs, func(l discovery.LPU) bool { return l.IsHidden() }) {
 		return nil
 	}
-	return refuse("start the command without lpuctl run, or from another shell", "lpuctl run started this shell or program, and hides LPUs from it")
+	return refuse("start the command without lpuctl run, or from another shell",
+		"lpuctl run started this shell or program, and hides LPUs from it")
 }
 
 // possible reports whether a wish could be fulfilled if all LPUs were free and healthy.

@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hyperaccel/lpuctl/internal/isolate"
 )
+
+// HiddenBy is the name of what lpuctl run mounts over a directory with nodes that it hides
+// (proc_pid_mountinfo(5)).
+const HiddenBy = "lpuctl-run"
 
 // HiddenNode reports whether lpuctl run keeps this process from a device node that is
 // there: its directory is covered by one without it, or it is a mount on which no device
@@ -24,7 +26,7 @@ func HiddenNode(path string, found bool) bool {
 	if found {
 		return alone && m.nodev
 	}
-	return m.name == isolate.Source
+	return m.name == HiddenBy
 }
 
 // IsHidden reports whether lpuctl run keeps this process from a node of the LPU.
