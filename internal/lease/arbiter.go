@@ -293,6 +293,20 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	for _, e := range slices.Concat(queue, leases.Leases) {
 		recorded[e.conn] = !e.Gone
 	}
+	unusable := a.reopenKept(recorded)
+	ended := a.book.Restore(host.SinceBoot(), leases, reservations, queue, func(c Conn) bool { return a.conns[c] != nil })
+	for _, f := range slices.Concat(said, more, unusable, lost, ended) {
+		a.Log.Warn(f.Message, "subject", f.Subject, "id", f.ID)
+	}
+	a.keepLedger(leases.Leases)
+	a.keepRecords()
+	a.resume(ctx)
+	return nil
+}
+
+// reopenKept takes the connections that were kept and are of a recorded lease or wish, and
+// forgets the others.
+func (a *Arbiter) reopenKept(recorded map[Conn]bool) (unusable finding.List) {
 	for _, f := range a.Kept {
 		n, err := number(f.Name(), StoredPrefix)
 		if err != nil { // it is not one of ours
@@ -304,10 +318,10 @@ func (a *Arbiter) restore(ctx context.Context) error {
 		c, err := reopen(f)
 		switch {
 		case err != nil:
-			more.Add(finding.LeaseEnded, f.Name(), "the connection that was kept cannot be used: "+err.Error(), "")
+			unusable.Add(finding.LeaseEnded, f.Name(), "the connection that was kept cannot be used: "+err.Error(), "")
 		case !recorded[conn] || a.conns[conn] != nil:
 			_ = c.Close()
-			more.Add(finding.LeaseEnded, f.Name(), "the connection that was kept is in no record", "")
+			unusable.Add(finding.LeaseEnded, f.Name(), "the connection that was kept is in no record", "")
 		default:
 			c.conn, c.stored = conn, true
 			a.conns[conn] = c
@@ -317,12 +331,11 @@ func (a *Arbiter) restore(ctx context.Context) error {
 			a.storing.forget(0, conn)
 		}
 	}
-	ended := a.book.Restore(host.SinceBoot(), leases, reservations, queue, func(c Conn) bool { return a.conns[c] != nil })
-	for _, f := range slices.Concat(said, more, lost, ended) {
-		a.Log.Warn(f.Message, "subject", f.Subject, "id", f.ID)
-	}
-	a.keepLedger(leases.Leases)
-	a.keepRecords()
+	return unusable
+}
+
+// resume serves the connections that were kept, and looks at the node for them.
+func (a *Arbiter) resume(ctx context.Context) {
 	for _, c := range a.conns {
 		c.peer = a.book.open[c.conn].Peer
 		c.relayed = c.peer.UID != 0 && (a.Relay || mayHaveRights(c.UnixConn))
@@ -338,7 +351,6 @@ func (a *Arbiter) restore(ctx context.Context) error {
 	if a.book.Watches() {
 		a.look(ctx)
 	}
-	return nil
 }
 
 // rest ends the arbiter if no client is connected and no client has just come. It stops
@@ -596,7 +608,7 @@ func (a *Arbiter) flush(ctx context.Context) {
 	}
 	unwritten := err // of what is promised; who waits hears its place all the same
 	if err == nil {
-		steps := a.book.Steps()
+		steps := a.book.takeSteps()
 		a.ledger.waits(steps)
 		unwritten = a.journal.write(steps, a.book.queue, a.boot, a.last)
 	}

@@ -79,7 +79,7 @@ type Book struct {
 
 	out     []Message
 	changed Changes
-	steps   []step // of the queue, since the latest Steps
+	steps   []step // of the queue, since the latest takeSteps
 }
 
 // entry is a connection that has a lease or waits for one.
@@ -123,7 +123,7 @@ func NewBook() *Book {
 // waits for it may get it when it is well again.
 func (b *Book) look(v View) {
 	fabric := v.Inventory.Cabled()
-	if b.Inventory == nil || !b.View.offersAs(&v) || !reflect.DeepEqual(b.fabric, fabric) {
+	if b.Inventory == nil || !b.offersAs(&v) || !reflect.DeepEqual(b.fabric, fabric) {
 		b.line.era++
 	}
 	b.View, b.fabric = v, fabric

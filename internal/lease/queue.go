@@ -95,8 +95,8 @@ func (b *Book) leave(e *entry) {
 	b.untell()
 }
 
-// Steps returns the changes of the queue since the latest Steps.
-func (b *Book) Steps() []step {
+// takeSteps returns the changes of the queue since the latest takeSteps.
+func (b *Book) takeSteps() []step {
 	steps := b.steps
 	b.steps = nil
 	return steps
@@ -104,10 +104,10 @@ func (b *Book) Steps() []step {
 
 // couldUse are the LPUs that a wish in the queue could use, though others may have them now.
 func (b *Book) couldUse(e *entry) []int {
-	if era := b.line.era + b.line.eraOf[e.UID]; e.claims.era != era {
+	if era := b.line.era + b.line.eraOf[e.UID]; e.era != era {
 		e.claims = claims{b.possible(e.UID, &e.Wish.Selection), b.ever(&e.Wish.Selection), era}
 	}
-	return e.claims.cards
+	return e.cards
 }
 
 // pass goes through the queue, and sums up which LPUs the wishes could use.

@@ -58,7 +58,7 @@ func change(b *Book, now time.Duration, conn Conn) {
 	b.See(now, v)
 	b.Tell(now, batch)
 	b.Outbox()
-	b.Steps()
+	b.takeSteps()
 }
 
 // TestAChangeCostsTheSame with a thousand wishes in the queue as with twenty: in what it allocates, which is a figure of its own on every
@@ -194,7 +194,7 @@ func TestTheJournal(t *testing.T) {
 	write := func() (grown int64) {
 		t.Helper()
 		before := j.Size()
-		if err := j.write(b.Steps(), b.queue, "this", 1000); err != nil {
+		if err := j.write(b.takeSteps(), b.queue, "this", 1000); err != nil {
 			t.Fatal(err)
 		}
 		return j.Size() - before

@@ -118,7 +118,7 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "what a wish could use is found again for each change",
-			fix:     "e.claims.era != era {",
+			fix:     "e.era != era {",
 			without: "true {\n\t\t_ = era",
 			test:    "TestAChangeCostsTheSame",
 		},
