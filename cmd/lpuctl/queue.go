@@ -50,7 +50,8 @@ func newQueueCommand(a *app) *cobra.Command {
 		Use:   "queue",
 		Short: "Show who waits for LPUs, and for whom",
 		Long: `queue shows the wishes that wait for LPUs (lpuctl run --wait), in their order: whose each is, what for, how many LPUs it wants and
-which, since when it waits, and who holds LPUs that it waits for, until when. Where no lease and no reservation is in its way, it says what is.
+which, since when it waits, and who holds LPUs that it waits for, until when. Where no lease and no reservation is in its way, it
+says what is.
 
 It asks the arbiter of leases (lpuctl lease serve), which the group lpu may do.`,
 		Example: `  lpuctl queue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,7 +147,8 @@ func writeUsageCSV(out io.Writer, r *usage.Report, noHeaders bool) error {
 	for _, u := range r.Users {
 		who := []string{plainCell(u.Name), strconv.Itoa(u.UID)}
 		row := func(l usage.LPU, s usage.Sum, waits ...string) {
-			rows = append(rows, append(append(who[:2:2], plainCell(l.Name), l.Address, strconv.Itoa(s.Leases), number(s.Leased), number(s.Open)), waits...))
+			sum := []string{plainCell(l.Name), l.Address, strconv.Itoa(s.Leases), number(s.Leased), number(s.Open)}
+			rows = append(rows, slices.Concat(who, sum, waits))
 		}
 		row(usage.LPU{Name: allLPUs}, u.Sum, strconv.Itoa(u.Waits), number(u.MeanWait), number(u.LongestWait))
 		for _, l := range u.LPUs {

@@ -14,7 +14,8 @@ import (
 func TestUsageAsCSV(t *testing.T) {
 	t.Parallel()
 	for name, cell := range map[string]string{
-		"anna": "anna", "": "", "=HYPERLINK(1)": "'=HYPERLINK(1)", "+1": "'+1", "-1": "'-1", "@x": "'@x", `a"b,c`: `a"b,c`, "a\nb\r\nc": "a\nb\nc",
+		"anna": "anna", "": "", "=HYPERLINK(1)": "'=HYPERLINK(1)", "+1": "'+1", "-1": "'-1", "@x": "'@x",
+		`a"b,c`: `a"b,c`, "a\nb\r\nc": "a\nb\nc",
 	} {
 		r := &usage.Report{Users: []usage.User{{
 			UID: 1000, Name: name, Sum: usage.Sum{Leases: 3, Leased: 1.5, Open: 0.25}, Waits: 2, MeanWait: 1, LongestWait: 1.5,
@@ -40,8 +41,9 @@ func TestMoments(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 31, 12, 0, 0, 0, time.Local)
 	for text, want := range map[string]time.Time{
-		"30d": now.Add(-30 * 24 * time.Hour), "90m": now.Add(-90 * time.Minute), "0s": now, "2026-03-01T08:00:00Z": time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
-		"2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, time.Local), "": {}, "-1h": {}, "d": {}, "1.5d": {}, "-3d": {}, "99999999d": {}, "tomorrow": {},
+		"30d": now.Add(-30 * 24 * time.Hour), "90m": now.Add(-90 * time.Minute), "0s": now,
+		"2026-03-01T08:00:00Z": time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC), "2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, time.Local),
+		"": {}, "-1h": {}, "d": {}, "1.5d": {}, "-3d": {}, "99999999d": {}, "tomorrow": {},
 	} {
 		var got time.Time
 		if err := momentBefore(now, &got)(text); !got.Equal(want) || (err == nil) == want.IsZero() {

@@ -327,7 +327,7 @@ func leasedNames(inv *discovery.Inventory, leased []lease.LPU) (names []string, 
 // lease asks the arbiter for LPUs, and waits for them if that is wished.
 func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 	inv, err := j.Scan(ctx)
-	if err = cmp.Or(err, nested(inv)); err != nil {
+	if err := cmp.Or(err, nested(inv)); err != nil {
 		return nil, err
 	}
 	selection, err := j.Select(inv)

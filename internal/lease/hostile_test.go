@@ -393,7 +393,7 @@ func TestPatiently(t *testing.T) {
 			asked++
 			return c.answers[asked-1]
 		})
-		if err != c.want || asked != len(c.answers) {
+		if !errors.Is(err, c.want) || asked != len(c.answers) {
 			t.Errorf("%s: %v after %d", name, err, asked)
 		}
 	}

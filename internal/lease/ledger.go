@@ -249,7 +249,8 @@ func usageAnswers(j *usage.Journal, asks []usageAsk, rows []usage.Row) []Answer 
 	answers := make([]Answer, len(asks))
 	for i := range answers {
 		if err != nil {
-			answers[i].Refused = refuse(finding.LeaseNoUsage, "the journal of usage cannot be read: "+err.Error(), "see what is wrong with that file")
+			answers[i].Refused = refuse(finding.LeaseNoUsage,
+				"the journal of usage cannot be read: "+err.Error(), "see what is wrong with that file")
 			continue
 		}
 		reports[i].Cut(maxAnswer - maxRequest)

@@ -57,7 +57,7 @@ func whole(f *os.File) (size int64, err error) {
 	for end := info.Size(); end > 0; end -= int64(len(block)) {
 		from := max(0, end-int64(len(block)))
 		n, err := f.ReadAt(block[:end-from], from)
-		if err != nil && err != io.EOF { //nolint:errorlint // as io.ReaderAt says
+		if err != nil && err != io.EOF {
 			return 0, err
 		}
 		if i := bytes.LastIndexByte(block[:n], '\n'); i >= 0 {

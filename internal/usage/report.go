@@ -125,8 +125,8 @@ func (a *adding) add(r *Row) {
 		u.lpus[r.Address] = l
 	}
 	newer(&l.Name, &l.named, r.Name, r.Hour)
-	l.Sum.add(r.Leases, float64(r.Leased), float64(r.Open))
-	u.Sum.add(0, float64(r.Leased), float64(r.Open))
+	l.add(r.Leases, float64(r.Leased), float64(r.Open))
+	u.add(0, float64(r.Leased), float64(r.Open))
 }
 
 // newer takes a name of another hour if that is later, and of two of one hour always the

@@ -104,7 +104,8 @@ func parseRow(line []byte) (*Row, error) {
 	if err := json.Unmarshal(line, r); err != nil {
 		return nil, err
 	}
-	return r, r.check()
+	err := r.check()
+	return r, err
 }
 
 // check finds what no arbiter writes.

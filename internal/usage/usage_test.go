@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var lpu0, lpu1 = LPU{"0000:43:00.1", "lpu0"}, LPU{"0000:44:00.1", "lpu1"} //nolint:gochecknoglobals // two LPUs
+var lpu0, lpu1 = LPU{"0000:43:00.1", "lpu0"}, LPU{"0000:44:00.1", "lpu1"}
 
 // noon is a moment at which the machine has run for so long.
 func noon(boot time.Duration) Clock {
@@ -112,7 +112,9 @@ func TestWhatIsMeasured(t *testing.T) {
 	isSum(t, ask(0, time.Hour, 2*time.Hour, ""), 1000, 0, 1, 0.5)
 	isSum(t, ask(0, time.Minute, time.Hour, "user1000"), 1000, 1, 2, 1-0.5/60)
 	isSum(t, ask(1000, 0, time.Hour, "1000"), 1000, 1, 2, 1-0.5/60)
-	for _, none := range []*Report{ask(0, -time.Hour, 0, ""), ask(0, 2*time.Hour, 3*time.Hour, ""), ask(1001, 0, time.Hour, ""), ask(0, 0, time.Hour, "x")} {
+	for _, none := range []*Report{
+		ask(0, -time.Hour, 0, ""), ask(0, 2*time.Hour, 3*time.Hour, ""), ask(1001, 0, time.Hour, ""), ask(0, 0, time.Hour, "x"),
+	} {
 		if len(none.Users) > 0 {
 			t.Errorf("%+v", none)
 		}
@@ -332,7 +334,8 @@ func TestOldRowsAreRemoved(t *testing.T) {
 // TestAnotherFile: a file that is no journal is put aside, and a new one begins.
 func TestAnotherFile(t *testing.T) {
 	for name, text := range map[string]string{
-		"junk": "\x00\x01\n", "newer": `{"apiVersion":"lpuctl.hyperaccel.ai/v9","kind":"Usage"}` + "\n", "large": strings.Repeat("x", 4*sizeLimit+1),
+		"junk": "\x00\x01\n", "newer": `{"apiVersion":"lpuctl.hyperaccel.ai/v9","kind":"Usage"}` + "\n",
+		"large": strings.Repeat("x", 4*sizeLimit+1),
 	} {
 		now, j := noon(0), journalIn(t)
 		if err := errors.Join(os.MkdirAll(j.Dir, 0o700), os.WriteFile(j.file(0), []byte(text), 0o600)); err != nil {
@@ -394,9 +397,11 @@ func TestCut(t *testing.T) {
 // FuzzParse: whatever is in a file, what is read of it was one that an arbiter can write, and is read again.
 func FuzzParse(f *testing.F) {
 	const head = `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","kind":"Usage"}` + "\n"
-	f.Add([]byte(head + `{"hour":"2026-03-01T12:00:00Z","uid":1000,"user":"bob","lpu":"0000:43:00.1","name":"lpu0","leases":1,"leased":3,"open":2,` +
-		`"run":"a-1.1","until":7}` + "\n" + `{"hour":"2026-03-01T12:00:00Z","uid":1000,"waits":1,"waited":5,"longest":5}` + "\n" + `{"hour":`))
-	f.Add([]byte(head + `{"hour":"2026-03-01T12:30:00Z"}` + "\n" + `{"uid":-1}` + "\n\n" + `{"user":"\u001b"}` + "\n" + `{"leased":1e99}` + "\n"))
+	f.Add([]byte(head + `{"hour":"2026-03-01T12:00:00Z","uid":1000,"user":"bob","lpu":"0000:43:00.1","name":"lpu0","leases":1,` +
+		`"leased":3,"open":2,"run":"a-1.1","until":7}` + "\n" +
+		`{"hour":"2026-03-01T12:00:00Z","uid":1000,"waits":1,"waited":5,"longest":5}` + "\n" + `{"hour":`))
+	f.Add([]byte(head + `{"hour":"2026-03-01T12:30:00Z"}` + "\n" + `{"uid":-1}` + "\n\n" +
+		`{"user":"\u001b"}` + "\n" + `{"leased":1e99}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rows []*Row
 		if _, err := parse(data, func(r *Row) { rows = append(rows, r) }); err != nil {

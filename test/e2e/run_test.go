@@ -268,10 +268,12 @@ func sees(t *testing.T, run []string, want ...string) {
 	if !slices.Equal(names, want) || !strings.Contains(list.Stderr, "hides from it: lpu2 lpu3 ") {
 		t.Errorf("list: %s%s", list.Stdout, list.Stderr)
 	}
-	if all := inside("list", "-o", "json", "lpu0", "lpu1", "lpu2", "lpu3"); strings.Count(all.Stdout, `"usable": true`) != 4 || strings.Count(all.Stdout, `"hidden": true`) != 2 {
+	all := inside("list", "-o", "json", "lpu0", "lpu1", "lpu2", "lpu3")
+	if strings.Count(all.Stdout, `"usable": true`) != 4 || strings.Count(all.Stdout, `"hidden": true`) != 2 {
 		t.Errorf("of all: %s%s", all.Stdout, all.Stderr)
 	}
-	if again := inside("run", "--no-lease", "--", "true"); again.Code != 125 || !strings.Contains(again.Stderr, "lpuctl run started this shell") {
+	again := inside("run", "--no-lease", "--", "true")
+	if again.Code != 125 || !strings.Contains(again.Stderr, "lpuctl run started this shell") {
 		t.Errorf("run: %d %s", again.Code, again.Stderr)
 	}
 	if spec := inside("cdi", "generate"); spec.Code != 1 || !strings.Contains(spec.Stderr, "hides lpu2") {
