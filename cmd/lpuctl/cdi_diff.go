@@ -28,7 +28,7 @@ func newDiffCommand(a *app) *cobra.Command {
 		Short: "Compare the spec in place with the hardware as it is now",
 		Long: `diff prints how our spec file differs from the one that cdi refresh would write now, and how the files of
 claims of Kubernetes differ from those that lpuctl-dra would write. Nothing is changed. The exit code is 3 if
-one differs.`,
+one differs, or another file defines one of our devices too or leads it to another LPU's node.`,
 		Example: `  lpuctl cdi diff
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
@@ -90,9 +90,14 @@ func reportOthers(ctx context.Context, a *app, file cdi.File, m *made) (wrong bo
 }
 
 func showDiff(t *cli.Terminal, file cdi.File, m *made, wrong bool, f cli.Format) error {
-	have, want, err := compare(file, m.spec)
+	have, want, conflict, err := compare(file, m.spec)
 	if err != nil {
 		return err
+	}
+	if conflict != nil {
+		wrong = true
+		name := filepath.Base(conflict.File)
+		t.Report(finding.List{finding.New(finding.SpecConflict, name, conflict.Error(), cli.RemedyFor(conflict))})
 	}
 	claims, err := claimDrifts(filepath.Dir(file.Path), m.inv)
 	if err != nil {

@@ -77,7 +77,7 @@ func explainFindings(file cdi.File, inv *discovery.Inventory, o cdi.Options, e *
 		findings.Add(finding.RingTablePart, names, launch.TableText(e), remedy)
 	}
 	if spec, _, err := cdi.Spec(inv, o); err == nil {
-		if have, want, err := compare(file, spec); err == nil && !bytes.Equal(have, want) {
+		if have, want, conflict, err := compare(file, spec); err == nil && (conflict != nil || !bytes.Equal(have, want)) {
 			findings.Add(finding.SpecDrift, file.Path, "the spec in place differs from the one that is explained here, or is not there", "")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -150,7 +151,16 @@ func putSpec(ctx context.Context, a *app, held *cdi.Held, m *made, findings *fin
 	*findings = slices.Concat(*findings, cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), held.OldKinds(m.spec))
 	err = held.Write(m.spec)
 	if conflict, ok := errors.AsType[*cdi.Conflict](err); ok {
-		return fmt.Sprintf("wrote %s without %s", held.Path, cli.Plural(len(conflict.Devices), "device")), err
+		out := len(conflict.LeftOut)
+		switch left := len(m.spec.Devices) - out; {
+		case left == 0:
+			says = fmt.Sprintf("%s: no device is left for it", held.Path)
+		case out == 0:
+			says = fmt.Sprintf("wrote %s: %s", held.Path, cli.Plural(left, "device"))
+		default:
+			says = fmt.Sprintf("wrote %s: %s, without %d", held.Path, cli.Plural(left, "device"), out)
+		}
+		return says, err
 	}
 	if err != nil {
 		return "", err
@@ -185,7 +195,7 @@ func checkBeside(ctx context.Context, a *app, own cdi.File, inv *discovery.Inven
 	return unread, wrong, err
 }
 
-// preview shows what refresh would change.
+// preview shows what refresh would change, and ends as refresh would.
 func (o specOptions) preview(ctx context.Context, a *app, file cdi.File) error {
 	m, err := o.make(ctx, a, toShow)
 	if err != nil {
@@ -195,24 +205,39 @@ func (o specOptions) preview(ctx context.Context, a *app, file cdi.File) error {
 	if m.spec != nil {
 		a.Report(slices.Concat(cdi.FactoryImages(m.inv), cdi.Unverified(m.inv), file.OldKinds(m.spec)))
 	}
-	if _, err := reportOthers(ctx, a, file, m); err != nil {
-		return err
-	}
-	have, want, err := compare(file, m.spec)
+	wrong, err := reportOthers(ctx, a, file, m)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(showChange(&a.Terminal, file.Path, have, want), m.end)
+	if wrong && m.end == nil {
+		m.end = cli.Found()
+	}
+	have, want, conflict, err := compare(file, m.spec)
+	if err != nil {
+		return err
+	}
+	err = showChange(&a.Terminal, file.Path, have, want)
+	if err == nil && conflict != nil {
+		err = conflict
+	}
+	return cmp.Or(err, m.end)
 }
 
-// compare returns the bytes of the spec in place and of the one that would replace it;
-// nil where there is none.
-func compare(file cdi.File, spec *specs.Spec) (have, want []byte, err error) {
+// compare returns the bytes of the spec in place and of the one that refresh would write,
+// nil where there is none, and the conflict that refresh would report.
+func compare(file cdi.File, spec *specs.Spec) (have, want []byte, conflict *cdi.Conflict, err error) {
 	have, err = file.Read()
+	if err == nil && spec != nil {
+		spec, err = file.Writable(spec)
+	}
+	conflict, ok := errors.AsType[*cdi.Conflict](err)
+	if ok || errors.Is(err, fs.ErrNotExist) { // refresh makes the directory
+		err = nil
+	}
 	if err == nil && spec != nil {
 		want, err = cdi.Marshal(spec)
 	}
-	return have, want, err
+	return have, want, conflict, err
 }
 
 func showChange(t *cli.Terminal, path string, have, want []byte) error {

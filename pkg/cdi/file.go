@@ -28,6 +28,7 @@ const DefaultSpecDir = "/var/run/cdi"
 type Conflict struct {
 	File    string
 	Devices []string // names without the kind
+	LeftOut []string // those of them that [File.Writable] leaves out
 
 	kind string
 }
@@ -128,8 +129,11 @@ func (f File) Writable(spec *specs.Spec) (*specs.Spec, error) {
 	}
 	has := Devices(data) // a file that cannot be read for another reason cannot be written either
 	rest := *spec
+	conflict.LeftOut = slices.DeleteFunc(slices.Clone(conflict.Devices), func(name string) bool {
+		return slices.ContainsFunc(has, sameName(name))
+	})
 	rest.Devices = slices.DeleteFunc(slices.Clone(spec.Devices), func(d specs.Device) bool {
-		return slices.Contains(conflict.Devices, d.Name) && !slices.ContainsFunc(has, sameName(d.Name))
+		return slices.Contains(conflict.LeftOut, d.Name)
 	})
 	if len(rest.Devices) == 0 {
 		return nil, conflict
