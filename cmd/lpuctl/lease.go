@@ -57,7 +57,7 @@ Between two leases of an LPU it runs leases.hook, if the config file names a pro
 bound to a lease is ended 30 seconds after a SIGTERM when the time of the lease is over.
 systemd also keeps its connections: when it is killed or restarted, nobody loses a lease. With --socket it is run by hand; then leases
 end with it. What one user may have is set by leases.maxLPUs, leases.maxHours and leases.maxWaiting in the config file, and
-leases.backfill lets short leases go first where they delay nobody. After a change there: sudo systemctl try-restart lpuctl-lease.service.
+leases.backfill lets short leases go first where they delay no other. After a change there: sudo systemctl try-restart lpuctl-lease.service.
 
 How leases work: /usr/share/doc/lpuctl/leases.md.`,
 		Example: `  sudo systemctl enable --now lpuctl-lease.socket    # the usual way

@@ -30,7 +30,7 @@ names, once for each LPU: to reset or scrub it. Its environment has LPUCTL_HOOK=
 address), LPUCTL_NODE (the path of its node) and LPUCTL_UID (who had the lease). With exit code 0 the LPU is free. With another one, or
 after leases.hookTimeout, no user gets the LPU until the program has run with success: when root asks for that by --retry.
 
-The program has to be root's, as the directories above it, and writable by nobody else. It runs in the sandbox of lpuctl-lease.service,
+The program and the directories above it have to be root's, and writable by root only. It runs in the sandbox of lpuctl-lease.service,
 without network, devices and a writable /sys; let it start a unit of its own for what needs more. See /usr/share/doc/lpuctl/leases.md.
 
 It is exit code 3 if an LPU is kept back for another reason than that the program has still to run, or the program cannot be used.`,

@@ -34,7 +34,7 @@ func newUsageCommand(a *app) *cobra.Command {
 		Use:   "usage [--since TIME]",
 		Short: "Say who has used which LPUs, and for how long",
 		Long: `usage sums up, by user and LPU, what the arbiter of leases has recorded: the hours in which an LPU was leased, those in which
-its node was really open meanwhile, how many leases began, and how often and how long the user waited for LPUs. Whoever is not root sees
+its node was really open meanwhile, how many leases began, and how often and how long the user waited for LPUs. An ordinary user sees
 what is his own.
 
 A TIME is how long ago (30d, 12h), a day (2026-03-01) or a moment (2026-03-01T08:00:00Z). Whole hours count. The line with the LPU "all"

@@ -1,7 +1,7 @@
 // Package aside reads files and sockets beside this process. A process cannot end while
-// one of its threads sleeps in the kernel, not even by SIGKILL. So a file of which a read
+// one of its threads sleeps in the kernel, not even by SIGKILL. So a file whose read
 // may sleep is read by a process of its own, which can be left behind, and so is a socket
-// over which others may pass descriptors of which a close may sleep ([Relay]).
+// over which others may pass descriptors whose close may sleep ([Relay]).
 //
 // That process is a copy of this one (fork), because to start a program again takes
 // longer than all that a command does. No goroutine runs in it: it makes a few system

@@ -53,7 +53,7 @@ func StartRelay(sockets int) (*Relay, error) {
 	return &Relay{int(pid), conn.(*net.UnixConn)}, nil
 }
 
-// Take has the relay read a socket, of which it gets a descriptor of its own. It does not
+// Take has the relay read a socket, by a descriptor of its own. It does not
 // wait: the error is ErrFull if the relay sleeps.
 func (r *Relay) Take(id uint64, fd int) error { return r.order(orderTake, id, fd) }
 
@@ -84,7 +84,7 @@ func (r *Relay) order(what, id uint64, fds ...int) error {
 	return errors.Join(err, sent)
 }
 
-// Next returns what was read next, in the buffer, and of which socket. Nothing was read
+// Next returns what was read next, in the buffer, and the socket. Nothing was read
 // where a socket has ended. The error is that the relay has.
 func (r *Relay) Next(buffer *[word + RelayLimit]byte) (id uint64, data []byte, err error) {
 	n, err := r.control.Read(buffer[:])

@@ -92,7 +92,7 @@ func forget(w *relaying, at int) {
 	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 }
 
-// ended is set in the number of a descriptor of which no more is read. It makes the
+// ended is set in the number of a descriptor that is no longer read. It makes the
 // number negative, which ppoll(2) leaves out.
 const ended = -1 << 31
 

@@ -339,7 +339,7 @@ func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 	defer end(nil)
 	// The timer runs from the first answer. Before, no program knows what is waited for.
 	var timer *time.Timer
-	told := ""
+	said := ""
 	var granted *lease.Grant
 	err = lease.Patiently(ctx, max(j.Wait, lease.Patience), func() (err error) {
 		granted, err = client.Wish(ctx, w, func(p lease.Place) {
@@ -347,10 +347,10 @@ func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 				timer = time.AfterFunc(j.Wait, func() { end(errWaited) })
 			}
 			hint := ""
-			if told == "" {
+			if said == "" {
 				hint = "; lpuctl queue shows who waits"
 			}
-			told = p.Why
+			said = p.Why
 			j.Say("waiting, place %d of %d: %s%s", p.Place, p.Of, p.Why, hint)
 		})
 		return err
@@ -360,7 +360,7 @@ func (j *Job) lease(ctx context.Context, client *lease.Client) (*grant, error) {
 	}
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errWaited):
-		return nil, refuse("wait longer, or ask for fewer", "waited %v: %s", j.Wait, told)
+		return nil, refuse("wait longer, or ask for fewer", "waited %v: %s", j.Wait, said)
 	case err != nil:
 		return nil, err
 	case granted.UsersHidden:

@@ -175,7 +175,7 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 			return fmt.Errorf("%s: %w", a.Listener.Addr(), err)
 		case <-a.clocks.idle.C:
 			if a.rest(ctx, accepting) {
-				a.Log.Info("nobody is connected: ended until somebody is")
+				a.Log.Info("no client is connected: ended until one is")
 				return nil
 			}
 			accepting = a.accept(ctx)

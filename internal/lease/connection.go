@@ -219,7 +219,7 @@ func (a *Arbiter) makeRoom(ctx context.Context, uid int) *Refusal {
 }
 
 // idlest is the oldest of some connections that has no lease and does not wait for one;
-// 0: none. One of which a request waits for a look at the node is such a one if asking
+// 0: none. One whose request waits for a look at the node is such a one if asking
 // says so.
 func (a *Arbiter) idlest(of map[Conn]*connection, asking bool) (oldest Conn) {
 	for conn, c := range of {

@@ -18,7 +18,7 @@ type End struct {
 // Over is said to the holder of a lease that is over.
 type Over struct {
 	// At is when root ended the lease, since boot (CLOCK_BOOTTIME, in nanoseconds); 0: its
-	// time is over. A client of a release before reads only 0, of which nothing is sent.
+	// time is over. A client of a release before reads only 0, and nothing is sent of that.
 	At time.Duration `json:"at,omitempty"`
 }
 

@@ -30,7 +30,7 @@ const (
 	outputSaid = 4 << 10         // bytes of what the program says last that are logged
 )
 
-// environment is all that the hook gets. A node has no name of which the path has a space.
+// environment is all that the hook gets. A node has no name if its path has a space.
 func environment(l *discovery.LPU, uid int) []string {
 	var nodes []string
 	for _, n := range l.Nodes {

@@ -23,7 +23,7 @@ const (
 )
 
 // journal is the file with the wishes that wait: a line for each change of the queue,
-// after a line that says of which boot it is. So a change is one short write, however
+// after a line that names the boot. So a change is one short write, however
 // many wait. Who only wants to know who has which LPU does not read it.
 type journal struct {
 	statefile.Lines // not open: it has to be written whole

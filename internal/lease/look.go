@@ -48,7 +48,7 @@ func (k *Looker) Look(ctx context.Context, inv *discovery.Inventory, seek Seek) 
 	return v, cmp.Or(ctx.Err(), t.Shortage(), failed)
 }
 
-// whose returns of which of some users a uid may be.
+// whose returns a func that says whose, of some users, a uid may be.
 func (k *Looker) whose(ctx context.Context, users map[int]bool) func(uid int) []int {
 	known := map[int][]int{}
 	return func(uid int) []int {

@@ -30,7 +30,7 @@ const (
 	maxKills   = 16               // looks for processes: one may start another meanwhile
 )
 
-// Ending is a container of which the time is over.
+// Ending is a container whose time is over.
 type Ending struct {
 	Lease     string      // its id
 	UID       int         // whose lease it is
@@ -69,7 +69,7 @@ func (b *Book) ends() bool {
 	return slices.ContainsFunc(b.leases, func(e *entry) bool { return e.Container != "" && e.Until != 0 && e.MayEnd })
 }
 
-// endContainers ends the containers of which the time is over, beside the loop of Serve.
+// endContainers ends the containers whose time is over, beside the loop of Serve.
 func (a *Arbiter) endContainers(ctx context.Context, endings []Ending) {
 	for _, e := range endings {
 		log := a.Log.With("lease", e.Lease, "container", e.Container)

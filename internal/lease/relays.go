@@ -11,7 +11,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/aside"
 )
 
-// A client can pass descriptors along with its bytes, of which the last close sleeps for
+// A client can pass descriptors along with its bytes whose last close sleeps for
 // as long as the client likes: a socket with SO_LINGER, a file of a file system of its
 // own. The kernel closes them in the thread that reads the bytes or closes the
 // connection, also where that takes no descriptors. From Linux 6.16 on a socket can

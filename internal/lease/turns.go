@@ -2,7 +2,7 @@ package lease
 
 import "sync"
 
-// turns is work for users, of which each user has one piece done at a time: who asks for
+// turns is work for users, one piece at a time for each: who asks for
 // much waits longer, and no other user does. It is safe for concurrent use.
 type turns struct {
 	ready chan struct{} // has a value if there is work

@@ -25,7 +25,7 @@ type Person struct {
 	Container bool
 }
 
-// Stranger is the error that a uid is of no user, or that it is not clear of which.
+// Stranger is the error that a uid is of no user, or that it is not clear whose it is.
 type Stranger struct{ Message, Remedy string }
 
 func (s *Stranger) Error() string { return s.Message }
@@ -285,7 +285,7 @@ func (c *candidates) decide() (Person, error) {
 	}
 }
 
-// outside is the refusal of a uid in a range of which no user can answer for it.
+// outside is the refusal of a uid in a range that no user can answer for.
 func (c *candidates) outside(owner string) *Stranger {
 	return &Stranger{
 		fmt.Sprintf("uid %d is by %s in a range of %s", c.uid, c.where(), owner), "run lpuctl outside of the container, as a user",

@@ -99,7 +99,7 @@ func (r *resolver) ask(ctx context.Context, of, program string, args ...string) 
 	}
 }
 
-// line returns the line of a user. Of too many it forgets those of which no answer counts
+// line returns the line of a user. Of too many it forgets those whose answers do not count
 // any more.
 func (r *resolver) line(of string) *line {
 	if l := r.lines[of]; l != nil {

@@ -18,7 +18,7 @@ type Clock struct {
 // Now is the present moment.
 func Now() Clock { return Clock{time.Now().Round(0), host.SinceBoot()} }
 
-// unseen is the longest time between two looks of which it is counted whether the node was
+// unseen is the longest time between two looks for which it is counted whether the node was
 // open: after a longer one, in which the machine slept, nothing is known.
 const unseen = 5 * time.Minute
 
@@ -62,7 +62,7 @@ type Meter struct {
 	// Of the present hour, and what is not written yet. Their keys have no runs.
 	rows    map[key]*Row
 	changed map[key]bool
-	left    int64 // the latest hour, Unix, of which a row was forgotten
+	left    int64 // the latest hour, Unix, whose row was forgotten
 	held    map[string]*held
 	waits   map[string]wait
 }

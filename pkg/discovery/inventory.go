@@ -342,8 +342,8 @@ type Node struct {
 	// Verified: /dev has this node with these numbers, and the kernel's link
 	// sys/dev/char/MAJOR:MINOR leads to the LPU's own PCI function (of a node in
 	// Management.Nodes: to that function). It is false where /dev cannot be seen, or
-	// where the tree has no such links, and of a hidden node. A node of which /dev or the
-	// kernel says otherwise is not in the inventory.
+	// where the tree has no such links, and of a hidden node. A node that /dev or the
+	// kernel contradicts is not in the inventory.
 	Verified bool `json:"verified"`
 	// Hidden: lpuctl run keeps this process from the node, which is there.
 	Hidden bool `json:"hidden,omitempty"`

@@ -345,13 +345,13 @@ func internalLease() []mutation {
 			test:    "TestHook$",
 		},
 		{
-			name:    "a container of which the time is over runs on",
+			name:    "a container whose time is over runs on",
 			fix:     "\t\ta.endContainers(ctx, endings)\n",
 			without: "\t\t_ = endings\n",
 			test:    "TestContainersEnd",
 		},
 		{
-			name:    "a container of which the time is over is ended only when a client asks something",
+			name:    "a container whose time is over is ended only when a client asks something",
 			fix:     "b.cleans() || b.ends() {",
 			without: "b.cleans() {",
 			test:    "TestTheTimeOfAContainerIsOver|TestContainersEnd",
