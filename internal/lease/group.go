@@ -38,14 +38,17 @@ func groups(t *host.Tree, containers []string) map[string][]Group {
 			if !strings.Contains(text, id) {
 				continue
 			}
-			// conmon, in a group of its own, is not the container: it sees to what is left of it.
-			if g := groupOf(t, text, id); !strings.Contains(g.Path, "conmon-"+id) && !slices.Contains(found[id], g) {
+			if g := groupOf(t, text, id); !g.isConmons(id) && !slices.Contains(found[id], g) {
 				found[id] = append(found[id], g)
 			}
 		}
 	}
 	return found
 }
+
+// isConmons reports whether a group is that of conmon, which is not the container: it sees
+// to what is left of it.
+func (g Group) isConmons(container string) bool { return strings.Contains(g.Path, "conmon-"+container) }
 
 // groupOf returns the group of a container that has an id, as the first line of
 // /proc/PID/cgroup that has the id says: HIERARCHY:CONTROLLERS:PATH.

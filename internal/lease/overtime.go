@@ -57,7 +57,7 @@ func (b *Book) endings(now time.Duration) (endings []Ending) {
 		case now < e.askedToEnd+endGrace:
 			continue
 		default:
-			signal = unix.SIGKILL
+			signal, e.askedToEnd = unix.SIGKILL, now
 		}
 		endings = append(endings, Ending{e.ID, e.UID, e.Container, e.Groups, signal})
 	}
@@ -154,8 +154,14 @@ func (k *Looker) signal(ctx context.Context, t *host.Tree, pid int, e Ending) (b
 	// What is read now is of a process that runs, so no other one has had its number since
 	// its directory was opened.
 	text, err := process.Text("cgroup")
-	if err != nil || !k.isOf(ctx, groupOf(t, text, e.Container), process, e) {
-		return false, nil //nolint:nilerr // it has ended
+	g := groupOf(t, text, e.Container)
+	switch {
+	case err != nil || g.Path == "" || g.isConmons(e.Container):
+		return false, nil //nolint:nilerr // it has ended, or is another one
+	case g.Inode == 0:
+		return false, fmt.Errorf("process %d: its control group %s is not in /sys/fs/cgroup", pid, g.Path)
+	case !k.isOf(ctx, g, process, e):
+		return false, nil
 	}
 	if err := unix.PidfdSendSignal(fd, e.Signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return false, fmt.Errorf("process %d: %w", pid, err)
@@ -165,7 +171,7 @@ func (k *Looker) signal(ctx context.Context, t *host.Tree, pid int, e Ending) (b
 
 // isOf reports whether a process in a group is to end with a container.
 func (k *Looker) isOf(ctx context.Context, g Group, process *host.Dir, e Ending) bool {
-	same := func(b Group) bool { return g.Inode != 0 && b.Path == g.Path && b.Inode == g.Inode }
+	same := func(b Group) bool { return b.Path == g.Path && b.Inode == g.Inode }
 	if !slices.ContainsFunc(e.Groups, same) {
 		return false
 	}

@@ -199,6 +199,19 @@ func BindMount(t *testing.T, from, to string) {
 	Mount(t, from, to, "", unix.MS_BIND, "")
 }
 
+// BindGroups shows the control groups of this machine below a root.
+func BindGroups(t *testing.T, root string) {
+	t.Helper()
+	to := filepath.Join(root, "sys/fs/cgroup")
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	Mount(t, "/sys/fs/cgroup", to, "", unix.MS_BIND|unix.MS_REC, "")
+	if err := unix.Mount("", to, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil { // else the machine's go with these
+		t.Error(err)
+	}
+}
+
 // InstallRing makes a ring of LPUs, by index, a node's table.
 func InstallRing(t *testing.T, root, ring string) {
 	t.Helper()
