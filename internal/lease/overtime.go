@@ -57,7 +57,7 @@ func (b *Book) endings(now time.Duration) (endings []Ending) {
 		case now < e.askedToEnd+endGrace:
 			continue
 		default:
-			signal, e.askedToEnd = unix.SIGKILL, now
+			signal = unix.SIGKILL
 		}
 		endings = append(endings, Ending{e.ID, e.UID, e.Container, e.Groups, signal})
 	}
