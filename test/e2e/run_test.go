@@ -109,6 +109,18 @@ func leasedContainers(t *testing.T, root string, as []string, p machine.Podman, 
 		return slices.Concat(as, []string{machine.Binary(t), "--root", root, "run", "--memlock", "0"}, options)
 	}
 	leased := func() int { return strings.Count(machine.Lpuctl(t, "--root", root, "list", "-o", "json"), `"leased"`) }
+	for _, way := range [][]string{ // by which a container would run again when its lease has ended
+		{"run", "--rm", "-d", "--restart=always", "{args}"}, {"create", "--rm", "{args}"}, {"run", "-d", "{args}"},
+		{"run", "--rm", "-d", "--pod", "new:around", "{args}"},
+	} {
+		around := slices.Concat(run("--"), p, way, []string{machine.Image, "sleep", "1000"})
+		if r := machine.Run(t, around...); r.Code != 125 || !strings.Contains(r.Stderr, "remedy: ") || leased() != 0 {
+			t.Errorf("%v: exit code %d, %d LPUs leased: %s", way, r.Code, leased(), r.Stderr)
+		}
+	}
+	if made := machine.Output(t, slices.Concat(as, p, []string{"ps", "-aq"})...); made != "" {
+		t.Errorf("podman has made %s", made)
+	}
 
 	machine.Output(t, append(run("-n", "4", "--"), p.Container("exec sleep 1000", "-d", "--name", "left", "{args}")...)...)
 	if n := leased(); n != 4 {
