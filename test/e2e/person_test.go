@@ -15,6 +15,11 @@ func TestSubordinateUids(t *testing.T) {
 	need(t, "setpriv", "unshare", "newuidmap")
 	accounts(t)
 	root := simulate(t, "--profile", "lpu", "--lpus", "4")
+	for _, above := range []string{filepath.Dir(root), filepath.Dir(filepath.Dir(root))} { // for other users
+		if err := os.Chmod(above, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	machine.Write(t, filepath.Join(root, "etc/lpuctl/config.yaml"), "leases: {maxLPUs: 1}\n")
 	subuid, err := os.ReadFile("/etc/subuid")
 	if err != nil {
@@ -34,7 +39,7 @@ func TestSubordinateUids(t *testing.T) {
 	if r := reserve(inside("7")...); r.Code != 0 {
 		t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
 	}
-	if list := machine.Lpuctl(t, "--root", root, "list"); strings.Count(list, "reserved by lpue2e (container) until") != 1 {
+	if list := machine.Lpuctl(t, "--root", root, "list"); strings.Count(list, "lpue2e (container)") != 1 {
 		t.Error(list)
 	}
 	for _, as := range [][]string{inside("7"), inside("8"), inside("0"), user} {
