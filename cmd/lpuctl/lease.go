@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -131,6 +132,11 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 	if err := a.LoadConfig(); err != nil {
 		a.Log.Error("the configuration cannot be used, and so nothing is leased", "error", err)
 		arbiter.Hook = &lease.Hook{} // there may be one, and what is kept back for it stays so
+		look := arbiter.Look
+		arbiter.Look = func(ctx context.Context, seek lease.Seek) (lease.View, error) {
+			view, err := look(ctx, seek)
+			return view, cmp.Or(err, a.learnHook(arbiter.Hook))
+		}
 		return arbiter, nil
 	}
 	arbiter.Usage = &usage.Journal{Dir: filepath.Join(memory.Dir, "usage"), Keep: time.Duration(a.Config.Leases.UsageDays) * 24 * time.Hour}
@@ -143,6 +149,19 @@ func (a *app) newArbiter() (*lease.Arbiter, error) {
 		}
 	}
 	return arbiter, nil
+}
+
+// learnHook sets the hook of an arbiter that was started with a config file that had faults,
+// when these are mended. No hook runs before a look at the node that has read the file.
+func (a *app) learnHook(hook *lease.Hook) error {
+	if a.Config == nil || hook.Program != "" {
+		return nil
+	}
+	there, err := a.leaseHook()
+	if there != nil && err == nil {
+		*hook = *there
+	}
+	return err
 }
 
 // dockerSocket is where the daemon of docker listens: who may write to it is as good as
@@ -222,11 +241,12 @@ func (a *app) leasing(memory node.Memory) (*pods.Leasing, error) {
 	return &pods.Leasing{Node: *of, Pool: a.Config.Leases.Addresses(), Remedy: cli.RemedyFor}, nil
 }
 
-// withProgram adds the name of the program, if it is known.
+// withProgram adds the name of the program, if it is known, on one line: a process can give
+// itself any name, and tables show it.
 func withProgram(p lease.Peer) lease.Peer {
 	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); err == nil {
 		p.Command = strings.TrimSpace(strings.Map(func(r rune) rune {
-			if host.NotText(r) {
+			if host.NotText(r) || r < ' ' {
 				return -1
 			}
 			return r

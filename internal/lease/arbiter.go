@@ -447,7 +447,9 @@ func (a *Arbiter) request(ctx context.Context, c *connection, r *Request, err er
 		a.book.ReleaseAll(now, c.conn, c.peer.UID)
 		a.lookSoon()
 	case r.End != nil:
-		a.Log.Info("asked to end", "lease", r.End.ID, "user", c.peer.String())
+		if c.peer.UID == 0 { // others are refused, and could fill the log
+			a.Log.Info("asked to end", "lease", r.End.ID, "user", c.peer.String())
+		}
 		a.book.End(now, c.conn, c.peer.UID, r.End.ID)
 	case r.Queue != nil && a.book.Began > 0:
 		a.answer(c, r)
@@ -558,13 +560,15 @@ func (a *Arbiter) looked(ctx context.Context, view View, err error) {
 	}
 }
 
-// sayUnclear says once which processes keep LPUs back.
+// sayUnclear says once which processes keep LPUs back; of each user one, because there may
+// be thousands.
 func (a *Arbiter) sayUnclear(unclear []discovery.Unclear) {
-	said := a.unclear
+	said, users := a.unclear, map[int]bool{}
 	a.unclear = map[int]bool{}
 	for _, u := range unclear {
 		a.unclear[u.PID] = true
-		if !said[u.PID] {
+		if !said[u.PID] && !users[u.Of] {
+			users[u.Of] = true
 			a.Log.Warn("LPUs whose lease has ended are kept back", "process", u.String(), "uid", u.UID, "id", finding.LeaseUnclear)
 		}
 	}
@@ -612,10 +616,7 @@ func (a *Arbiter) flush(ctx context.Context) {
 		a.ledger.waits(steps)
 		unwritten = a.journal.write(steps, a.book.queue, a.boot, a.last)
 	}
-	if text := fmt.Sprint(unwritten); unwritten != nil && text != a.writeError {
-		a.Log.Error("the records cannot be written", "error", text, "id", finding.LeaseUnrecorded)
-		a.writeError = text
-	}
+	a.sayUnwritten(unwritten)
 	if err == nil {
 		_ = a.presence.Show() // if not, a program that starts while the record is lost sees no leases
 		out = a.withdraw(out)
@@ -627,6 +628,18 @@ func (a *Arbiter) flush(ctx context.Context) {
 		a.ledger.settle(a.book)
 	}
 	a.keepUsage()
+}
+
+// sayUnwritten says once why the records cannot be written, until they can be again.
+func (a *Arbiter) sayUnwritten(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != a.writeError {
+		a.Log.Error("the records cannot be written", "error", text, "id", finding.LeaseUnrecorded)
+	}
+	a.writeError = text
 }
 
 // dispatch sends an answer, after the connection of one who has a lease or waits for one

@@ -97,6 +97,7 @@ type entry struct {
 	conn  Conn
 	asked uint64 // a later entry has a higher number
 	over  bool   // Over was sent to the holder, or the holder is gone
+	taken bool   // root has ended the lease
 	place Place  // that was sent to the waiter, without times
 	// askedToEnd is when the processes of the container were sent SIGTERM, or it was said that
 	// they may not be; 0: not yet.
@@ -187,7 +188,7 @@ func (b *Book) See(now time.Duration, v View) {
 		e.clear = e.clear || e.Since < v.Began && b.unclear(e.UID) == nil
 	}
 	for _, e := range slices.Clone(b.leases) {
-		if e.Gone && !runs(e.Groups, v.Containers[e.Container]) {
+		if e.Gone && (!runs(e.Groups, v.Containers[e.Container]) || b.forfeited(e)) {
 			b.end(now, e)
 		}
 	}
@@ -262,9 +263,10 @@ func (b *Book) Bind(conn Conn, container string) {
 	case len(ofUser(b.Containers[container], e.UID)) == 0:
 		b.refuse(conn, finding.LeaseNoContainer, "no process of container "+container[:12]+" runs", "bind a lease while the container runs")
 	default:
+		before := *e
 		e.Container, e.Groups, b.changed.Leases = container, ofUser(b.Containers[container], e.UID), true
 		e.MayEnd = e.UID == 0 || !slices.ContainsFunc(e.Groups, func(g Group) bool { return g.owner == 0 })
-		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container, e.Groups = "", nil })
+		b.promise(conn, Answer{Done: &struct{}{}}, func() { e.Container, e.Groups, e.MayEnd = before.Container, before.Groups, before.MayEnd })
 	}
 }
 

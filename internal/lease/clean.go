@@ -131,10 +131,10 @@ func (b *Book) failed(a pci.Address) bool {
 }
 
 // cleans reports whether an LPU is kept back that a look may show to be clean, or whose
-// hook runs.
+// hook runs, or no look has shown yet whether it is.
 func (b *Book) cleans() bool {
 	for _, e := range b.ended {
-		if e.Hook && e.Failed == "" || !e.clear && b.unclear(e.UID) != nil {
+		if e.Hook && e.Failed == "" || !e.clear && (e.Since >= b.Began || b.unclear(e.UID) != nil) {
 			return true
 		}
 	}

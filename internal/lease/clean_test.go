@@ -353,3 +353,19 @@ func TestEndContainer(t *testing.T) {
 		}
 	}
 }
+
+// TestALookFollowsEachLease: an arbiter that ends meanwhile, because no client is connected, would forget who may still use the LPU.
+func TestALookFollowsEachLease(t *testing.T) {
+	b := NewBook()
+	b.See(10, (&glimpse{began: 5, pool: 0xff}).view())
+	b.Wish(20, 1, Peer{UID: 7}, Wish{Selection: Selection{Count: 1}})
+	if b.Watches() {
+		t.Error("there is nothing to see")
+	}
+	if b.Drop(30, 1); !b.Watches() {
+		t.Error("no look shows whether a process has it yet")
+	}
+	if b.See(50, (&glimpse{began: 40, pool: 0xff}).view()); b.Watches() {
+		t.Error("it is clear")
+	}
+}

@@ -34,12 +34,13 @@ func checkLease(id string) error {
 	return nil
 }
 
-// HowToEnd says what ends that for which the lease is, in the words of a remedy.
+// HowToEnd says what ends that for which the lease is, in the words of a remedy. The lease
+// may have been handed on, and the number of the process that asked be that of another.
 func (l *Lease) HowToEnd() string {
 	if l.Container != "" {
 		return fmt.Sprintf("stop the container %.12s", l.Container)
 	}
-	return fmt.Sprint("kill ", l.PID)
+	return fmt.Sprintf("kill %d, if that is still a program of %s", l.PID, l.Peer)
 }
 
 // ReleaseAll ends all reservations of a user.
@@ -96,13 +97,23 @@ func (b *Book) End(now time.Duration, conn Conn, uid int, id string) {
 			b.changed.Leases = true
 			b.line.eraOf[e.UID]++
 		}
-		e.over = true
+		e.over, e.taken = true, true
 		if !e.Gone {
 			b.send(e.conn, Answer{Over: &Over{now}})
 		}
 	}
 	ended := e.Lease
 	b.send(conn, Answer{Ended: &ended})
+}
+
+// forfeited reports whether a lease ends though its container runs: root has ended it, the
+// arbiter may not end the container, and no process has the LPUs. A user can bind a lease
+// to any container of root's, one that runs as long as the node.
+func (b *Book) forfeited(e *entry) bool {
+	return e.taken && !e.MayEnd && e.Until < b.Began && !slices.ContainsFunc(e.LPUs, func(of LPU) bool {
+		l := b.at(of.Address)
+		return l == nil || l.Absent || l.UsersHidden || len(l.Users) > 0
+	})
 }
 
 // ReleaseAll gives back all reservations of the user, and returns their ids.

@@ -2,11 +2,13 @@ package lease
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -26,7 +28,7 @@ func TestRootEndsALease(t *testing.T) {
 	b.See(10, (&glimpse{began: 5, pool: 0xff}).view())
 	b.Wish(20, 1, Peer{UID: 1, PID: 77}, Wish{Selection: Selection{Count: 8}})
 	b.Outbox()
-	for uid, want := range map[int]string{1: "end that: kill 77", 2: "ask that user, or root"} {
+	for uid, want := range map[int]string{1: "end that: kill 77, if that is still a program of uid(1)", 2: "ask that user, or root"} {
 		b.End(30, 2, uid, "l1")
 		if r := said(b)[2].Refused; r == nil || r.ID != finding.LeaseUnknown || r.Remedy != want {
 			t.Errorf("user %d: %+v", uid, r)
@@ -116,5 +118,62 @@ func TestAnOlderArbiter(t *testing.T) {
 	r := refuse(finding.LeaseRequest, "this is not a request: "+err.Error(), "start it again").orOutdated()
 	if r.Message != "the arbiter is of an older lpuctl, and does not know this request" || r.Remedy != "start it again" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRootTakesAnLPUFromAContainer: who has bound a lease to a container of root's, which the arbiter may not end, keeps the LPUs no longer
+// than they are in use, when root has ended the lease.
+func TestRootTakesAnLPUFromAContainer(t *testing.T) {
+	for _, c := range []struct {
+		uid, owner int
+		ends       bool
+	}{{7, 0, true}, {7, 7, false}, {0, 0, false}} { // the arbiter ends the other two
+		b := bound(t, c.uid, c.owner)
+		e := b.leases[0]
+		see := func(now time.Duration, open set) bool {
+			v := (&glimpse{began: now, pool: 0xff, open: open}).view()
+			v.Containers = map[string][]Group{e.Container: e.Groups}
+			b.See(now, v)
+			return len(b.leases) == 0
+		}
+		b.Drop(30, 1)
+		if see(40, 0) {
+			t.Error("root has not ended it")
+		}
+		b.End(50, 2, 0, e.ID)
+		if see(60, 0xff) || !b.Watches() {
+			t.Error("a process has it")
+		}
+		if see(70, 0) != c.ends {
+			t.Errorf("%+v: %+v", c, b.leases)
+		}
+	}
+}
+
+// TestARecordIsWrittenAgain: that it cannot be written is said once, and once more when it could be meanwhile.
+func TestARecordIsWrittenAgain(t *testing.T) {
+	var log strings.Builder
+	a := &Arbiter{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	full := errors.New("no space left on device")
+	for _, err := range []error{full, full, nil, full} {
+		a.sayUnwritten(err)
+	}
+	if n := strings.Count(log.String(), "no space left"); n != 2 {
+		t.Errorf("%d times:\n%s", n, &log)
+	}
+}
+
+// TestUnclearIsSaidOnce: a user with many processes that keep an LPU back does not fill the log.
+func TestUnclearIsSaidOnce(t *testing.T) {
+	var log strings.Builder
+	a := &Arbiter{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	var unclear []discovery.Unclear
+	for pid := range 100 {
+		unclear = append(unclear, discovery.Unclear{User: discovery.User{PID: pid}, Of: 7 + pid%2})
+	}
+	a.sayUnclear(unclear)
+	a.sayUnclear(unclear)
+	if n := strings.Count(log.String(), "kept back"); n != 2 {
+		t.Errorf("%d lines of two users:\n%s", n, &log)
 	}
 }

@@ -76,10 +76,22 @@ func groupOf(t *host.Tree, text, id string) Group {
 	return Group{}
 }
 
+// What is written down of a container is bounded: its user may have made thousands of
+// groups. Those of a container have about 200 bytes, and are one or two.
+const (
+	maxGroups = 8
+	maxPath   = 1 << 10 // bytes
+)
+
 // ofUser returns those of some groups that a user's container can be in. A group that
-// another user has made is none of them, whatever its name.
+// another user has made is none of them, whatever its name, nor is one of which no
+// directory is seen, such as one that was removed, if that of another is.
 func ofUser(all []Group, uid int) []Group {
-	return slices.DeleteFunc(slices.Clone(all), func(g Group) bool { return g.owner != 0 && g.owner != uid })
+	of := slices.DeleteFunc(slices.Clone(all), func(g Group) bool { return g.owner != 0 && g.owner != uid || len(g.Path) > maxPath })
+	if slices.ContainsFunc(of, func(g Group) bool { return g.Inode != 0 }) {
+		of = slices.DeleteFunc(of, func(g Group) bool { return g.Inode == 0 })
+	}
+	return of[:min(len(of), maxGroups)]
 }
 
 // runs reports whether a process is in one of the groups that were bound. A record of a

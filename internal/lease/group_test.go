@@ -1,8 +1,10 @@
 package lease
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,5 +72,41 @@ func TestRuns(t *testing.T) {
 	}
 	if !runs(nil, []Group{stranger}) || runs(nil, nil) {
 		t.Error("a record of before names no groups, and then each with the id counts")
+	}
+}
+
+// TestGroupsAreBounded: a user who makes thousands of groups with the id of a container does not make the record too long to be read, and
+// groups that were removed, of which it is not seen whose they were, are none where another is seen.
+func TestGroupsAreBounded(t *testing.T) {
+	removed := Group{Path: "/a (deleted)"}
+	long := Group{Path: "/" + strings.Repeat("x", 4000), Inode: 5, owner: 1000}
+	all := []Group{removed, long}
+	for i := range uint64(1000) {
+		all = append(all, Group{Path: "/a", Inode: 10 + i, owner: 1000})
+	}
+	got := ofUser(all, 1000)
+	if len(got) != maxGroups || slices.Contains(got, removed) || slices.Contains(got, long) {
+		t.Errorf("%d: %+v", len(got), got)
+	}
+	if got = ofUser([]Group{removed}, 1000); len(got) != 1 {
+		t.Errorf("where control groups are not seen: %+v", got)
+	}
+}
+
+// TestBoundTwice: a lease that cannot be bound again, because that cannot be written down, stays bound as it was.
+func TestBoundTwice(t *testing.T) {
+	b := bound(t, 7, 7)
+	e := b.leases[0]
+	container, groups := e.Container, e.Groups
+	other := strings.Repeat("b", 64)
+	b.Containers[other] = []Group{{Path: "/" + other, Inode: 10}}
+	b.Bind(1, other)
+	if e.Container != other || e.MayEnd {
+		t.Fatalf("%+v", e)
+	}
+	out, _ := b.Outbox()
+	Unwritten(out, errors.New("full"))
+	if e.Container != container || !slices.Equal(e.Groups, groups) || !e.MayEnd {
+		t.Errorf("%+v", e)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // Hook is the administrator's program that runs for each LPU after a lease of it. The next
 // one gets the LPU if it ends with 0.
 type Hook struct {
-	Program string        // an absolute path
+	Program string        // an absolute path; "": there is none, and it has succeeded
 	Limit   time.Duration // after which it is killed, with its process group
 }
 
@@ -44,6 +44,9 @@ func environment(l *discovery.LPU, uid int) []string {
 
 // run runs the program once. said is what it has said last. The error is how it has failed.
 func (h *Hook) run(ctx context.Context, env []string) (said string, err error) {
+	if h.Program == "" {
+		return "", nil
+	}
 	if err := wholefile.CheckProgram(h.Program); err != nil {
 		return "", err
 	}
@@ -130,8 +133,14 @@ func (a *Arbiter) runHook(ctx context.Context, e *end, env []string) {
 	})
 }
 
-// hookEnded takes how the hook has ended on an LPU.
+// hookEnded takes how the hook has ended on an LPU. One that could not be started for want
+// of processes, memory or descriptors, which users can take up, or because it was being
+// written, has not failed: it is tried again after the next look.
 func (a *Arbiter) hookEnded(e *end, said string, err error) {
+	if host.IsShortage(err) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ETXTBSY) {
+		a.Log.Warn("leases.hook cannot be started yet", "lpu", e.Name, "error", err)
+		return
+	}
 	why := ""
 	if err != nil {
 		lines := strings.Split(said, "\n")

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +87,9 @@ func TestHook(t *testing.T) {
 			return err != nil || strings.Contains(string(status), "\nState:\tZ")
 		})
 	}
+	if _, err := (&Hook{}).run(t.Context(), nil); err != nil {
+		t.Errorf("there is no hook: %v", err)
+	}
 	if _, err := (&Hook{Program: "/nowhere/hook", Limit: time.Minute}).run(t.Context(), nil); err == nil {
 		t.Error("there is no such program")
 	}
@@ -96,5 +100,18 @@ func TestHook(t *testing.T) {
 	_, err = (&Hook{Program: open, Limit: time.Minute}).run(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "others may write to it") {
 		t.Errorf("others can write it: %v", err)
+	}
+}
+
+// TestAHookThatCannotStart has not failed if another user may have taken up what it needs: it runs after the next look.
+func TestAHookThatCannotStart(t *testing.T) {
+	b := cleaning(t)
+	b.See(50, (&glimpse{began: 40, pool: 0xff}).view())
+	a := &Arbiter{book: b, Log: slog.New(slog.DiscardHandler)}
+	for _, err := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ETXTBSY} {
+		a.hookEnded(b.due()[0], "", &os.PathError{Op: "fork/exec", Path: "/hook", Err: err})
+		if len(b.due()) != 1 || !b.Watches() {
+			t.Fatalf("%v: %+v", err, b.kept())
+		}
 	}
 }

@@ -50,5 +50,17 @@ func cmdLpuctl() []mutation {
 			without: "\t\t_ = &lease.Hook{}",
 			test:    "TestAFaultyConfigForgetsNoHook",
 		},
+		{
+			name:    "a user forges lines of what list and queue print by the name of a process",
+			fix:     "host.NotText(r) || r < ' '",
+			without: "host.NotText(r)",
+			test:    "TestWithProgram",
+		},
+		{
+			name:    "an arbiter whose faulty config was mended runs no hook",
+			fix:     "cmp.Or(err, a.learnHook(arbiter.Hook))",
+			without: "cmp.Or(err, nil)",
+			test:    "TestAMendedConfigIsRead",
+		},
 	}
 }

@@ -380,5 +380,65 @@ func internalLease() []mutation {
 			without: "\t\t\t// and then again",
 			test:    "TestWhoWaitsForAProcess",
 		},
+		{
+			name:    "an arbiter that ends forgets who may still use an LPU of which the lease has just ended",
+			fix:     "(e.Since >= b.Began || b.unclear(e.UID) != nil)",
+			without: "b.unclear(e.UID) != nil",
+			test:    "TestALookFollowsEachLease",
+		},
+		{
+			name:    "a user who makes thousands of control groups makes the record of leases too long to be read",
+			fix:     "of[:min(len(of), maxGroups)]",
+			without: "of",
+			test:    "TestGroupsAreBounded",
+		},
+		{
+			name:    "a control group that was removed counts as one of root's",
+			fix:     "return g.Inode == 0 })",
+			without: "return false })",
+			test:    "TestGroupsAreBounded",
+		},
+		{
+			name:    "a lease that is bound again in vain is bound no longer",
+			fix:     "before.Container, before.Groups, before.MayEnd",
+			without: "\"\", before.Groups[:0:0], false",
+			test:    "TestBoundTwice",
+		},
+		{
+			name:    "root cannot take an LPU from a lease that is bound to a container of root's",
+			fix:     " || b.forfeited(e)) {",
+			without: ") {",
+			test:    "TestRootTakesAnLPUFromAContainer",
+		},
+		{
+			name:    "root takes an LPU from a lease while a process has it",
+			fix:     "l.UsersHidden || len(l.Users) > 0",
+			without: "l.UsersHidden",
+			test:    "TestRootTakesAnLPUFromAContainer",
+		},
+		{
+			name:    "LPUs are kept back where a mended config has no hook",
+			fix:     "\tif h.Program == \"\" {\n\t\treturn \"\", nil\n\t}\n",
+			without: "",
+			test:    "TestHook$",
+		},
+		{
+			name:    "a user who takes up all processes has an LPU kept back for ever",
+			fix:     "host.IsShortage(err) || errors.Is(err, unix.EAGAIN)",
+			without: "false",
+			test:    "TestAHookThatCannotStart",
+		},
+		{
+			name:    "a user with many processes fills the log",
+			fix:     "!said[u.PID] && !users[u.Of]",
+			without: "!said[u.PID]",
+			test:    "TestUnclearIsSaidOnce",
+		},
+		{
+			name:    "that a record cannot be written again is not logged",
+			fix:     "\ta.writeError = text\n",
+			without: "\ta.writeError = max(a.writeError, text)\n",
+			test:    "TestARecordIsWrittenAgain",
+		},
 	}
 }
