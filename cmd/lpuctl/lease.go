@@ -15,6 +15,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
@@ -56,9 +57,10 @@ systemd starts it (lpuctl-lease.socket, lpuctl-lease.service), and it ends by it
 no lease is bound to a container.
 Between two leases of an LPU it runs leases.hook, if the config file names a program there (lpuctl lease hooks). A container that is
 bound to a lease is ended 30 seconds after a SIGTERM when the time of the lease is over.
-systemd also keeps its connections: when it is killed or restarted, nobody loses a lease. With --socket it is run by hand; then leases
-end with it. What one user may have is set by leases.maxLPUs, leases.maxHours and leases.maxWaiting in the config file, and
-leases.backfill lets short leases go first where they delay no other. After a change there: sudo systemctl try-restart lpuctl-lease.service.
+systemd also keeps its connections: when it is killed or restarted, no user loses a lease. When a signal ends it, the exit code is 143, and
+systemd starts it again, unless that was systemctl stop. With --socket it is run by hand; then leases end with it. What one user may
+have is set by leases.maxLPUs, leases.maxHours and leases.maxWaiting in the config file, and leases.backfill lets short leases go first
+where they delay no other. After a change there: sudo systemctl try-restart lpuctl-lease.service.
 
 How leases work: /usr/share/doc/lpuctl/leases.md.`,
 		Example: `  sudo systemctl enable --now lpuctl-lease.socket    # the usual way
@@ -72,6 +74,11 @@ How leases work: /usr/share/doc/lpuctl/leases.md.`,
 // leaseIdle is how long the arbiter stays when no program is connected. systemd starts it
 // again.
 const leaseIdle = 10 * time.Second
+
+// exitStopped says to systemd that a signal has ended the arbiter: lpuctl-lease.service
+// starts it again, unless systemd has sent the signal. After 0 it waits until a client
+// comes.
+const exitStopped = 128 + int(unix.SIGTERM)
 
 func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
 	if err := a.SetUpDaemonLog(cmd); err != nil {
@@ -94,7 +101,11 @@ func (a *app) serveLeases(cmd *cobra.Command, socket string) error {
 		return err
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-	return arbiter.Serve(cmd.Context())
+	err = arbiter.Serve(cmd.Context())
+	if err == nil && socket == "" && cmd.Context().Err() != nil {
+		return &cli.ExitError{Code: exitStopped}
+	}
+	return err
 }
 
 // newArbiter is the arbiter of this node, without a socket. A config file that has faults

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
 )
@@ -25,6 +31,55 @@ func TestSandboxesMayWriteTheState(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), line) {
 			t.Errorf("%s: no %q (%v)", file, line, err)
 		}
+	}
+}
+
+// TestTheUnitKnowsTheArbiter: it starts it again after a signal, for which the exit code is not the one of an arbiter that has nothing to
+// do.
+func TestTheUnitKnowsTheArbiter(t *testing.T) {
+	text := readText(t, "../../systemd/lpuctl-lease.service")
+	for _, line := range []string{
+		"Restart=always", fmt.Sprintf("RestartPreventExitStatus=%d %d", cli.ExitDone, cli.ExitUsage),
+		fmt.Sprintf("SuccessExitStatus=%d", exitStopped),
+	} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("no %q", line)
+		}
+	}
+	dir := simulated(t)
+	listener, err := lease.Listen(filepath.Join(dir, "socket"), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	file, err := listener.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	program := filepath.Join(dir, "lpuctl")
+	self, err := os.Executable()
+	if err := errors.Join(err, os.Symlink(self, program)); err != nil {
+		t.Fatal(err)
+	}
+	// As systemd starts it.
+	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, program, "--root", dir, "lease", "serve")
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES=lpuctl-lease.socket"), []*os.File{file}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	c, err := lease.Dial(filepath.Join(dir, "socket"))
+	if err == nil {
+		_, err = c.List(t.Context()) // it serves
+		defer func() { _ = c.Close() }()
+	}
+	if err := errors.Join(err, cmd.Process.Signal(unix.SIGTERM)); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; cmd.ProcessState.ExitCode() != exitStopped {
+		t.Errorf("a signal: %v", err)
 	}
 }
 

@@ -97,6 +97,7 @@ func (j *Job) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	j.warnOfMemlock()
 	limit := j.Limit
 	if g.until > 0 { // perhaps earlier than was asked for: what a user may have is limited
 		limit = max(g.until-host.SinceBoot(), time.Nanosecond)

@@ -18,9 +18,7 @@ import (
 // amount.
 const MemlockDefault = 64 << 20
 
-// raiseMemlock lets the command lock as much memory as this user may. If that is less
-// than wanted, it warns, unless the limit does not count for those who lock: root's own
-// processes, and containers whose limits a daemon sets.
+// raiseMemlock lets the command lock as much memory as this user may.
 func (j *Job) raiseMemlock() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -32,17 +30,24 @@ func (j *Job) raiseMemlock() error {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit.Max, Max: limit.Max}); err != nil {
 		return fmt.Errorf("memlock: %w", err)
 	}
+	return nil
+}
+
+// warnOfMemlock warns if the command, which starts now, can lock less memory than is
+// wanted, unless the limit does not count for those who lock: root's own processes, and
+// containers whose limits a daemon sets.
+func (j *Job) warnOfMemlock() {
+	var limit unix.Rlimit
 	counts := !mayLockAll()
 	if j.startsContainer() {
 		counts = !j.startedByDaemon()
 	}
-	if limit.Max < j.Memlock && counts {
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil && limit.Max < j.Memlock && counts {
 		var findings finding.List
 		findings.Add(finding.MemlockLow, "memlock", fmt.Sprintf("the command may lock %s of memory, and %s may be needed",
 			SizeText(limit.Max), SizeText(j.Memlock)), "")
 		j.Report(findings)
 	}
-	return nil
 }
 
 // memlockOption lets a container lock memory that a daemon of root's starts: as much as

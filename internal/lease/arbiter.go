@@ -16,6 +16,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/filelock"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/usage"
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
@@ -202,7 +203,9 @@ func (a *Arbiter) loop(ctx context.Context, accepting <-chan error) error {
 func (a *Arbiter) start(ctx context.Context) {
 	a.over = ctx.Done()
 	a.boot, a.book, a.conns, a.of = host.Now().Boot, NewBook(), map[Conn]*connection{}, map[int]map[Conn]*connection{}
-	a.book.hooks = a.Hook != nil
+	if a.book.hooks = a.Hook != nil; a.book.hooks {
+		a.book.hookLimit = a.Hook.Limit
+	}
 	a.arriving = map[*connection]bool{}
 	a.events, a.arrivals, a.turns, a.relays = make(chan func()), make(chan *net.UnixConn, 64), newTurns(), map[int]*relay{}
 	a.clocks = clocks{stopped(), stopped(), stopped(), stopped(), stopped()}
@@ -276,6 +279,9 @@ func (a *Arbiter) do(what func()) {
 
 // restore takes up what the arbiter before has left.
 func (a *Arbiter) restore(ctx context.Context) error {
+	for _, file := range []string{a.Leases.Path, a.Reservations.Path, a.journal.Path} {
+		wholefile.ClearLeftovers(file) // of an arbiter that was killed while it wrote
+	}
 	leases, said, err := a.Leases.Read(a.boot)
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/await"
+	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
 // TestMain lets this program be the arbiter, and one of those who ask it, in processes of their own.
@@ -88,6 +89,29 @@ func arbiter(ctx context.Context, dir string, listener *net.UnixListener, passed
 		change(a)
 	}
 	return a.Serve(ctx)
+}
+
+// TestLeftoversAreSwept: what an arbiter was writing when it was killed is not left beside its files.
+func TestLeftoversAreSwept(t *testing.T) {
+	dir := aNode(t)
+	var left []string
+	for _, name := range []string{"run/.leases.json123", "run/.queue.jsonl4", "var/.leases.json56"} {
+		plant.File(t, filepath.Join(dir, name), "{")
+		left = append(left, filepath.Join(dir, name))
+	}
+	plant.File(t, filepath.Join(dir, "run/.leases.json.swp"), "of an editor")
+	defer serve(t, dir)()
+	if _, err := dial(t, dir).List(t.Context()); err != nil { // it serves
+		t.Fatal(err)
+	}
+	for _, file := range left {
+		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "run/.leases.json.swp")); err != nil {
+		t.Error(err)
+	}
 }
 
 // aNode is a directory with a simulated node of eight LPUs in one ring.

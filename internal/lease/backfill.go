@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/allocate"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // With View.Backfill a wish can go first: it gets LPUs that a wish ahead could use, where
@@ -31,11 +32,12 @@ type gaps struct {
 	// until is when, for each LPU, a wish ahead that could use it may start.
 	until  []time.Duration
 	holder []*entry              // who has each leased; nil: no user
-	busy   marks                 // it is not known when: no user has it leased, and it is in use
+	busy   marks                 // it is not known when: no user has it leased, and it is in use, or about to be clean
 	kept   []time.Duration       // the first end of what is reserved of it
 	own    map[int]time.Duration // the first end of what a user has
 	first  time.Duration         // the first of all
 	bars   marks                 // room for what barred returns
+	back   time.Duration         // after the time of a lease, until another can have its LPUs
 }
 
 // gaps are those of a moment, before the wishes ahead are looked at; nil where no wish
@@ -48,13 +50,13 @@ func (b *Book) gaps(now time.Duration) *gaps {
 	g := &gaps{
 		now: now, until: slices.Repeat([]time.Duration{never}, n), holder: make([]*entry, n), busy: make(marks, n),
 		kept: slices.Repeat([]time.Duration{never}, n), own: map[int]time.Duration{}, first: never, bars: make(marks, n),
+		back: endsWithin + b.hookLimit,
 	}
 	leased := b.leased()
 	for i := range n {
 		l := b.lpu(i)
 		g.holder[i] = leased[l.Address]
-		last, ended := b.ended[l.Address]
-		if g.busy[i] = g.holder[i] == nil && (len(l.Users) > 0 || ended && !last.clear); g.busy[i] {
+		if g.busy[i] = g.holder[i] == nil && b.comes(l); g.busy[i] {
 			g.first = 0
 		}
 	}
@@ -70,6 +72,15 @@ func (b *Book) gaps(now time.Duration) *gaps {
 		}
 	}
 	return g
+}
+
+// comes reports whether an LPU without a lease may be free at any moment, and is not yet: a
+// process has it or may have it, the hook has still to run, or no look has shown it since.
+// One on which the hook has failed does not come by itself. So no wish counts on it, and
+// none is promised it.
+func (b *Book) comes(l *discovery.LPU) bool {
+	last := b.ended[l.Address]
+	return !b.failed(l.Address) && (len(l.Users) > 0 || last != nil && !last.clear || b.endedSince(l.Address, b.Began))
 }
 
 // end says that something ends that a user has; 0: never.
@@ -133,7 +144,7 @@ func (g *gaps) start(e *entry) time.Duration {
 func (g *gaps) some(left marks) bool {
 	if g != nil {
 		for card, is := range left {
-			if is && g.until[card] > g.now+endsWithin {
+			if is && g.until[card] > g.now+g.back {
 				return true
 			}
 		}
@@ -152,7 +163,7 @@ func (p *pass) barred(e *entry) marks {
 	if g == nil || limit == 0 || same > 0 {
 		return nil
 	}
-	end := g.now + limit + endsWithin
+	end := g.now + limit + g.back
 	for card, until := range g.until {
 		g.bars[card] = until < end
 	}

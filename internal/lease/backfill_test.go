@@ -8,20 +8,24 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/allocate"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 // A fourfold is a book of a node with four LPUs, on which time passes from one declared end to the next: each lease ends at its time, and
-// one that has gone first as late as its end is enforced.
+// one that has gone first as late as its end is enforced. If there is a hook, it takes all of its time after one that has gone first, and
+// less or none after others.
 type fourfold struct {
 	*Book
-	first  map[Conn]bool          // they have gone first
-	starts map[Conn]time.Duration // of the wishes that were granted
+	first  map[Conn]bool                 // they have gone first
+	starts map[Conn]time.Duration        // of the wishes that were granted
+	clean  map[pci.Address]time.Duration // when the hook ends on LPUs on which it has to run, and has not failed
 }
 
-func newFourfold(limits Limits) *fourfold {
-	f := &fourfold{NewBook(), map[Conn]bool{}, map[Conn]time.Duration{}}
-	f.Limits = limits
+// newFourfold is one without leases. hookLimit is the time of the hook; 0: there is none.
+func newFourfold(limits Limits, hookLimit time.Duration) *fourfold {
+	f := &fourfold{NewBook(), map[Conn]bool{}, map[Conn]time.Duration{}, map[pci.Address]time.Duration{}}
+	f.Limits, f.hooks, f.hookLimit = limits, hookLimit > 0, hookLimit
 	f.see(0, false)
 	return f
 }
@@ -48,10 +52,14 @@ func (f *fourfold) granted(now time.Duration) (granted []Conn) {
 // copied is another one in the same state, of whose queue only the first wishes are left.
 func (f *fourfold) copied(waiting int) *fourfold {
 	b := *f.Book
-	b.open, b.ended, b.line = map[Conn]*entry{}, maps.Clone(f.ended), newLine()
+	b.open, b.ended, b.line = map[Conn]*entry{}, map[pci.Address]*end{}, newLine()
 	b.line.era = f.line.era + uint64(len(f.leases)) + 1000
 	b.reservations = slices.Clone(f.reservations)
 	b.out, b.steps = nil, nil
+	for a, e := range f.ended {
+		c := *e
+		b.ended[a] = &c
+	}
 	copies := func(of []*entry) (copies []*entry) {
 		for _, e := range of {
 			c := *e
@@ -65,7 +73,7 @@ func (f *fourfold) copied(waiting int) *fourfold {
 	for _, e := range b.queue {
 		b.line.of[e.UID]++
 	}
-	return &fourfold{&b, maps.Clone(f.first), maps.Clone(f.starts)}
+	return &fourfold{&b, maps.Clone(f.first), maps.Clone(f.starts), maps.Clone(f.clean)}
 }
 
 // ends is when a lease ends; 0: never.
@@ -74,6 +82,20 @@ func (f *fourfold) ends(e *entry) time.Duration {
 		return e.Until + endsWithin
 	}
 	return e.Until
+}
+
+// drop ends a lease, after which the hook runs if there is one.
+func (f *fourfold) drop(now time.Duration, e *entry) {
+	takes := time.Duration(e.conn%2) * f.hookLimit / 3
+	if f.first[e.conn] {
+		takes = f.hookLimit
+	}
+	for _, l := range e.LPUs {
+		if f.hooks {
+			f.clean[l.Address] = now + takes
+		}
+	}
+	f.Drop(now, e.conn)
 }
 
 // pass lets time pass until nothing ends any more, or until stop says so. before is called before each look.
@@ -88,12 +110,21 @@ func (f *fourfold) pass(backfill bool, before func(now time.Duration), after fun
 		for _, r := range f.reservations {
 			next = min(next, r.Until)
 		}
+		for _, at := range f.clean {
+			next = min(next, at)
+		}
 		if next == never {
 			return
 		}
 		for _, e := range slices.Clone(f.leases) {
 			if f.ends(e) == next {
-				f.Drop(next, e.conn)
+				f.drop(next, e)
+			}
+		}
+		for a, at := range f.clean {
+			if at == next {
+				delete(f.clean, a)
+				f.Cleaned(next, f.ended[a], "")
 			}
 		}
 		f.granted(next)
@@ -176,15 +207,32 @@ func (n *numbers) next(base int) int {
 // TestBackfillDelaysNobody ahead: all combinations of leases on four LPUs and three wishes of as many users; some of them, with every
 // second time a fourth wish, where LPUCTL_LONG is not set.
 func TestBackfillDelaysNobody(t *testing.T) {
+	delaysNobody(t, 0, 211, []time.Duration{-1, 0, 2 * time.Hour, 4 * time.Hour}) // free, no end
+}
+
+// TestBackfillBesideHooks: the same where a hook runs on LPUs that were given back, or has failed on them. One that takes all of its time
+// after a lease of an hour keeps the LPU for longer than an hour and a half.
+func TestBackfillBesideHooks(t *testing.T) {
+	delaysNobody(t, 45*time.Minute, 1511, []time.Duration{-1, 0, 90 * time.Minute, 4 * time.Hour, hookRuns, hookFailed})
+}
+
+// States of an LPU that was given back, beside the ends of leases.
+const (
+	hookRuns   time.Duration = -2 // until the first half of the first hour is over
+	hookFailed time.Duration = -3
+)
+
+// delaysNobody tries combinations of LPUs in some states and wishes: one of so many, a prime, so that each kind meets each other.
+func delaysNobody(t *testing.T, hookLimit time.Duration, oneOf int, ends []time.Duration) {
+	t.Helper()
 	wishes := wanted()
-	ends := []time.Duration{-1, 0, 2 * time.Hour, 4 * time.Hour} // free, no end
 	first, tried := 0, 0
 	for i := range len(ends) * len(ends) * len(ends) * len(ends) * len(wishes) * len(wishes) * len(wishes) {
-		if !long.Takes(i, 211) { // a prime, so that each kind meets each other
+		if !long.Takes(i, oneOf) {
 			continue
 		}
 		n := numbers(i)
-		f := newFourfold(Limits{})
+		f := newFourfold(Limits{}, hookLimit)
 		what := f.lease(ends, &n)
 		for k := range 3 {
 			what += f.wish(10+k, wishes[n.next(len(wishes))])
@@ -207,17 +255,27 @@ func TestBackfillDelaysNobody(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases, in which %d wishes went first", tried, first)
-	if first < 100 {
+	if first*100 < tried {
 		t.Error("few have gone first")
 	}
 }
 
-// lease leases LPUs, each to a user of its own until one of the ends; -1: it is free.
+// lease leases LPUs, each to a user of its own until one of the ends; -1: it is free. Or they were given back.
 func (f *fourfold) lease(ends []time.Duration, n *numbers) (what string) {
 	for card := range 4 {
-		if end := ends[n.next(len(ends))]; end >= 0 {
-			f.Wish(1, Conn(100+card), Peer{UID: 100 + card}, Wish{Selection: Selection{Count: 1, Must: lpusOf(card)}, For: end})
-			what += fmt.Sprintf("lpu%d leased for %v; ", card, end)
+		end, conn := ends[n.next(len(ends))], Conn(100+card)
+		if end == -1 {
+			continue
+		}
+		f.Wish(0, conn, Peer{UID: 100 + card}, Wish{Selection: Selection{Count: 1, Must: lpusOf(card)}, For: max(end, 0)})
+		if what += fmt.Sprintf("lpu%d leased for %v; ", card, end); end >= 0 {
+			continue
+		}
+		f.Drop(0, conn)
+		if end == hookFailed {
+			f.Cleaned(0, f.ended[address(card)], "it is broken")
+		} else {
+			f.clean[address(card)] = time.Duration(1+card%2) * 15 * time.Minute
 		}
 	}
 	f.Outbox()
@@ -238,8 +296,8 @@ func TestBackfillBesideReservations(t *testing.T) {
 	wishes := wanted()
 	first := 0
 	for range long.Rounds(t, 4000) {
-		f := newFourfold([]Limits{{}, {}, {LPUs: 2}, {LPUs: 3, Time: 3 * time.Hour}}[r.IntN(4)])
-		what := fmt.Sprintf("%+v: ", f.Limits)
+		f := newFourfold([]Limits{{}, {}, {LPUs: 2}, {LPUs: 3, Time: 3 * time.Hour}}[r.IntN(4)], time.Duration(r.IntN(2))*time.Hour)
+		what := fmt.Sprintf("%+v, hook %v: ", f.Limits, f.hookLimit)
 		uid := func() int { return []int{10, 11, 12, 13, 0}[r.IntN(5)] }
 		for n := range r.IntN(3) {
 			k := Reserve{Selection: Selection{Count: 1 + r.IntN(2)}, For: time.Duration(1+r.IntN(4)) * time.Hour, Reason: "a test"}
@@ -296,7 +354,7 @@ func TestWhoGoesFirst(t *testing.T) {
 			[]wish{{2, must(3), 9 * hour}, has, {2, must(1, 2), 0}, {4, must(0, 1), 0}, {3, must(1), 2 * hour}}, 2, true,
 		},
 	} {
-		f := newFourfold(Limits{LPUs: c.limit})
+		f := newFourfold(Limits{LPUs: c.limit}, 0)
 		f.see(1, true)
 		for i, w := range c.all {
 			f.Wish(2, Conn(i+1), Peer{UID: w.uid}, Wish{Selection: w.s, For: w.For, Wait: true})
@@ -318,12 +376,59 @@ func TestWhoGoesFirst(t *testing.T) {
 	}
 }
 
+// TestWhatTheHookKeeps: user 1 has lpu0, user 2 waits for it and for other LPUs, and a wish for lpu1 goes first or does not. lpu3 was given
+// back.
+func TestWhatTheHookKeeps(t *testing.T) {
+	const hour = time.Hour
+	fails := func(f *fourfold, e *end) { f.Cleaned(3, e, "it is broken") }
+	for what, c := range map[string]struct {
+		state func(f *fourfold, e *end) // of lpu3
+		waits int
+		ends  time.Duration
+		want  bool
+	}{
+		"the hook has failed":             {fails, 3, hour, true},
+		"the next hook ends just in time": {fails, 3, 9*hour - endsWithin - 5, true},
+		"the next hook ends too late":     {fails, 3, 9*hour - endsWithin + 5, false},
+		"the hook has still to run":       {func(*fourfold, *end) {}, 3, hour, false},
+		"it runs again":                   {func(f *fourfold, e *end) { fails(f, e); f.Retry(77, true, e.Address) }, 3, hour, false},
+		"it has run, and no look follows": {func(f *fourfold, e *end) { f.Cleaned(3, e, "") }, 3, hour, false},
+		"a look shows that it is clean":   {func(f *fourfold, e *end) { f.Cleaned(3, e, ""); f.see(4, true) }, 4, hour, true},
+	} {
+		f := newFourfold(Limits{}, hour)
+		f.see(1, true)
+		one := func(card int) Selection { return Selection{Count: 1, Must: lpusOf(card)} }
+		f.Wish(1, 1, Peer{UID: 1}, Wish{Selection: one(0), For: 10 * hour})
+		f.Wish(1, 2, Peer{UID: 5}, Wish{Selection: one(3)})
+		f.Drop(1, 2)
+		f.see(3, true)
+		for conn, s := range map[Conn]Selection{3: {Count: c.waits}, 4: one(0)} {
+			f.Wish(3, conn, Peer{UID: 2}, Wish{Selection: s, Wait: true})
+		}
+		c.state(f, f.ended[address(3)])
+		f.Wish(5, 5, Peer{UID: 3}, Wish{Selection: one(1), For: c.ends, Wait: true})
+		if e := f.open[5]; e == nil || (e.Grant != nil) != c.want {
+			t.Errorf("%s: it is not %v that it goes first", what, c.want)
+		}
+	}
+}
+
+// TestTheBookKnowsTheHook of its arbiter.
+func TestTheBookKnowsTheHook(t *testing.T) {
+	for _, hook := range []*Hook{nil, {Limit: time.Hour}} {
+		a := &Arbiter{Hook: hook}
+		if a.start(t.Context()); a.book.hooks != (hook != nil) || hook != nil && a.book.hookLimit != hook.Limit {
+			t.Errorf("%v, %v", a.book.hooks, a.book.hookLimit)
+		}
+	}
+}
+
 // TestBackfillCostsTheSame with a thousand wishes in the queue as with two hundred, of which none ends in time.
 func TestBackfillCostsTheSame(t *testing.T) {
 	cost := func(many int) float64 {
 		v := (&glimpse{began: 5, pool: 0xff}).view()
 		v.Backfill, v.Limits.Time = true, 2*time.Hour
-		b, conn := aLineOn(t, many, v), Conn(10_000)
+		b, conn := aLineOn(t, many, v, allocate.Anywhere), Conn(10_000)
 		change(b, time.Duration(conn), conn)
 		for b.Tell(time.Duration(conn), batch) {
 		}

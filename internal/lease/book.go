@@ -72,6 +72,7 @@ type Book struct {
 	last         uint64               // number of the latest reservation
 	ended        map[pci.Address]*end // the latest lease of an LPU
 	hooks        bool                 // a hook has to succeed before an LPU is given to the next one
+	hookLimit    time.Duration        // after which a hook has ended
 	noted        []Kept               // that are written down as kept back, as of the latest look
 
 	line  line

@@ -3,7 +3,9 @@ package lease
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/person"
@@ -48,15 +50,28 @@ func (k *Looker) Look(ctx context.Context, inv *discovery.Inventory, seek Seek) 
 	return v, cmp.Or(ctx.Err(), t.Shortage(), failed)
 }
 
-// whose returns a func that says whose, of some users, a uid may be.
+// askTime is how long a look waits for the system's resolver, with all that it asks. Those
+// who want LPUs wait for the look.
+const askTime = time.Second
+
+// whose returns a func that says whose, of some users, a uid may be: where that cannot be
+// found out, all of them.
 func (k *Looker) whose(ctx context.Context, users map[int]bool) func(uid int) []int {
-	known := map[int][]int{}
+	known, left := map[int][]int{}, askTime
 	return func(uid int) []int {
 		of, found := known[uid]
-		if !found {
-			of = slices.DeleteFunc(k.People.Users(ctx, uid), func(user int) bool { return !users[user] })
-			known[uid] = of
+		if found {
+			return of
 		}
-		return of
+		began := time.Now()
+		limited, cancel := context.WithTimeout(ctx, left)
+		defer cancel()
+		of, err := k.People.Users(limited, uid)
+		left -= time.Since(began)
+		if err != nil {
+			of = slices.Collect(maps.Keys(users))
+		}
+		known[uid] = slices.DeleteFunc(of, func(user int) bool { return !users[user] })
+		return known[uid]
 	}
 }

@@ -181,7 +181,11 @@ func (k *Looker) isOf(ctx context.Context, g Group, process *host.Dir, e Ending)
 	status, _ := process.Text("status")
 	_, rest, _ := strings.Cut(status, "\nUid:")
 	uid, err := strconv.Atoi(strings.Fields(rest + " -")[0])
-	return err == nil && slices.Contains(k.People.Users(ctx, uid), e.UID)
+	if err != nil {
+		return false
+	}
+	users, _ := k.People.Users(ctx, uid)
+	return slices.Contains(users, e.UID)
 }
 
 // killAtOnce ends all processes of a group of root's, so that none can start another

@@ -133,8 +133,9 @@ func (p *People) Who(ctx context.Context, uid int) (Person, error) {
 }
 
 // Users returns the uids of all users whose a uid may be: its own, and the owners of
-// ranges that have it. It may take a second, as Who. What cannot be found out is left out.
-func (p *People) Users(ctx context.Context, uid int) []int {
+// ranges that have it. It may take a second, as Who. What cannot be found out is left out,
+// and the error says that there may be more.
+func (p *People) Users(ctx context.Context, uid int) ([]int, error) {
 	known, err := p.load()
 	c := &candidates{known: known, people: p, uid: uid, err: err}
 	c.add(Person{UID: uid})
@@ -148,7 +149,7 @@ func (p *People) Users(ctx context.Context, uid int) []int {
 	for _, person := range c.persons {
 		uids = append(uids, person.UID)
 	}
-	return uids
+	return uids, c.err
 }
 
 // candidates are the users whose a uid may be.

@@ -443,8 +443,8 @@ func TestUsers(t *testing.T) {
 	for uid, want := range map[int][]int{
 		0: {0}, 1000: {1000}, 100000: {100000, 1000, 1001}, 100010: {100010, 1000}, 300001: {300001, 5000}, 400000: {400000},
 	} {
-		if got := p.Users(t.Context(), uid); !slices.Equal(got, want) {
-			t.Errorf("uid %d is of %v, want %v", uid, got, want)
+		if got, err := p.Users(t.Context(), uid); err != nil || !slices.Equal(got, want) {
+			t.Errorf("uid %d is of %v, %v, want %v", uid, got, err, want)
 		}
 	}
 }

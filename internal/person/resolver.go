@@ -75,7 +75,8 @@ func (a *answer) isDone() bool {
 }
 
 // ask returns what a program says; "" if it says that there is no such thing, or there is
-// no such program. The error is ErrBusy, errNoAnswer or that of ctx.
+// no such program. The error is ErrBusy, errNoAnswer or that of ctx: when that has ended
+// there is only what is known already.
 func (r *resolver) ask(ctx context.Context, of, program string, args ...string) (string, error) {
 	r.mu.Lock()
 	l := r.line(of)
@@ -83,8 +84,12 @@ func (r *resolver) ask(ctx context.Context, of, program string, args ...string) 
 		r.mu.Unlock()
 		return "", ErrBusy
 	}
+	a := r.answer(ctx, l, program, args)
+	if a == nil {
+		r.mu.Unlock()
+		return "", ctx.Err()
+	}
 	l.callers++
-	a := r.answer(l, program, args)
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -95,6 +100,9 @@ func (r *resolver) ask(ctx context.Context, of, program string, args ...string) 
 	case <-a.done:
 		return a.text, a.err
 	case <-ctx.Done():
+		if a.isDone() {
+			return a.text, a.err
+		}
 		return "", ctx.Err()
 	}
 }
@@ -126,12 +134,16 @@ func (l *line) counts(now time.Time) bool {
 	return false
 }
 
-// answer returns the answer to a question, which may not be there yet.
-func (r *resolver) answer(l *line, program string, args []string) *answer {
+// answer returns the answer to a question, which may not be there yet; nil if it is not
+// known and ctx has ended.
+func (r *resolver) answer(ctx context.Context, l *line, program string, args []string) *answer {
 	question := strings.Join(append([]string{program}, args...), "\n")
 	before := l.answers[question]
 	if before != nil && (!before.isDone() || before.until.After(r.now())) {
 		return before
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	if len(l.answers) >= maxAnswers {
 		for other, a := range l.answers {

@@ -62,6 +62,7 @@ type Lease struct {
 func (j *Journal) Resume(boot string, now time.Time) (until map[Lease]time.Duration, unread int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.sweep()
 	until = map[Lease]time.Duration{}
 	take := func(r *Row) {
 		if l := (Lease{r.UID, r.Address}); strings.HasPrefix(r.Run, bootOf(boot)+"-") {
@@ -74,6 +75,13 @@ func (j *Journal) Resume(boot string, now time.Time) (until map[Lease]time.Durat
 		err = errors.Join(header, os.Rename(j.file(0), j.file(0)+".bad"))
 	}
 	return until, unread, errors.Join(err, j.clean(now))
+}
+
+// sweep removes what an arbiter has left that was killed while it wrote a file again.
+func (j *Journal) sweep() {
+	for n := range older + 1 {
+		wholefile.ClearLeftovers(j.file(n))
+	}
 }
 
 // unusable is the error that a file is not one of the journal.
@@ -265,6 +273,7 @@ func (j *Journal) Forget() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines.Close()
+	j.sweep()
 	files, err := filepath.Glob(filepath.Join(j.Dir, "usage*.jsonl*"))
 	for _, file := range files {
 		err = errors.Join(err, os.Remove(file))

@@ -323,7 +323,16 @@ func TestOldRowsAreRemoved(t *testing.T) {
 	if files, _ := filepath.Glob(j.Dir + "/*"); len(files) > 2 {
 		t.Errorf("%d files are left", len(files))
 	}
-	if err := errors.Join(j.Forget(), j.Forget()); err != nil {
+	leftover := filepath.Join(j.Dir, ".usage.1.jsonl123")
+	leave := func() error { return os.WriteFile(leftover, []byte("{"), 0o600) }
+	err = leave()
+	if _, _, failed := j.Resume("this", now.Wall); err != nil || failed != nil {
+		t.Error(err, failed)
+	}
+	if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was not written to its end stays: %v", err)
+	}
+	if err := errors.Join(leave(), j.Forget(), j.Forget()); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(j.Dir); !errors.Is(err, os.ErrNotExist) {

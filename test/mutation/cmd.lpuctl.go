@@ -45,6 +45,12 @@ func cmdLpuctl() []mutation {
 			test:    "TestReloadKeepsWhatDidNotChange",
 		},
 		{
+			name:    "a kill of the arbiter ends all leases",
+			fix:     "return &cli.ExitError{Code: exitStopped}",
+			without: "return nil",
+			test:    "TestTheUnitKnowsTheArbiter",
+		},
+		{
 			name:    "a fault of the config file gives away LPUs that the hook has not cleaned",
 			fix:     "\t\tarbiter.Hook = &lease.Hook{}",
 			without: "\t\t_ = &lease.Hook{}",

@@ -9,6 +9,12 @@ func internalLaunch() []mutation {
 			test:    "TestRootEndsTheLeaseOfACommand", pkg: "cmd/lpuctl",
 		},
 		{
+			name:    "a refusal of run comes after a warning of the memory that the command could lock",
+			fix:     "\tif err := j.raiseMemlock(); err != nil {\n",
+			without: "\tj.warnOfMemlock()\n\tif err := j.raiseMemlock(); err != nil {\n",
+			test:    "TestMemlockIsOfNoMatterToARefusal",
+		},
+		{
 			name:    "a lease of podman with a time does not end what it has left behind",
 			fix:     "return j.Limit > 0 && (",
 			without: "return false && (",

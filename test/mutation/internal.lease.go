@@ -51,6 +51,48 @@ func internalLease() []mutation {
 			test:    "TestBackfillCostsTheSame",
 		},
 		{
+			name:    "a wish goes first though the hook is about to give LPUs to one ahead",
+			fix:     " || b.endedSince(l.Address, b.Began))",
+			without: ")",
+			test:    "TestBackfillBesideHooks",
+		},
+		{
+			name:    "the hook after a wish that goes first takes too long for one ahead",
+			fix:     "back: endsWithin + b.hookLimit,",
+			without: "back: endsWithin,",
+			test:    "TestBackfillBesideHooks",
+		},
+		{
+			name:    "an LPU on which the hook has failed keeps wishes from going first",
+			fix:     "return !b.failed(l.Address) && (",
+			without: "return (",
+			test:    "TestWhatTheHookKeeps",
+		},
+		{
+			name:    "how long the hook takes is not known to those who go first",
+			fix:     "a.book.hookLimit = a.Hook.Limit",
+			without: "a.book.hookLimit = 0",
+			test:    "TestTheBookKnowsTheHook",
+		},
+		{
+			name:    "what an arbiter was writing when it was killed stays beside its files",
+			fix:     "wholefile.ClearLeftovers(file)",
+			without: "_ = wholefile.ClearLeftovers",
+			test:    "TestLeftoversAreSwept",
+		},
+		{
+			name:    "a resolver that hangs delays a look by a second for each name",
+			fix:     "left -= time.Since(began)",
+			without: "_ = began",
+			test:    "TestAHangingResolverDelaysNoLook",
+		},
+		{
+			name:    "a process keeps nothing back while it cannot be found out whose it is",
+			fix:     "of = slices.Collect(maps.Keys(users))",
+			without: "_ = maps.Keys(users)",
+			test:    "TestAHangingResolverDelaysNoLook",
+		},
+		{
 			name:    "a container that has ended keeps its LPUs",
 			fix:     "ended[e] = !runs(",
 			without: "ended[e] = false && !runs(",

@@ -33,6 +33,12 @@ func internalUsage() []mutation {
 			test:    "TestOldRowsAreRemoved",
 		},
 		{
+			name:    "what an arbiter was writing of usage when it was killed is kept",
+			fix:     "wholefile.ClearLeftovers(j.file(n))",
+			without: "_, _ = n, wholefile.ClearLeftovers",
+			test:    "TestOldRowsAreRemoved",
+		},
+		{
 			name:    "a user reads what others have used",
 			fix:     "(k.By == 0 || k.By == r.UID) && ",
 			without: "",
