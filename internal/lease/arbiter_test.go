@@ -44,8 +44,9 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case "user":
-		if err := user(os.Args[1]); err != nil {
+	case "user", "waiters", "attacker":
+		does := map[string]func(seed string) error{"user": user, "waiters": waiters, "attacker": attacks}
+		if err := does[os.Getenv("LEASE_TEST")](os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
