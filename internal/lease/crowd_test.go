@@ -51,17 +51,15 @@ func TestACrowdWaits(t *testing.T) {
 	for i := range attackers {
 		q.attackers = append(q.attackers, w.start("attacker", attacker+10+i%4))
 	}
-	q.look()
-	begin()
-	first := slices.Collect(func(yield func(string) bool) {
-		for id, pid := range q.pid {
-			if !slices.Contains(q.attackers, pid) && !yield(id) {
-				return
-			}
+	var first []string
+	for id := range q.look() {
+		if !slices.Contains(q.attackers, q.pid[id]) {
+			first = append(first, id)
 		}
-	})
-	if least := processes * wishesOfEach; len(first) != least {
-		t.Errorf("%d wait at the beginning, not %d", len(first), least)
+	}
+	begin()
+	if all := processes * wishesOfEach; len(first) != all {
+		t.Fatalf("%d wait at the beginning, not %d", len(first), all)
 	}
 	for killed := 0; ; {
 		waiting := q.look()
@@ -93,8 +91,8 @@ func TestACrowdWaits(t *testing.T) {
 // line watches the queue of a crowd.
 type line struct {
 	*crowd
-	rank      map[string]int // in the order in which they were first seen to wait, by id
-	pid       map[string]int // of who waits
+	rank      map[string]int // of wishes and leases, in the order in which they were first seen, by id
+	pid       map[string]int // of who has them
 	dead      map[int]bool   // killed
 	processes []int          // of those who wait
 	attackers []int
@@ -154,39 +152,38 @@ func (q *line) look() (waiting map[string]bool) {
 	}
 	q.looks++
 	waiting = map[string]bool{}
-	known, last := len(q.rank), -1
-	firstKnown := known // the least rank of those who waited before and still do
-	var ahead lease.Queued
+	before := len(q.rank)
+	for _, l := range leases { // those that were not seen to wait came after all that were
+		q.see(l.ID, l.PID)
+	}
+	last, ahead := -1, lease.Queued{}
 	for _, e := range queue {
 		waiting[e.ID] = true
-		rank, seen := q.rank[e.ID]
-		if !seen {
-			rank = len(q.rank)
-			q.rank[e.ID], q.pid[e.ID] = rank, e.PID
-		}
+		rank := q.see(e.ID, e.PID)
 		if rank < last {
 			q.t.Errorf("look %d: the queue is in another order: %s was number %d, and is behind number %d", q.looks, e.ID, rank, last)
 		}
-		last = rank
-		if rank < firstKnown {
-			firstKnown, ahead = rank, e
+		if last < 0 && rank < before {
+			ahead = e
 		}
+		last = rank
 	}
 	for _, l := range leases {
-		rank, seen := q.rank[l.ID]
-		switch {
-		case seen:
-		case q.looks == 1: // before all that wait
-			rank = -1
-			q.rank[l.ID] = rank
-		default:
-			rank = known // it came after all that were seen
-		}
-		if rank > firstKnown {
-			q.t.Errorf("look %d: number %d has a lease: %s; and before it number %d waits: %s", q.looks, rank, inJSON(l), firstKnown, inJSON(ahead))
+		if ahead.ID != "" && q.rank[l.ID] > q.rank[ahead.ID] {
+			q.t.Errorf("look %d: number %d has a lease: %s; and before it number %d waits: %s", q.looks, q.rank[l.ID], inJSON(l),
+				q.rank[ahead.ID], inJSON(ahead))
 		}
 	}
 	return waiting
+}
+
+// see returns the number of a lease or wish, which it has from when it is first seen.
+func (q *line) see(id string, pid int) (rank int) {
+	if rank, seen := q.rank[id]; seen {
+		return rank
+	}
+	q.rank[id], q.pid[id] = len(q.rank), pid
+	return q.rank[id]
 }
 
 func inJSON(v any) string {
