@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -45,6 +46,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	case "user", "waiters", "attacker":
+		go func() { // who has started this one has ended
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
 		does := map[string]func(seed string) error{"user": user, "waiters": waiters, "attacker": attacks}
 		if err := does[os.Getenv("LEASE_TEST")](os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -224,7 +224,8 @@ func (w *crowd) start(kind string, uid int) (pid int) {
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	}
-	if err := cmd.Start(); err != nil {
+	_, err := cmd.StdinPipe() // which ends with this process
+	if err := errors.Join(err, cmd.Start()); err != nil {
 		w.t.Fatal(err)
 	}
 	w.mu.Lock()
