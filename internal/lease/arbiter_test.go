@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -45,8 +46,13 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case "user":
-		if err := user(os.Args[1]); err != nil {
+	case "user", "waiters", "attacker":
+		go func() { // who has started this one has ended
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+		does := map[string]func(seed string) error{"user": user, "waiters": waiters, "attacker": attacks}
+		if err := does[os.Getenv("LEASE_TEST")](os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

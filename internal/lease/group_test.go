@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/test/hostile"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -76,7 +77,7 @@ func TestRuns(t *testing.T) {
 }
 
 // TestGroupsAreBounded: a user who makes thousands of groups with the id of a container does not make the record too long to be read, and
-// groups that were removed, of which it is not seen whose they were, are none where another is seen.
+// groups that were removed, whose owner is not seen, are none where another is seen.
 func TestGroupsAreBounded(t *testing.T) {
 	removed := Group{Path: "/a (deleted)"}
 	long := Group{Path: "/" + strings.Repeat("x", 4000), Inode: 5, owner: 1000}
@@ -109,4 +110,39 @@ func TestBoundTwice(t *testing.T) {
 	if e.Container != container || !slices.Equal(e.Groups, groups) || !e.MayEnd {
 		t.Errorf("%+v", e)
 	}
+}
+
+// TestGroupsOfAStranger: on this machine neither a control group of another user that has the id of a container in its name, nor one that
+// is made in the place of the container's, keeps the lease of a container that has ended.
+func TestGroupsOfAStranger(t *testing.T) {
+	id, dir := strings.Repeat("5a", 32), hostile.Groups(t)
+	own, other := filepath.Join(dir, "libpod-"+id+".scope"), filepath.Join(dir, "docker-"+id+".scope")
+	const uid, stranger = 61000, 61002
+	hostile.Group(t, other, stranger)
+	end := hostile.Group(t, own, uid)
+	bound := ofUser(seenGroups(t, id), uid)
+	if len(bound) != 1 || bound[0].Inode == 0 || !runs(bound, seenGroups(t, id)) {
+		t.Fatalf("bound to %+v, seen are %+v", bound, seenGroups(t, id))
+	}
+	for step, who := range []int{stranger, stranger, uid} { // at first it is not made again
+		end()
+		if step > 0 {
+			hostile.RemoveGroup(t, own)
+			end = hostile.Group(t, own, who)
+		}
+		if seen := seenGroups(t, id); runs(bound, seen) || len(seen) == 0 {
+			t.Errorf("step %d: it was bound to %+v and has ended, and seen are %+v", step, bound, seen)
+		}
+	}
+}
+
+// seenGroups are the control groups of this machine that have an id in their names and a process in them.
+func seenGroups(t *testing.T, id string) []Group {
+	t.Helper()
+	tree, err := host.Root("/").Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	return groups(tree, []string{id})[id]
 }

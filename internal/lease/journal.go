@@ -83,6 +83,7 @@ func parseJournal(data []byte, boot string) (queue []*entry, last uint64, err er
 		return nil, 0, nil
 	}
 	at := map[string]int{}
+	last = first.Last
 	for _, line := range lines[1:] {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break
@@ -96,12 +97,13 @@ func parseJournal(data []byte, boot string) (queue []*entry, last uint64, err er
 		case r.Waits != nil:
 			at[r.Waits.ID] = len(queue)
 			queue = append(queue, r.Waits)
+			last = highest(queue[len(queue)-1:], last) // also if it has ended: no other wish gets its id
 		case waits:
 			queue[i] = nil
 		}
 	}
 	queue = slices.DeleteFunc(queue, func(e *entry) bool { return e == nil })
-	return queue, highest(queue, first.Last), checkQueue(queue)
+	return queue, last, checkQueue(queue)
 }
 
 // highest is the highest number of a connection.

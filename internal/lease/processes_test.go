@@ -66,7 +66,7 @@ const barrier = "BARRIER=1"
 
 // crowd is a node with users in processes of their own, and an arbiter of which a stand-in for systemd keeps the connections.
 type crowd struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	rand *rand.Rand
 
@@ -85,7 +85,7 @@ type crowd struct {
 	started, killed int
 }
 
-func newCrowd(t *testing.T, r *rand.Rand) *crowd {
+func newCrowd(t testing.TB, r *rand.Rand) *crowd {
 	t.Helper()
 	w := &crowd{t: t, dir: aNode(t), rand: r, read: make(chan struct{}), users: map[int]*exec.Cmd{}, stored: map[string]*os.File{}}
 	for _, dir := range []string{"held", "leased", "wrong", "node/proc"} {
@@ -212,14 +212,20 @@ func (w *crowd) killUser() {
 
 func (w *crowd) startUser() {
 	w.t.Helper()
+	w.start("user", 61000+w.rand.IntN(20))
+}
+
+// start starts a process of a user, who can be another only for root, and returns its id.
+func (w *crowd) start(kind string, uid int) (pid int) {
+	w.t.Helper()
 	cmd := exec.Command("/proc/self/exe", fmt.Sprint(w.rand.Uint64())) // whose directory other users cannot enter
-	cmd.Env = append(os.Environ(), "LEASE_TEST=user", "LEASE_DIR="+w.dir)
+	cmd.Env = append(os.Environ(), "LEASE_TEST="+kind, "LEASE_DIR="+w.dir)
 	cmd.Stderr = os.Stderr
 	if os.Getuid() == 0 {
-		uid := uint32(61000 + w.rand.IntN(20))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	}
-	if err := cmd.Start(); err != nil {
+	_, err := cmd.StdinPipe() // which ends with this process
+	if err := errors.Join(err, cmd.Start()); err != nil {
 		w.t.Fatal(err)
 	}
 	w.mu.Lock()
@@ -234,6 +240,7 @@ func (w *crowd) startUser() {
 		delete(w.users, cmd.Process.Pid)
 		w.mu.Unlock()
 	})
+	return cmd.Process.Pid
 }
 
 // sweep does what the kernel does after the end of a process: it closes what the process had open. The nodes of LPUs are closed a moment
