@@ -50,7 +50,7 @@ func TestAMendedConfigIsRead(t *testing.T) {
 		wish.Must = append(wish.Must, g.LPUs[0].Address)
 		await.Until(t, mended, func() error {
 			c := dial()
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			_, err := c.Wish(t.Context(), wish, nil)
 			if why != "" && err != nil && strings.Contains(err.Error(), why) {
 				return nil

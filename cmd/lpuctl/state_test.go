@@ -51,7 +51,7 @@ func TestTheUnitKnowsTheArbiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	file, err := listener.File()
 	if err != nil {
 		t.Fatal(err)

@@ -31,13 +31,15 @@ type gaps struct {
 	now time.Duration
 	// until is when, for each LPU, a wish ahead that could use it may start.
 	until  []time.Duration
-	holder []*entry              // who has each leased; nil: no user
-	busy   marks                 // it is not known when: no user has it leased, and it is in use, or about to be clean
-	kept   []time.Duration       // the first end of what is reserved of it
-	own    map[int]time.Duration // the first end of what a user has
-	first  time.Duration         // the first of all
-	bars   marks                 // room for what barred returns
-	back   time.Duration         // after the time of a lease, until another can have its LPUs
+	holder []*entry // who has each leased; nil: no user
+	// busy are those whose time is not known: no user has one leased, and it is in use or
+	// being cleaned.
+	busy  marks
+	kept  []time.Duration       // the first end of what is reserved of it
+	own   map[int]time.Duration // the first end of what a user has
+	first time.Duration         // the first of all
+	bars  marks                 // room for what barred returns
+	back  time.Duration         // after the time of a lease, until another can have its LPUs
 }
 
 // gaps are those of a moment, before the wishes ahead are looked at; nil where no wish

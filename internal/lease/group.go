@@ -84,8 +84,8 @@ const (
 )
 
 // ofUser returns those of some groups that a user's container can be in. A group that
-// another user has made is none of them, whatever its name, nor is one of which no
-// directory is seen, such as one that was removed, if that of another is.
+// another user has made is none of them, whatever its name, nor is one whose
+// directory is not seen, such as one that was removed, if that of another is.
 func ofUser(all []Group, uid int) []Group {
 	of := slices.DeleteFunc(slices.Clone(all), func(g Group) bool { return g.owner != 0 && g.owner != uid || len(g.Path) > maxPath })
 	if slices.ContainsFunc(of, func(g Group) bool { return g.Inode != 0 }) {

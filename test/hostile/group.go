@@ -20,7 +20,7 @@ func Groups(t testing.TB) (dir string) {
 		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
 			continue
 		}
-		if dir, err := os.MkdirTemp(mount, "lpuctl"); err == nil {
+		if dir, err := os.MkdirTemp(mount, "lpuctl"); err == nil { //nolint:usetesting // it is a control group
 			t.Cleanup(func() { RemoveGroup(t, dir) })
 			return dir
 		}
@@ -62,7 +62,7 @@ func sleeping(t testing.TB) (pid int, stop func()) {
 	return pid, stop
 }
 
-// RemoveGroup removes a control group that is there. It waits for the kernel, which takes a process out of its group a moment after its end.
+// RemoveGroup removes a control group. It waits for the kernel, which takes a process out of its group a moment after it ends.
 func RemoveGroup(t testing.TB, dir string) {
 	t.Helper()
 	await.Until(t, "the control group is gone", func() error {

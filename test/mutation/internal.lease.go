@@ -406,7 +406,7 @@ func internalLease() []mutation {
 		},
 		{
 			name:    "processes of a control group that was made later are ended",
-			fix:     "g.Inode != 0 && b.Path == g.Path && b.Inode == g.Inode",
+			fix:     "b.Path == g.Path && b.Inode == g.Inode",
 			without: "b.Path == g.Path",
 			test:    "TestWhoseContainer|TestEndContainer",
 		},
