@@ -77,7 +77,7 @@ func internalLease() []mutation {
 		{
 			name:    "what an arbiter was writing when it was killed stays beside its files",
 			fix:     "wholefile.ClearLeftovers(file)",
-			without: "_ = wholefile.ClearLeftovers",
+			without: "_, _ = file, wholefile.ClearLeftovers",
 			test:    "TestLeftoversAreSwept",
 		},
 		{
