@@ -47,6 +47,8 @@ people() {
 	expect "what the user's systemd starts may" is infinity state "user@$(id -u alice).service" LimitMEMLOCK
 	expect "pods may: they inherit it from containerd" grep -q '^Max locked memory *unlimited *unlimited' \
 		"/proc/$(state containerd.service MainPID)/limits"
+	expect "the arbiter stops when it should" systemctl stop lpuctl-lease.service
+	expect "and stays so" is inactive state lpuctl-lease.service ActiveState
 	expect "no unit failed in all this" is "" failed
 }
 
@@ -62,10 +64,25 @@ leased() { lpuctl list -o json 2>/dev/null | grep '"leased"'; }
 # A container that is left behind keeps its lease until it ends. Podman leaves a process of its own behind too, which must not keep it.
 left_behind() {
 	expect "a user leaves a container behind" \
-		as alice "lpuctl -q run -n 2 -- podman run -d --name left --network none '{args}' --rootfs $alice sleep 100000"
+		as alice "lpuctl -q run -n 2 -- podman run --rm -d --name left --network none '{args}' --rootfs $alice sleep 100000"
 	expect "it has its lease" is 2 grep -c 'alice' <(lpuctl list --no-headers 2>/dev/null)
+	killed_arbiter
+	expect "it has its lease after that too" is 2 grep -c 'alice' <(lpuctl list --no-headers 2>/dev/null)
 	expect "root's next one gets the others" is "0 1 2 3 4 5 6 7" hers_and_others
 	expect "the container ends" as alice "podman rm -f -t 0 left"
+}
+
+# A plain kill ends the arbiter, and systemd starts it again.
+killed_arbiter() {
+	local first
+	first=$(state lpuctl-lease.service MainPID)
+	expect "the arbiter is killed" kill "$first"
+	expect "and another one takes its place" within 120 another_than "$first"
+}
+another_than() { # PID
+	local now
+	now=$(state lpuctl-lease.service MainPID)
+	[ "$now" != 0 ] && [ "$now" != "$1" ]
 }
 
 # Which alice gets depends on whether those of the lease before have been seen closed.
