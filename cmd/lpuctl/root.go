@@ -59,7 +59,7 @@ run has that of the command that it starts, or 125.`,
 	of := func(make func(*app) *cobra.Command) func() *cobra.Command {
 		return func() *cobra.Command { return make(a) }
 	}
-	a.SetUpRoot(cmd, cli.Commands{
+	commands := cli.Commands{
 		"list":     of(newListCommand),
 		"health":   of(newHealthCommand),
 		"describe": of(newDescribeCommand),
@@ -84,8 +84,37 @@ run has that of the command that it starts, or 125.`,
 		"simulate": of(newSimulateCommand),
 		"demo":     of(newDemoCommand),
 		"dra":      newDRACommand,
-	}, args)
+	}
+	for _, g := range groups() {
+		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, name := range g.names {
+			make := commands[name]
+			commands[name] = func() *cobra.Command {
+				c := make()
+				c.GroupID = g.title
+				return c
+			}
+		}
+	}
+	a.SetUpRoot(cmd, commands, args)
 	return cmd
+}
+
+// group is a part of the commands, as the help and README.md have them.
+type group struct {
+	title string
+	names []string
+}
+
+func groups() []group {
+	return []group{
+		{"See", []string{"list", "health", "describe", "topology"}},
+		{"Give to containers", []string{"cdi", "allocate", "run", "runtime"}},
+		{"Share a server", []string{"reserve", "extend", "release", "queue", "usage", "lease"}},
+		{"Kubernetes", []string{"serve", "dra", "owner"}},
+		{"Operate", []string{"cordon", "uncordon", "ring", "exporter", "config"}},
+		{"Try without hardware", []string{"demo", "simulate"}},
+	}
 }
 
 // scan reads the config, the machine, and which LPUs are cordoned.
