@@ -166,7 +166,7 @@ func TestVersion(t *testing.T) {
 	}
 	image := regexp.MustCompile(`hyperaccel/lpuctl(?:-dra)?:(latest|[0-9][\w.]*)`)
 	for _, name := range []string{
-		"packaging/kubernetes/lpuctl.yaml", "packaging/kubernetes/lpuctl-dra.yaml", "packaging/image/main.go", "README.md",
+		"packaging/kubernetes/lpuctl.yaml", "packaging/kubernetes/lpuctl-dra.yaml", "packaging/image/main.go",
 		"docs/kubernetes.md",
 	} {
 		found := image.FindAllString(read(name), -1)
