@@ -20,5 +20,6 @@ until [ -e "AGAIN" ]; do sleep 0.1; done
 open
 echo tried again
 exec sleep 1000`
-	return fmt.Sprintf("NODE='%s'", node) + strings.NewReplacer("MAJOR", fmt.Sprint(major), "MINOR", fmt.Sprint(minor), "AGAIN", again).Replace(script)
+	numbers := strings.NewReplacer("MAJOR", fmt.Sprint(major), "MINOR", fmt.Sprint(minor), "AGAIN", again)
+	return fmt.Sprintf("NODE='%s'", node) + numbers.Replace(script)
 }

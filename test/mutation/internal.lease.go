@@ -261,6 +261,12 @@ func internalLease() []mutation {
 			test:    "TestRuns",
 		},
 		{
+			name:    "a wish gets the id of one that has ended, when the arbiter was killed",
+			fix:     "last = highest(queue[len(queue)-1:], last)",
+			without: "",
+			test:    "TestTheJournal",
+		},
+		{
 			name:    "the holder does not hear that root has ended its lease",
 			fix:     "\t\t\tb.send(e.conn, Answer{Over: &Over{now}})\n",
 			without: "",
