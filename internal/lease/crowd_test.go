@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -97,6 +98,7 @@ type line struct {
 	processes []int          // of those who wait
 	attackers []int
 	looks     int
+	answered  time.Duration // since boot: when the last queue was known
 }
 
 // aCrowdThatWaits is one of which nobody has an LPU before all wait and it shall begin.
@@ -153,9 +155,13 @@ func (q *line) look() (waiting map[string]bool) {
 	q.looks++
 	waiting = map[string]bool{}
 	before := len(q.rank)
-	for _, l := range leases { // those that were not seen to wait came after all that were
-		q.see(l.ID, l.PID)
+	for _, l := range leases {
+		if _, seen := q.rank[l.ID]; !seen && l.Since <= q.answered { // got between the two answers of the last look
+			q.rank[l.ID], q.pid[l.ID] = -1, l.PID
+		}
+		q.see(l.ID, l.PID) // who was not seen to wait came after all who were
 	}
+	q.answered = host.SinceBoot()
 	last, ahead := -1, lease.Queued{}
 	for _, e := range queue {
 		waiting[e.ID] = true
