@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -52,7 +53,12 @@ func TestAMendedConfigIsRead(t *testing.T) {
 			c := dial()
 			defer func() { _ = c.Close() }()
 			_, err := c.Wish(t.Context(), wish, nil)
-			if why != "" && err != nil && strings.Contains(err.Error(), why) {
+			switch {
+			case why == "":
+				return err
+			case err == nil:
+				return errors.New("the hook has not run")
+			case strings.Contains(err.Error(), why):
 				return nil
 			}
 			return err

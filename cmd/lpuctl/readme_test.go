@@ -41,7 +41,7 @@ func TestReadme(t *testing.T) {
 
 	commands := ""
 	for _, g := range groups() {
-		commands += fmt.Sprintf("- **%s**: `%s`\n", g.title, strings.Join(g.names, "`, `"))
+		commands += fmt.Sprintf("- **%s**: %s\n", g.title, "`"+strings.Join(g.names, "`, `")+"`")
 	}
 	for _, c := range newRootCommand(&app{}).Commands() {
 		if c.GroupID == "" && !c.Hidden && !slices.Contains([]string{"completion", "help", "version"}, c.Name()) {

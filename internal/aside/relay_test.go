@@ -183,9 +183,10 @@ func TestARelayEndsWithItsProgram(t *testing.T) {
 	closed(t, one)
 	await.For(t, "it has the socket", func() bool { return has(r.pid) == 1 })
 	r.End()
+	t.Cleanup(func() { _ = syscall.Kill(r.pid, syscall.SIGKILL) })
+	await.For(t, "it has ended", func() bool { return errors.Is(syscall.Kill(r.pid, 0), syscall.ESRCH) })
 	if n, err := unix.Read(first, make([]byte, 1)); n != 0 || err != nil {
 		t.Errorf("read %d, %v", n, err)
 	}
-	await.For(t, "it has ended", func() bool { return errors.Is(syscall.Kill(r.pid, 0), syscall.ESRCH) })
 	closed(t, first)
 }

@@ -220,6 +220,18 @@ func bound(t *testing.T, uid, owner int) *Book {
 	return b
 }
 
+// TestALeftContainerIsWatched: its end is looked for though no client asks, also of a lease without a time.
+func TestALeftContainerIsWatched(t *testing.T) {
+	b := bound(t, 7, 7)
+	b.leases[0].Until = 0
+	if b.Watches() {
+		t.Error("its client is connected, and hears of nothing else")
+	}
+	if b.Drop(30, 1); !b.Watches() {
+		t.Error("no look sees that it ends")
+	}
+}
+
 // TestTheTimeOfAContainerIsOver: its processes are asked to end, and are killed half a minute later, again and again. One that is not the
 // user's own is left alone.
 func TestTheTimeOfAContainerIsOver(t *testing.T) {

@@ -108,7 +108,7 @@ func internalLease() []mutation {
 			name:    "the lease of a container that has ended keeps its LPUs from pods",
 			fix:     "return len(b.queue) > 0 || slices.ContainsFunc(b.leases, func(e *entry) bool { return e.Gone })",
 			without: "return len(b.queue) > 0",
-			test:    "TestEndedLeasesAreNotRecorded", pkg: "cmd/lpuctl",
+			test:    "TestALeftContainerIsWatched",
 		},
 		{
 			name:    "leases that ended with their arbiter keep their LPUs from pods",
