@@ -79,19 +79,12 @@ func validate(ctx context.Context, a *app, args, targets, devices []string, host
 		return nil, err
 	}
 	v.Kind = a.Config.CDI.Kind
-	if len(args) == 0 {
-		v.Claims = preparedClaims(a.Root, a.Log)
-		if own, err := a.LocateSpec(); err == nil {
-			v.Own = own.Path
-		}
-	}
 	if host {
 		v.Inventory = readHardware(ctx, a)
 	}
 	v.Devices = devices
 	if len(args) == 0 {
-		v.Orders = cli.SpecOrders(ctx, a.Root)
-		return v.Dirs(specDirs(a))
+		return validateNode(ctx, a, v)
 	}
 	info, err := os.Stat(args[0])
 	if err != nil {
@@ -101,6 +94,16 @@ func validate(ctx context.Context, a *app, args, targets, devices []string, host
 		return v.DirAsTyped(args[0])
 	}
 	return v.File(args[0]), nil
+}
+
+// validateNode validates what the runtimes of this node read. The config was read.
+func validateNode(ctx context.Context, a *app, v cdi.Validator) (finding.List, error) {
+	v.Claims = preparedClaims(a.Root, a.Log)
+	if own, err := a.LocateSpec(); err == nil {
+		v.Own = own.Path
+	}
+	v.Orders = cli.SpecOrders(ctx, a.Root)
+	return v.Dirs(specDirs(a))
 }
 
 // specValidator judges spec files by what runtimes read and what is in the machine.

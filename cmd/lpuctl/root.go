@@ -60,6 +60,7 @@ run has that of the command that it starts, or 125.`,
 		return func() *cobra.Command { return make(a) }
 	}
 	commands := cli.Commands{
+		"doctor":   of(newDoctorCommand),
 		"list":     of(newListCommand),
 		"health":   of(newHealthCommand),
 		"describe": of(newDescribeCommand),
@@ -108,7 +109,7 @@ type group struct {
 
 func groups() []group {
 	return []group{
-		{"See", []string{"list", "health", "describe", "topology"}},
+		{"See", []string{"doctor", "list", "health", "describe", "topology"}},
 		{"Give to containers", []string{"cdi", "allocate", "run", "runtime"}},
 		{"Share a server", []string{"reserve", "extend", "release", "queue", "usage", "lease"}},
 		{"Kubernetes", []string{"serve", "dra", "owner"}},

@@ -1,0 +1,195 @@
+// Package doctor follows an LPU from its slot into the container, link by link, and says
+// at which link the way ends. A check is a small value. What other commands answer too is
+// asked of the same functions: here is only the order, what a link needs, and what follows
+// from what.
+package doctor
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hyperaccel/lpuctl/pkg/finding"
+)
+
+// Limit is how long all checks together may take. What has not answered by then counts as
+// not seen.
+const Limit = 3 * time.Second
+
+// Check is what is looked at for one link.
+type Check struct {
+	Link  Link
+	About string // what it looks at, in a few words: "the driver of each card"
+	Run   func(context.Context) Result
+}
+
+// Result is what a check found.
+type Result struct {
+	Says     string // what is well, in a few words: "8 of 8 bound to xocl"
+	Findings finding.List
+	// Absent is why there is nothing to look at: "no kubelet on this node".
+	Absent string
+	Unseen []Unseen
+	// NoLPU: the node has no LPU at all.
+	NoLPU bool
+}
+
+// Unseen is what could not be looked at.
+type Unseen struct {
+	What  string `json:"what"`  // "whether the device plugin runs"
+	Why   string `json:"why"`   // "permission denied"
+	Right string `json:"right"` // what it takes: "run it as root"
+}
+
+// State is how a link is.
+type State string
+
+// The states, the worst last. A link follows if all that is broken in it comes from links
+// before it.
+const (
+	Well    State = "well"
+	Absent  State = "absent"  // there is nothing to look at
+	Unknown State = "unknown" // part of it could not be looked at, and the rest is well
+	Warned  State = "warning"
+	Follows State = "follows"
+	Broken  State = "broken"
+)
+
+// Step is a link with what its checks found.
+type Step struct {
+	Link     Link         `json:"link"`
+	State    State        `json:"state"`
+	Says     string       `json:"says,omitempty"`
+	Findings finding.List `json:"findings"`
+	Unseen   []Unseen     `json:"unseen"`
+	From     []Link       `json:"from,omitempty"` // the broken links that it follows from
+}
+
+// Diagnosis is the whole way, in the order of its links.
+type Diagnosis struct {
+	Steps []Step `json:"links"`
+	NoLPU bool   `json:"-"` // the node has no LPU at all
+}
+
+// Diagnose runs checks side by side and puts together what they found. It returns after
+// [Limit] at the latest, also if a check hangs.
+func Diagnose(ctx context.Context, checks []Check) *Diagnosis {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	answers := make([]chan Result, len(checks))
+	for i, c := range checks {
+		answers[i] = make(chan Result, 1)
+		go func() { answers[i] <- c.Run(ctx) }()
+	}
+	d := &Diagnosis{Steps: []Step{}}
+	found := map[Link][]Result{}
+	for i, c := range checks {
+		r := await(ctx, c, answers[i])
+		found[c.Link] = append(found[c.Link], r)
+		d.NoLPU = d.NoLPU || r.NoLPU
+	}
+	for _, link := range Links() {
+		if results := found[link]; len(results) > 0 {
+			d.Steps = append(d.Steps, join(link, results))
+		}
+	}
+	d.fold()
+	return d
+}
+
+// await returns the answer of a check, or what is known without it when the time is over.
+func await(ctx context.Context, c Check, answer <-chan Result) Result {
+	select {
+	case r := <-answer:
+		return r
+	case <-ctx.Done():
+	}
+	select { // it may have answered in the same moment
+	case r := <-answer:
+		return r
+	default:
+		return Result{Unseen: []Unseen{{c.About, "no answer within " + Limit.String(), "look for what hangs: dmesg, mount"}}}
+	}
+}
+
+// join makes a step of the results of all checks of a link.
+func join(link Link, results []Result) Step {
+	s := Step{Link: link, Findings: finding.List{}, Unseen: []Unseen{}}
+	absent := 0
+	for _, r := range results {
+		s.Findings = append(s.Findings, r.Findings...)
+		s.Unseen = append(s.Unseen, r.Unseen...)
+		if r.Absent != "" {
+			absent++
+		}
+		for _, text := range []string{r.Says, r.Absent} {
+			if text != "" && s.Says != "" {
+				s.Says += "; "
+			}
+			s.Says += text
+		}
+	}
+	switch {
+	case s.Findings.HasErrors():
+		s.State = Broken
+	case s.Findings.MoreThanNotes():
+		s.State = Warned
+	case len(s.Unseen) > 0:
+		s.State = Unknown
+	case absent == len(results):
+		s.State = Absent
+	default:
+		s.State = Well
+	}
+	return s
+}
+
+// fold marks the steps of which every error follows from a broken link before.
+func (d *Diagnosis) fold() {
+	broken := map[Link]bool{}
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		if s.State != Broken {
+			continue
+		}
+		from, all := s.causes(broken)
+		broken[s.Link] = true
+		if all {
+			s.State, s.From = Follows, from
+		}
+	}
+}
+
+// causes returns the broken links from which errors of a step follow, and whether all of
+// them do.
+func (s *Step) causes(broken map[Link]bool) (from []Link, all bool) {
+	for _, f := range s.Findings {
+		if f.Severity != finding.Error {
+			continue
+		}
+		of := slices.DeleteFunc(causes(f.ID), func(l Link) bool { return !broken[l] })
+		if len(of) == 0 {
+			return nil, false
+		}
+		from = append(from, of...)
+	}
+	slices.Sort(from)
+	return slices.Compact(from), true
+}
+
+// First returns the first broken link: the cause to look at first. nil: none is broken.
+func (d *Diagnosis) First() *Step {
+	i := slices.IndexFunc(d.Steps, func(s Step) bool { return s.State == Broken })
+	if i < 0 {
+		return nil
+	}
+	return &d.Steps[i]
+}
+
+// Findings returns all findings, in the order of the links.
+func (d *Diagnosis) Findings() (all finding.List) {
+	for _, s := range d.Steps {
+		all = append(all, s.Findings...)
+	}
+	return all
+}
