@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +16,6 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
-	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -30,33 +31,47 @@ func newDoctorCommand(a *app) *cobra.Command {
 It prints one line for each link. The first broken link is opened: cause, place and remedy. What follows from it is one line that names
 it. With LINKs it looks at these only, and opens them all.
 
-A link that could not be looked at has a "?" and says what it takes. It changes nothing.
+A link that could not be looked at has a "?" and says what it takes. It changes nothing, unless --fix is given: that shows the commands
+of all remedies in their order, and runs them if the answer is yes. What is about an LPU that is in use, or that may be, is left out.
 
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
+  lpuctl doctor --wait 2m           # after a start of the node
+  sudo lpuctl doctor --fix
   lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
-		Args:      cobra.OnlyValidArgs,
+		Args:      cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.open = o.open || len(args) > 0
+			if o.fix {
+				return o.mend(cmd.Context(), a, cmd.InOrStdin(), args)
+			}
 			d, err := o.diagnose(cmd.Context(), a, args)
+			for until := time.Now().Add(o.wait); err == nil && o.isBad(d) && time.Now().Before(until); {
+				d, err = o.later(cmd.Context(), a, d, args)
+			}
 			if err != nil {
 				return err
 			}
-			return o.show(a, d, len(args) > 0)
+			return o.show(a, d)
 		},
 	}
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 3 on warnings and on what could not be looked at too")
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "open every link that has findings")
+	cmd.Flags().BoolVarP(&o.open, "all", "a", false, "open every link that has findings")
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again for this `TIME` until nothing is broken")
+	cmd.Flags().BoolVar(&o.fix, "fix", false, "show the commands that mend what is broken, and run them after a yes; as root")
+	cmd.MarkFlagsMutuallyExclusive("fix", "wait")
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
-	a.FormatFlag(cmd, &o.format)
+	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatJUnit)
 	return cmd
 }
 
 type doctorOptions struct {
-	strict, all bool
-	format      cli.Format
+	strict, open, fix bool
+	wait              time.Duration
+	format            cli.Format
 }
 
 func linkWords() string {
@@ -65,7 +80,16 @@ func linkWords() string {
 
 // diagnose runs the checks of some links; none: of all.
 func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*doctor.Diagnosis, error) {
-	if err := a.LoadConfig(); err != nil {
+	for _, word := range links {
+		if !slices.Contains(doctor.Links(), doctor.Link(word)) {
+			return nil, cli.Usage("%q is no link: %s", word, linkWords())
+		}
+	}
+	err := a.LoadConfig()
+	if faults := cli.ConfigFaults(err); faults != nil { // all the rest depends on what it says
+		return doctor.Diagnose(ctx, []doctor.Check{doctor.Config.Answer("", faults)}), nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	checks := checksOf(a)
@@ -75,10 +99,24 @@ func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*
 	return doctor.Diagnose(ctx, checks), nil
 }
 
+// later looks again after a moment.
+func (o *doctorOptions) later(ctx context.Context, a *app, before *doctor.Diagnosis, links []string) (*doctor.Diagnosis, error) {
+	if first := before.First(); first != nil {
+		a.Say("waiting: %s: %s", first.Link, mainReason(first.Findings))
+	}
+	select {
+	case <-time.After(time.Second):
+		return o.diagnose(ctx, a, links)
+	case <-ctx.Done():
+		return nil, errors.New("interrupted")
+	}
+}
+
 // checksOf are the checks of this node. The config was read.
 func checksOf(a *app) []doctor.Check {
 	scan := scanOnce(a)
 	return slices.Concat(doctor.Cards(scan), []doctor.Check{
+		doctor.Config.Answer(cmp.Or(a.Config.File, "none, the defaults count"), nil),
 		doctor.Ownership(func() (owner.File, owner.Standing, error) { return standing(a) }),
 		doctor.Specs(strings.Join(specDirs(a), ", "), func(ctx context.Context) (finding.List, error) {
 			inv, _ := scan(ctx) // a node whose sysfs cannot be read has specs all the same
@@ -101,32 +139,6 @@ func scanOnce(a *app) doctor.Scan {
 	}
 }
 
-// doctorDocument is what doctor prints for programs.
-type doctorDocument struct {
-	cli.Header
-	*doctor.Diagnosis
-}
-
-func (o *doctorOptions) show(a *app, d *doctor.Diagnosis, open bool) error {
-	if o.format.IsDocument() {
-		if err := a.WriteDocument(o.format, doctorDocument{cli.NewHeader("Diagnosis"), d}); err != nil {
-			return err
-		}
-	} else {
-		o.write(a, d, open)
-	}
-	if d.NoLPU {
-		return cli.NoLPU(a.Root)
-	}
-	bad := func(s doctor.Step) bool {
-		return s.State == doctor.Broken || s.State == doctor.Follows || o.strict && (s.State == doctor.Warned || s.State == doctor.Unknown)
-	}
-	if slices.ContainsFunc(d.Steps, bad) {
-		return cli.Found()
-	}
-	return nil
-}
-
 // standing is who hands out the LPUs to pods.
 func standing(a *app) (owner.File, owner.Standing, error) {
 	memory, err := node.RememberIn(a.Root)
@@ -139,33 +151,4 @@ func standing(a *app) (owner.File, owner.Standing, error) {
 	}
 	file := of.Owner()
 	return file, file.Stand(), nil
-}
-
-// write prints a line for each link, and opens the first that is broken.
-func (o *doctorOptions) write(a *app, d *doctor.Diagnosis, open bool) {
-	first := d.First()
-	for i := range d.Steps {
-		s := &d.Steps[i]
-		fmt.Fprintln(a.Out, shell.Printable(line(s)))
-		if open || o.all || s == first {
-			a.Report(s.Findings)
-		}
-	}
-}
-
-// line is a link in one line.
-func line(s *doctor.Step) string {
-	marks := map[doctor.State]string{
-		doctor.Well: "ok", doctor.Absent: "-", doctor.Unknown: "?", doctor.Warned: "warn", doctor.Follows: "->", doctor.Broken: "FAIL",
-	}
-	text := fmt.Sprintf("%-4s  %-11s  ", marks[s.State], s.Link)
-	switch {
-	case s.State == doctor.Follows:
-		return text + "follows from " + strings.Join(cli.Each(s.From, func(l doctor.Link) string { return string(l) }), ", ")
-	case len(s.Findings) > 0 && s.State != doctor.Well:
-		return text + mainReason(s.Findings)
-	case s.State == doctor.Unknown:
-		return text + s.Unseen[0].What + ": " + s.Unseen[0].Why + " (" + s.Unseen[0].Right + ")"
-	}
-	return text + s.Says
 }

@@ -29,7 +29,9 @@ func Cards(scan Scan) []Check {
 	}
 }
 
-func ofScan(scan Scan, link Link, about string, says func(*discovery.Inventory) string) Check {
+// ofScan returns the check of a link. says returns what is well with it, and whether that
+// is so of all LPUs.
+func ofScan(scan Scan, link Link, about string, says func(*discovery.Inventory) (string, bool)) Check {
 	return Check{link, about, func(ctx context.Context) Result {
 		inv, err := scan(ctx)
 		if err != nil {
@@ -38,7 +40,8 @@ func ofScan(scan Scan, link Link, about string, says func(*discovery.Inventory) 
 		r := Result{Findings: findingsOf(inv, link)}
 		switch {
 		case len(inv.LPUs) > 0:
-			r.Says = says(inv)
+			said, all := says(inv)
+			r.Says, r.Part = said, !all
 		case link == Card:
 			r.Says, r.NoLPU = "no LPU on the PCI bus", true
 		default:
@@ -77,7 +80,7 @@ func count(inv *discovery.Inventory, holds func(*discovery.LPU) bool) (of, all i
 	return of, all
 }
 
-func sayCards(inv *discovery.Inventory) string {
+func sayCards(inv *discovery.Inventory) (string, bool) {
 	models := map[string]int{}
 	for i := range inv.LPUs {
 		if !inv.LPUs[i].Absent {
@@ -88,14 +91,15 @@ func sayCards(inv *discovery.Inventory) string {
 	for _, model := range slices.Sorted(maps.Keys(models)) {
 		each = append(each, fmt.Sprintf("%d %s", models[model], model))
 	}
-	return strings.Join(each, ", ")
+	return strings.Join(each, ", "), true
 }
 
-func sayDrivers(inv *discovery.Inventory) string {
+func sayDrivers(inv *discovery.Inventory) (string, bool) {
 	drivers := map[string]bool{}
 	bound, all := count(inv, func(l *discovery.LPU) bool {
 		if l.Driver != "" {
-			drivers[strings.TrimSpace(l.Driver+" "+l.DriverVersion)] = true
+			version, _, _ := strings.Cut(l.DriverVersion, ",") // xocl has the commit behind a comma
+			drivers[strings.TrimSpace(l.Driver+" "+version)] = true
 		}
 		return l.Driver != ""
 	})
@@ -103,35 +107,35 @@ func sayDrivers(inv *discovery.Inventory) string {
 	if len(drivers) > 0 {
 		said += " to " + strings.Join(slices.Sorted(maps.Keys(drivers)), ", ")
 	}
-	return said
+	return said, bound == all
 }
 
-func sayNodes(inv *discovery.Inventory) string {
+func sayNodes(inv *discovery.Inventory) (string, bool) {
 	has, all := count(inv, func(l *discovery.LPU) bool { return len(l.Nodes) > 0 })
-	return fmt.Sprintf("%d of %d", has, all)
+	return fmt.Sprintf("%d of %d", has, all), has == all
 }
 
-func sayHealth(inv *discovery.Inventory) string {
+func sayHealth(inv *discovery.Inventory) (string, bool) {
 	well, all := count(inv, func(l *discovery.LPU) bool { return l.Health == health.Healthy })
-	return fmt.Sprintf("%d of %d healthy", well, all)
+	return fmt.Sprintf("%d of %d healthy", well, all), well == all
 }
 
-func sayCabling(inv *discovery.Inventory) string {
+func sayCabling(inv *discovery.Inventory) (string, bool) {
 	switch len(inv.Rings) {
 	case 0:
-		return "no ring table"
+		return "no ring table", true
 	case 1:
-		return "1 ring"
+		return "1 ring", true
 	}
-	return fmt.Sprintf("%d rings", len(inv.Rings))
+	return fmt.Sprintf("%d rings", len(inv.Rings)), true
 }
 
-func sayCordons(inv *discovery.Inventory) string {
+func sayCordons(inv *discovery.Inventory) (string, bool) {
 	cordoned, _ := count(inv, func(l *discovery.LPU) bool { return l.Cordoned != nil })
 	if cordoned == 0 {
-		return "none cordoned"
+		return "none cordoned", true
 	}
-	return fmt.Sprintf("%d cordoned", cordoned)
+	return fmt.Sprintf("%d cordoned", cordoned), true
 }
 
 // Unable returns the result of a check that could not look.

@@ -23,6 +23,11 @@ type Check struct {
 	Run   func(context.Context) Result
 }
 
+// Answer returns a check of the link of which the answer is known already.
+func (l Link) Answer(says string, findings finding.List) Check {
+	return Check{l, string(l), func(context.Context) Result { return Result{Says: says, Findings: findings} }}
+}
+
 // Result is what a check found.
 type Result struct {
 	Says     string // what is well, in a few words: "8 of 8 bound to xocl"
@@ -30,6 +35,8 @@ type Result struct {
 	// Absent is why there is nothing to look at: "no kubelet on this node".
 	Absent string
 	Unseen []Unseen
+	// Part: it holds of some LPUs only, and a link before has the reason.
+	Part bool
 	// NoLPU: the node has no LPU at all.
 	NoLPU bool
 }
@@ -41,11 +48,19 @@ type Unseen struct {
 	Right string `json:"right"` // what it takes: "run it as root"
 }
 
+func (u Unseen) String() string {
+	text := u.What + ": not seen, " + u.Why
+	if u.Right != "" {
+		text += "; " + u.Right
+	}
+	return text
+}
+
 // State is how a link is.
 type State string
 
-// The states, the worst last. A link follows if all that is broken in it comes from links
-// before it.
+// The states, the worst last. A link follows if all that is wrong with it comes from
+// broken links before it.
 const (
 	Well    State = "well"
 	Absent  State = "absent"  // there is nothing to look at
@@ -63,6 +78,8 @@ type Step struct {
 	Findings finding.List `json:"findings"`
 	Unseen   []Unseen     `json:"unseen"`
 	From     []Link       `json:"from,omitempty"` // the broken links that it follows from
+
+	part bool
 }
 
 // Diagnosis is the whole way, in the order of its links.
@@ -119,6 +136,7 @@ func join(link Link, results []Result) Step {
 	for _, r := range results {
 		s.Findings = append(s.Findings, r.Findings...)
 		s.Unseen = append(s.Unseen, r.Unseen...)
+		s.part = s.part || r.Part
 		if r.Absent != "" {
 			absent++
 		}
@@ -144,37 +162,37 @@ func join(link Link, results []Result) Step {
 	return s
 }
 
-// fold marks the steps of which every error follows from a broken link before.
+// fold marks the steps of which all that is wrong follows from a broken link before.
 func (d *Diagnosis) fold() {
 	broken := map[Link]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		if s.State != Broken {
-			continue
-		}
-		from, all := s.causes(broken)
-		broken[s.Link] = true
-		if all {
+		was := s.State
+		if from := s.causes(broken); len(from) > 0 {
 			s.State, s.From = Follows, from
 		}
+		broken[s.Link] = was == Broken
 	}
 }
 
-// causes returns the broken links from which errors of a step follow, and whether all of
-// them do.
-func (s *Step) causes(broken map[Link]bool) (from []Link, all bool) {
+// causes returns the broken links from which all that is wrong with a step follows; nil if
+// that is not so, or nothing is wrong.
+func (s *Step) causes(broken map[Link]bool) (from []Link) {
+	because := func(links []Link) bool {
+		links = slices.DeleteFunc(links, func(l Link) bool { return !broken[l] })
+		from = append(from, links...)
+		return len(links) > 0
+	}
 	for _, f := range s.Findings {
-		if f.Severity != finding.Error {
-			continue
+		if f.Severity != finding.Note && !because(causes(f.ID)) {
+			return nil
 		}
-		of := slices.DeleteFunc(causes(f.ID), func(l Link) bool { return !broken[l] })
-		if len(of) == 0 {
-			return nil, false
-		}
-		from = append(from, of...)
+	}
+	if s.part {
+		because([]Link{Card, Driver, Node})
 	}
 	slices.Sort(from)
-	return slices.Compact(from), true
+	return slices.Compact(from)
 }
 
 // First returns the first broken link: the cause to look at first. nil: none is broken.

@@ -68,12 +68,10 @@ func linkOf(id finding.ID) Link {
 // never follows from another.
 func causes(id finding.ID) []Link {
 	switch id {
-	case finding.RingCount, finding.RingUnknownCard:
+	case finding.RingCount, finding.RingUnknownCard, finding.RingAbsentCard:
 		return []Link{Card}
-	case finding.NoSpec:
-		return []Link{Card, Driver, Node}
 	case finding.NodeMissing, finding.NodeWrong, finding.NodeNumbers, finding.NodeNotDevice, finding.SetWrong, finding.DeviceMissing,
-		finding.NotInSpec:
+		finding.NotInSpec, finding.StaleDevice, finding.LeftOut, finding.SpecDrift:
 		return []Link{Card, Driver, Node, Cabling}
 	case finding.RingTableBroken:
 		return []Link{Cabling}

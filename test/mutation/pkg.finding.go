@@ -8,5 +8,11 @@ func pkgFinding() []mutation {
 			without: "false })",
 			test:    "TestForPeople",
 		},
+		{
+			name:    "half a command is run",
+			fix:     "slices.ContainsFunc(commands, placeholder().MatchString)",
+			without: "slices.Contains(commands, \"\")",
+			test:    "TestFixes", pkg: "internal/doctor",
+		},
 	}
 }

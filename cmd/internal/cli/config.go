@@ -196,6 +196,12 @@ func (c faultyConfig) Error() string {
 	return text
 }
 
+// ConfigFaults returns what is wrong with the config file, if that is the error; else nil.
+func ConfigFaults(err error) finding.List {
+	faults, _ := errors.AsType[faultyConfig](err)
+	return finding.List(faults)
+}
+
 // Origin says where the value at path comes from.
 func (c *Config) Origin(path string) string {
 	if by, ok := c.overrides[path]; ok {

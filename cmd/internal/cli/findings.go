@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -39,9 +40,17 @@ func (t *Terminal) WriteFindings(l FindingList, f Format, strict bool, good stri
 // Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes
 // are left out where quiet is asked for.
 func (t *Terminal) Report(findings finding.List) {
+	t.report(t.Err, "", findings)
+}
+
+// Open prints findings as [Terminal.Report] does, as part of the result: below a line of
+// it, and so indented.
+func (t *Terminal) Open(findings finding.List) { t.report(t.Out, "      ", findings) }
+
+func (t *Terminal) report(w io.Writer, indent string, findings finding.List) {
 	for _, f := range findings.ForPeople() {
 		if !t.Quiet || f.Severity != finding.Note {
-			fmt.Fprintf(t.Err, "%s\n  remedy: %s\n", shell.Printable(f.String()), shell.Printable(f.Remedy))
+			fmt.Fprintf(w, "%[1]s%[2]s\n%[1]s  remedy: %[3]s\n", indent, shell.Printable(f.String()), shell.Printable(f.Remedy))
 		}
 	}
 }

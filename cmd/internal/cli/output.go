@@ -33,6 +33,7 @@ const (
 	FormatArgs  Format = "args" // options of podman, nerdctl and docker
 	FormatCSV   Format = "csv"
 	FormatNPD   Format = "npd" // a line and exit codes for node-problem-detector
+	FormatJUnit Format = "junit"
 )
 
 // IsDocument tells a format that programs read as a document.
