@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/pods"
+	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -38,8 +40,8 @@ func Driving(p Pods) Check {
 			r.Unseen = append(r.Unseen, Unseen{"whether the DRA driver runs", unknown.Error(), cmp.Or(right(unknown), "run it as root")})
 		}
 		runs := now.Running[owner.DRA]
-		if len(claims) > 0 && node.Claims().Missing() {
-			r.addMissing(runs)
+		for _, c := range claims {
+			r.lookForFile(c.String(), cdi.ClaimFile(node.SpecDir, c.UID), runs)
 		}
 		switch {
 		case runs:
@@ -58,13 +60,21 @@ func Driving(p Pods) Check {
 	}}
 }
 
-// addMissing says that claims lack a file. The driver makes it again within seconds.
-func (r *Result) addMissing(runs bool) {
+// lookForFile finds out whether the CDI file of a claim is there. The driver makes it again
+// within seconds.
+func (r *Result) lookForFile(of, file string, runs bool) {
+	_, err := os.Lstat(file)
 	remedy := "start the DRA driver, which makes it again: systemctl start lpuctl-dra, or see why its pod does not run"
-	if runs {
+	switch {
+	case err == nil:
+		return
+	case !host.IsAbsent(err):
+		r.Unseen = append(r.Unseen, Unseen{"whether the claim " + of + " has its CDI file", err.Error(), cmp.Or(right(err), "look at "+file)})
+		return
+	case runs:
 		remedy = "wait for a few seconds: the DRA driver makes it again; if it stays so, see its log"
 	}
-	r.Findings.Add(finding.ClaimFile, "claims", "a record or a CDI file of a prepared claim is missing or out of date", remedy)
+	r.Findings.Add(finding.ClaimFile, of, "it is not there, and a container of the claim may not start again", remedy).At(file, 0)
 }
 
 // kubeletDir is the kubelet's directory, on this machine: the one with the socket that

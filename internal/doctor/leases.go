@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,8 @@ func (s *LeaseService) lookAtSocket(r *Result, socket string) {
 	case runs:
 		r.Says = "the arbiter runs"
 	case unseen != nil:
-		r.Unseen = append(r.Unseen, Unseen{"whether the arbiter can be reached", unseen.Error(), right(unseen)})
+		r.Unseen = append(r.Unseen, Unseen{"whether the arbiter can be reached", unseen.Error(),
+			cmp.Or(right(unseen), "look with the /proc of the host")})
 	case listening[lease.Socket], listening["/var"+lease.Socket]:
 		r.Says = "systemd listens, and starts the arbiter when it is needed"
 	default:

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (r *Result) lacks(severity finding.Severity, what, message, remedy string) 
 
 // unseen adds what an error hid.
 func (r *Result) unseen(what string, err error) {
-	r.Unseen = append(r.Unseen, Unseen{what, host.Reason(err).Error(), right(err)})
+	r.Unseen = append(r.Unseen, Unseen{what, err.Error(), cmp.Or(right(err), "look on the host, and not in a container")})
 }
 
 func lookAtMachine(r *Result) {

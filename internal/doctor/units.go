@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -80,7 +81,7 @@ func (r *Result) lookForRefresh(root host.Root) {
 	switch {
 	case host.IsAbsent(err):
 	case err != nil:
-		r.Unseen = append(r.Unseen, Unseen{"whether a refresh is asked for", err.Error(), right(err)})
+		r.Unseen = append(r.Unseen, Unseen{"whether a refresh is asked for", err.Error(), cmp.Or(right(err), "look at it: ls -l "+changed)})
 	case time.Since(info.ModTime()) > refreshAfter:
 		r.addDown(refreshPath, fmt.Sprintf("a refresh was asked for %s ago by %s, and has not come",
 			time.Since(info.ModTime()).Round(time.Minute), path.Base(changed)))
