@@ -33,6 +33,7 @@ it. With LINKs it looks at these only, and opens them all.
 
 A link that could not be looked at has a "?" and says what it takes. It changes nothing, unless --fix is given: that shows the commands
 of all remedies in their order, and runs them if the answer is yes. What is about an LPU that is in use, or that may be, is left out.
+Before an installation, --pre looks at the host.
 
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
@@ -43,6 +44,9 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asked, err := o.pre(cmd, a); asked {
+				return err
+			}
 			o.open = o.open || len(args) > 0
 			if o.fix {
 				return o.mend(cmd.Context(), a, cmd.InOrStdin(), args)
@@ -62,6 +66,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again for this `TIME` until nothing is broken")
 	cmd.Flags().BoolVar(&o.fix, "fix", false, "show the commands that mend what is broken, and run them after a yes; as root")
 	cmd.MarkFlagsMutuallyExclusive("fix", "wait")
+	addPre(a, cmd)
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatJUnit)
@@ -125,7 +130,7 @@ func checksOf(a *app) []doctor.Check {
 		doctor.Runtimes(func(ctx context.Context) []runtimes.Runtime {
 			return runtimes.Check(ctx, string(a.Root), runtimes.Options{SpecDir: a.Config.CDI.SpecDir})
 		}),
-	})
+	}, beyondRuntimes(a, scan))
 }
 
 // scanOnce returns a scan that several may call, and that reads once.
