@@ -15,10 +15,8 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/test/await"
+	"github.com/hyperaccel/lpuctl/test/docs"
 )
-
-// A command of a page stands after this, in a block that is indented; what it prints stands below it.
-const prompt = "    $ "
 
 // ours finds lpuctl at the begin of a command, where root runs it or from the source too.
 var ours = regexp.MustCompile(`^(?:sudo )?(?:bin/)?lpuctl `) //nolint:gochecknoglobals // a constant
@@ -38,20 +36,10 @@ var ofThisMachine = regexp.MustCompile(`(?m)^warning: memlock: .*\n  remedy: .*\
 // another name. Other programs are not run, and what they print stays. It returns how many commands the page has.
 func replay(t *testing.T, path string, environment []string, shown, dir string) (commands int) {
 	t.Helper()
-	lines := strings.SplitAfter(readText(t, path), "\n")
-	text := ""
-	for i := 0; i < len(lines); i++ {
-		text += lines[i]
-		command, is := strings.CutPrefix(strings.TrimSuffix(lines[i], "\n"), prompt)
-		if !is {
-			continue
-		}
+	pageIs(t, path, docs.Replay(readText(t, path), func(command string) (string, bool) {
 		commands++
 		if !ours.MatchString(command) {
-			continue
-		}
-		for range below(lines[i+1:]) {
-			i++
+			return "", false
 		}
 		command = ours.ReplaceAllString(command, "lpuctl ")
 		if shown != "" {
@@ -62,26 +50,9 @@ func replay(t *testing.T, path string, environment []string, shown, dir string) 
 		if anna.MatchString(said) {
 			said = align(t, anna.ReplaceAllString(said, "anna(1000)"))
 		}
-		for line := range strings.Lines(said) {
-			text += strings.TrimRight("    "+line, " \n") + "\n"
-		}
-	}
-	pageIs(t, path, text)
+		return said, true
+	}))
 	return commands
-}
-
-// below are the first lines that stand below a command: to the next command, or to the end of the block.
-func below(lines []string) []string {
-	end := 0
-	for i, line := range lines {
-		if strings.HasPrefix(line, prompt) || line != "\n" && !strings.HasPrefix(line, "    ") {
-			break
-		}
-		if line != "\n" && line != "" {
-			end = i + 1
-		}
-	}
-	return lines[:end]
 }
 
 // align puts the columns of a table below each other again.
