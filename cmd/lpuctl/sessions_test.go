@@ -158,3 +158,32 @@ func serveLeases(t *testing.T, root string, environment []string) {
 		return err
 	})
 }
+
+// TestCommandsOfPages: each command of lpuctl that a page names is one, and has the flags that stand beside it.
+func TestCommandsOfPages(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(?:sudo )?lpuctl ([a-z][^`]*)`")
+	flag := regexp.MustCompile(`--([a-z][a-z-]+)`)
+	root := newRootCommand(&app{})
+	for _, path := range append(pages, readme) {
+		for _, m := range named.FindAllStringSubmatch(readText(t, path), -1) {
+			if m[1] == "doctor" {
+				continue // it is being made
+			}
+			ours, _, _ := strings.Cut(m[1], " -- ")
+			cmd, rest, err := root.Find(strings.Fields(ours))
+			if err != nil || cmd == root || cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+				t.Errorf("%s: lpuctl %s: there is no such command", path, m[1])
+				continue
+			}
+			for _, f := range flag.FindAllStringSubmatch(ours, -1) {
+				if cmd.Flag(f[1]) == nil && cmd.InheritedFlags().Lookup(f[1]) == nil {
+					t.Errorf("%s: lpuctl %s: %s has no flag --%s", path, m[1], cmd.CommandPath(), f[1])
+				}
+			}
+		}
+	}
+}
