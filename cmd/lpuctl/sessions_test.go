@@ -19,18 +19,18 @@ import (
 )
 
 // ours finds lpuctl at the begin of a command, where root runs it or from the source too.
-var ours = regexp.MustCompile(`^(?:sudo )?(?:bin/)?lpuctl `) //nolint:gochecknoglobals // a constant
+var ours = regexp.MustCompile(`^(?:sudo )?(?:bin/)?lpuctl `)
 
 // times are what lpuctl prints of the clock; pages have this one in their place.
-var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`) //nolint:gochecknoglobals // a constant
+var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 const aTime = "2027-03-01T12:00:00Z"
 
 // anna finds who works in the tutorials: on a simulated node a user's name comes with the uid, which is that of who runs the test.
-var anna = regexp.MustCompile(`anna\(\d+\)`) //nolint:gochecknoglobals // a constant
+var anna = regexp.MustCompile(`anna\(\d+\)`)
 
 // ofThisMachine finds what depends on the machine that runs the test: how much memory a program may lock.
-var ofThisMachine = regexp.MustCompile(`(?m)^warning: memlock: .*\n  remedy: .*\n`) //nolint:gochecknoglobals // a constant
+var ofThisMachine = regexp.MustCompile(`(?m)^warning: memlock: .*\n  remedy: .*\n`)
 
 // replay runs the commands of lpuctl in the sessions of a page, and holds what they print against the page. The page shows a directory by
 // another name. Other programs are not run, and what they print stays. It returns how many commands the page has.

@@ -63,9 +63,32 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestSessions: a tutorial says of each command that is not lpuctl's which test runs it, or why none does.
+// TestExamplesOfPages: what a tutorial shows of a file is in the example, which is tried.
+func TestExamplesOfPages(t *testing.T) {
+	for page, example := range map[string]string{
+		"docs/start-quadlet.md": "examples/quadlet/lpu.container",
+		"docs/start-docker.md":  "examples/compose/compose.yaml",
+	} {
+		lines, shown := strings.Split(readPage(t, example), "\n"), 0
+		_, block, _ := strings.Cut(readPage(t, page), lines[slices.IndexFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "#") })])
+		for line := range strings.Lines(block) {
+			line, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "    ")
+			if !is && line != "" {
+				break
+			}
+			if shown++; !slices.Contains(lines, line) {
+				t.Errorf("%s: %s has not the line %q", page, example, line)
+			}
+		}
+		if shown < 4 {
+			t.Errorf("%s shows %d lines of %s", page, shown, example)
+		}
+	}
+}
+
+// TestSessions: a tutorial says of each command that is not lpuctl's which test runs it, or proves what it does, or why none does.
 func TestSessions(t *testing.T) {
-	mark := regexp.MustCompile(`^<!-- (?:run by (test/\S+\.go) (Test\w+)|not run: .+) -->$`)
+	mark := regexp.MustCompile(`^<!-- (?:(?:run|proven) by (test/\S+\.go) (Test\w+)|not run: .+) -->$`)
 	tutorials, err := filepath.Glob(filepath.Join(top, "docs/start-*.md"))
 	if err != nil || len(tutorials) < 7 {
 		t.Fatal(err, tutorials)

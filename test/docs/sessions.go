@@ -9,9 +9,9 @@ const prompt = "    $ "
 // below it stays.
 func Replay(text string, run func(command string) (output string, ran bool)) string {
 	lines := strings.SplitAfter(text, "\n")
-	replayed := ""
+	var replayed strings.Builder
 	for i := 0; i < len(lines); i++ {
-		replayed += lines[i]
+		replayed.WriteString(lines[i])
 		command, is := strings.CutPrefix(strings.TrimSuffix(lines[i], "\n"), prompt)
 		if !is {
 			continue
@@ -22,10 +22,10 @@ func Replay(text string, run func(command string) (output string, ran bool)) str
 		}
 		i += below(lines[i+1:])
 		for line := range strings.Lines(output) {
-			replayed += strings.TrimRight("    "+line, " \n") + "\n"
+			replayed.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
 		}
 	}
-	return replayed
+	return replayed.String()
 }
 
 // below returns how many lines stand below a command: to the next command, or to the end of the block.

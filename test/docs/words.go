@@ -41,7 +41,8 @@ func Messages(path string) (map[string][]string, error) {
 // Parts are what is the same each time that a message is printed. Names of devices and of our programs count as what differs, because
 // programs put them into their messages.
 func Parts(message string) []string {
-	differs := regexp.MustCompile(`\b(?:NAME|PATH|N LPUs|N|POD|USER|VALUE)\b|hyperaccel\.ai/lpu|lpu\.hyperaccel\.ai|lpuctl-dra|due to |=|: |\[\]`)
+	differs := regexp.MustCompile(`\b(?:NAME|PATH|N LPUs|N|POD|USER|VALUE)\b|` +
+		`hyperaccel\.ai/lpu|lpu\.hyperaccel\.ai|lpuctl-dra|due to |=|: |\[\]`)
 	var parts []string
 	for _, part := range differs.Split(message, -1) {
 		if part = strings.TrimSpace(strings.Trim(part, ` "`)); part != "" {

@@ -85,7 +85,8 @@ func TestErrorWordsOfOthers(t *testing.T) {
 		"systemctl daemon-reload", "hostPath type check failed", "no healthy devices present; cannot allocate unhealthy devices",
 		"requested number of devices unavailable", "previously allocated devices are no longer healthy", "UnexpectedAdmissionError",
 		"bind: permission denied", "SELinux", "privileged", "Compose", "command not found", "mlock: ENOMEM", "vfio-pci", "factory image",
-		"`/etc/cdi` is missing", "Talos", "rke2", "GPU operator", "reboot", "driver upgrade", "Terminating", "not found in the list of registered",
+		"`/etc/cdi` is missing", "Talos", "rke2", "GPU operator", "reboot", "driver upgrade", "Terminating",
+		"not found in the list of registered",
 		"`--restart`", "Another plugin with the same device files",
 	} {
 		if !strings.Contains(page, words) {
