@@ -29,8 +29,10 @@ const aTime = "2027-03-01T12:00:00Z"
 // anna finds who works in the tutorials: on a simulated node a user's name comes with the uid, which is that of who runs the test.
 var anna = regexp.MustCompile(`anna\(\d+\)`)
 
-// ofThisMachine finds what depends on the machine that runs the test: how much memory a program may lock.
-var ofThisMachine = regexp.MustCompile(`(?m)^warning: memlock: .*\n  remedy: .*\n`)
+// ofThisMachine finds what depends on who runs the test and where: how much memory a program may lock, and whether a simulated node has
+// device files, and the arbiter sees all processes.
+var ofThisMachine = regexp.MustCompile(
+	`(?m)^(?:warning: memlock: .*|note: .*\[node-unverified\])\n  remedy: .*\n|^warning: the arbiter cannot see all processes: .*\n`)
 
 // replay runs the commands of lpuctl in the sessions of a page, and holds what they print against the page. The page shows a directory by
 // another name. Other programs are not run, and what they print stays. It returns how many commands the page has.
