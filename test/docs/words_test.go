@@ -87,7 +87,8 @@ func TestErrorWordsOfOthers(t *testing.T) {
 		"bind: permission denied", "SELinux", "privileged", "Compose", "command not found", "mlock: ENOMEM", "vfio-pci", "factory image",
 		"`/etc/cdi` is missing", "Talos", "rke2", "GPU operator", "reboot", "driver upgrade", "Terminating",
 		"not found in the list of registered",
-		"`--restart`", "Another plugin with the same device files",
+		"`--restart`", "`cdi_spec_dirs`", "Unknown runtime specified", "Error: stat hyperaccel.ai/lpu=NAME",
+		"Another plugin with the same device files",
 	} {
 		if !strings.Contains(page, words) {
 			t.Errorf("%s does not have %q", ErrorWords, words)
