@@ -50,7 +50,8 @@ func TestErrorWords(t *testing.T) {
 		`"mounts": [{"hostPath": "/opt/nowhere", "containerPath": "/opt/a"}]`: `error mounting "PATH" to rootfs at "PATH"`,
 		`"hooks": [{"hookName": "createContainer", "path": "/nowhere"}]`:      "error running hook #N",
 	} {
-		machine.Write(t, "/run/cdi/x.json", `{"cdiVersion": "0.5.0", "kind": "hyperaccel.ai/lpu", "devices": [{"name": "lpu0", "containerEdits": {`+edits+`}}]}`)
+		machine.Write(t, "/run/cdi/x.json",
+			`{"cdiVersion": "0.5.0", "kind": "hyperaccel.ai/lpu", "devices": [{"name": "lpu0", "containerEdits": {`+edits+`}}]}`)
 		prints(message, p.Run(t, "true", device("lpu0")...))
 	}
 	config := t.TempDir() + "/containers.conf"
