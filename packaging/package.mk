@@ -17,7 +17,7 @@ RUN := CGO_ENABLED=0 go run -trimpath
 PREFIX = /usr
 SAMPLE = /etc/lpuctl/config.yaml
 # What help and manual point to, and what these pages show.
-DOCUMENTS := $(wildcard docs/*.md docs/*.svg) dist/README.md
+DOCUMENTS := $(filter-out docs/README.md,$(wildcard docs/*.md docs/*.svg)) dist/README.md dist/manual.md
 
 # Always, because the date is in them.
 dist/man: bin/lpuctl FORCE
@@ -30,10 +30,14 @@ dist/dra/man: bin/lpuctl-dra FORCE
 	bin/lpuctl-dra help-tree | $(RUN) ./packaging/man $@
 	gzip -9n $@/*
 
-# README beside the documents, without links to what is in the source only.
+# README beside the documents, and their index under a name of its own, without links to what is in the source only.
 dist/README.md: README.md
 	mkdir -p $(@D)
-	sed -E -e 's|\]\(docs/([^/)]*)\)|](\1)|g' -e 's/\[([^]]*)\]\((docs\/|examples\/|CONTRIBUTING|SECURITY)[^)]*\)/\1/g' $< > $@
+	sed -E -e 's|\]\(docs/README\.md|](manual.md|' -e 's|\]\(docs/([^/)]*)\)|](\1)|g' -e 's/\[([^]]*)\]\((docs\/|examples\/|CONTRIBUTING|SECURITY)[^)]*\)/\1/g' $< > $@
+
+dist/manual.md: docs/README.md
+	mkdir -p $(@D)
+	sed -E 's/\[([^]]*)\]\(adr\/[^)]*\)/\1/' $< > $@
 
 dist/nfpm.yaml: packaging/nfpm.yaml dist/man $(DOCUMENTS)
 	$(call DOCUMENTED,dist/man,$(DOCUMENTS)) $< > $@
@@ -55,7 +59,7 @@ dist/completion dist/dra/completion:
 
 .PHONY: install install-files
 install: $(LPUCTL) dist/man dist/completion install-files ## install into DESTDIR: program, units, documentation, completions
-install-files: dist/README.md
+install-files: dist/README.md dist/manual.md
 	install -D -m 0755 $(LPUCTL) $(DESTDIR)$(PREFIX)/bin/lpuctl
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.path systemd/*.socket systemd/*.timer
 	for unit in $(ENGINES); do \
@@ -114,7 +118,7 @@ $(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
 	  SAMPLE=/share/doc/lpuctl/config.yaml
 	install -m 0755 packaging/install.sh 'dist/$*/archive/$(ARCHIVE)/'
 	install -m 0644 LICENSE CHANGELOG.md dist/$*/third-party-licenses.txt 'dist/$*/archive/$(ARCHIVE)/'
-	sed 's|](docs/|](share/doc/lpuctl/|g' README.md > 'dist/$*/archive/$(ARCHIVE)/README.md'
+	sed -e 's|](docs/README.md|](docs/manual.md|' -e 's|](docs/|](share/doc/lpuctl/|g' README.md > 'dist/$*/archive/$(ARCHIVE)/README.md'
 	chmod -R go=u,go-w dist/$*/archive
 	tar -c -C dist/$*/archive --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner '$(ARCHIVE)' | \
 	  gzip -9n > 'dist/$(ARCHIVE).tar.gz'

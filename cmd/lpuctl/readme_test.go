@@ -17,27 +17,12 @@ const readme = "../../README.md"
 func TestReadme(t *testing.T) {
 	const shown = "/tmp/orion"
 	root := filepath.Join(t.TempDir(), "orion")
-	session := ""
-	lpuctl := func(args ...string) string {
-		var out, said bytes.Buffer
-		session += "    $ bin/lpuctl " + strings.Join(args, " ") + "\n"
-		args = strings.Fields(strings.ReplaceAll(strings.Join(args, " "), shown, root))
-		if code := run(t.Context(), args, &out, &said, noEnvironment); code != 0 {
-			t.Fatalf("%v: exit code %d: %s", args, code, said.String())
-		}
-		return out.String()
+	replay(t, readme, nil, shown, root)
+	drawing := new(bytes.Buffer)
+	if code := run(t.Context(), []string{"--root", root, "topology", "-o", "svg"}, drawing, drawing, noEnvironment); code != 0 {
+		t.Fatal(drawing)
 	}
-	show := func(args ...string) {
-		for line := range strings.Lines(lpuctl(args...)) {
-			session += strings.TrimRight("    "+line, " \n") + "\n"
-		}
-	}
-	show("--quiet", "simulate", shown, "--fault", "bad-state@5")
-	show("--root", shown, "topology")
-	show("--root", shown, "--quiet", "cdi", "refresh")
-	show("--root", shown, "allocate", "-n", "4", "-o", "name")
-	page(t, readme, "and look at it:\n\n", "\n## Choose your path", session)
-	page(t, "../../docs/ring.svg", "", "</svg>\n", strings.TrimSuffix(lpuctl("--root", shown, "topology", "-o", "svg"), "</svg>\n"))
+	page(t, "../../docs/ring.svg", "", "</svg>\n", strings.TrimSuffix(drawing.String(), "</svg>\n"))
 
 	commands := ""
 	for _, g := range groups() {

@@ -1,4 +1,3 @@
-// Package docs holds the documentation for contributors against the source that it speaks of.
 package docs
 
 import (

@@ -20,5 +20,11 @@ func internalLaunch() []mutation {
 			without: "return false && (",
 			test:    "TestWhoseLease",
 		},
+		{
+			name:    "a tutorial shows another message than run prints",
+			fix:     "leased %s as %s until %s: ",
+			without: "given %s as %s until %s: ",
+			test:    "TestTutorials", pkg: "cmd/lpuctl",
+		},
 	}
 }

@@ -40,7 +40,7 @@ func layer(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return archive(t, func(w *tar.Writer) error {
-		for _, applet := range []string{"sh", "cat", "env", "mknod", "sleep", "sort", "stat", "touch"} {
+		for _, applet := range []string{"sh", "cat", "env", "grep", "ls", "mknod", "sleep", "sort", "stat", "touch"} {
 			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"}); err != nil {
 				return err
 			}
