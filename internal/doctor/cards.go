@@ -40,7 +40,7 @@ func ofScan(scan Scan, link Link, about string, says func(*discovery.Inventory) 
 		case len(inv.LPUs) > 0:
 			r.Says = says(inv)
 		case link == Card:
-			r.Says, r.NoLPU = "no LPU on the PCI bus", true
+			r.Absent, r.NoLPU = "no LPU on the PCI bus", true
 		default:
 			r.Absent = "no LPU"
 		}

@@ -152,10 +152,24 @@ func (d *Diagnosis) fold() {
 		if s.State != Broken {
 			continue
 		}
+		d.blame(s.Findings)
 		from, all := s.causes(broken)
 		broken[s.Link] = true
 		if all {
 			s.State, s.From = Follows, from
+		}
+	}
+}
+
+// blame makes a link broken that only has a warning, if an error behind it may come of
+// that. Both are shown, because the warning may also be there for years.
+func (d *Diagnosis) blame(errors finding.List) {
+	for _, f := range errors {
+		for i := range d.Steps {
+			s := &d.Steps[i]
+			if f.Severity == finding.Error && s.State == Warned && slices.ContainsFunc(suspects(f.ID), s.Findings.Has) {
+				s.State = Broken
+			}
 		}
 	}
 }
