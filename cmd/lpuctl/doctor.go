@@ -30,7 +30,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 It prints one line for each link. The first broken link is opened: cause, place and remedy. What follows from it is one line that names
 it. With LINKs it looks at these only, and opens them all.
 
-A link that could not be looked at has a "?" and says what it takes. It changes nothing.
+A link that could not be looked at has a "?" and says what it takes. It changes nothing. Before an installation, --pre looks at the host.
 
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
@@ -39,6 +39,9 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.OnlyValidArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asked, err := o.pre(cmd, a); asked {
+				return err
+			}
 			d, err := o.diagnose(cmd.Context(), a, args)
 			if err != nil {
 				return err
@@ -48,6 +51,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	}
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 3 on warnings and on what could not be looked at too")
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "open every link that has findings")
+	addPre(a, cmd)
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &o.format)
@@ -87,7 +91,7 @@ func checksOf(a *app) []doctor.Check {
 		doctor.Runtimes(func(ctx context.Context) []runtimes.Runtime {
 			return runtimes.Check(ctx, string(a.Root), runtimes.Options{SpecDir: a.Config.CDI.SpecDir})
 		}),
-	})
+	}, beyondRuntimes(a, scan))
 }
 
 // scanOnce returns a scan that several may call, and that reads once.

@@ -88,7 +88,7 @@ func Diagnose(ctx context.Context, checks []Check) *Diagnosis {
 		found[c.Link] = append(found[c.Link], r)
 		d.NoLPU = d.NoLPU || r.NoLPU
 	}
-	for _, link := range Links() {
+	for _, link := range slices.Concat(preLinks(), Links()) {
 		if results := found[link]; len(results) > 0 {
 			d.Steps = append(d.Steps, join(link, results))
 		}

@@ -58,6 +58,10 @@ func linkOf(id finding.ID) Link {
 		return Owner
 	case finding.LeaseUnclear, finding.LeaseHookFailed, finding.UsersHidden:
 		return Leases
+	case finding.DevCharMissing:
+		return DevChar
+	case finding.SELinuxDenies, finding.AppArmorDenies:
+		return Security
 	case finding.MountStalled:
 		return Spec
 	}
@@ -93,6 +97,10 @@ func causes(id finding.ID) []Link {
 		return []Link{Runtime}
 	case finding.CDIOff:
 		return []Link{Runtime}
+	case finding.PluginUnregistered:
+		return []Link{Owner, Security}
+	case finding.DRAUnregistered:
+		return []Link{Security}
 	}
 	return nil
 }

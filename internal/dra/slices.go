@@ -11,13 +11,14 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/lazy"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // DriverName is the name of the driver, and the domain of its attributes.
-const DriverName = "lpu.hyperaccel.ai"
+const DriverName = claim.DriverName
 
 // DefaultSizes are the sizes that are published besides whole rings. All sizes would more
 // than double the devices that the scheduler looks at, and its cost. They are also those

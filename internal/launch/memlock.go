@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,15 +38,14 @@ func (j *Job) raiseMemlock() error {
 // wanted, unless the limit does not count for those who lock: root's own processes, and
 // containers whose limits a daemon sets.
 func (j *Job) warnOfMemlock() {
-	var limit unix.Rlimit
-	counts := !mayLockAll()
+	limit, counts := MemlockLimit()
 	if j.startsContainer() {
 		counts = !j.startedByDaemon()
 	}
-	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil && limit.Max < j.Memlock && counts {
+	if limit < j.Memlock && counts {
 		var findings finding.List
 		findings.Add(finding.MemlockLow, "memlock", fmt.Sprintf("the command may lock %s of memory, and %s may be needed",
-			SizeText(limit.Max), SizeText(j.Memlock)), "")
+			SizeText(limit), SizeText(j.Memlock)), "")
 		j.Report(findings)
 	}
 }
@@ -94,4 +94,14 @@ func SizeText(n uint64) string {
 		n, unit, units = n/1024, " "+units[0], units[1:]
 	}
 	return fmt.Sprint(n, unit)
+}
+
+// MemlockLimit returns how many bytes of memory programs of this user may lock, and
+// whether that limit counts: it does not for those who may lock any amount.
+func MemlockLimit() (limit uint64, counts bool) {
+	var of unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &of); err != nil {
+		return math.MaxUint64, false
+	}
+	return of.Max, !mayLockAll()
 }

@@ -25,6 +25,10 @@ func (f File) Peek() (*Record, error) {
 	return r, err
 }
 
+// Arbiter reports whether the arbiter runs that writes these records. It is not asked,
+// because that would start it. The error is that this user cannot see it.
+func (f Files) Arbiter() (bool, error) { return filelock.Present(f.Leases.presence().Path) }
+
 // Held returns which LPUs of the machine under root users have leased or reserved, and
 // who: "lease l3 of alice(1000)". The arbiter is not asked, because that would start it.
 // The error is that it cannot be known.

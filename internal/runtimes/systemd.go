@@ -116,25 +116,19 @@ func (m machine) service(unit string) command {
 // is masked: a unit that is a link to /dev/null or empty. A drop-in hides those of its
 // name in directories after it.
 func (m machine) unitFiles(unit string) (files []string, err error) {
-	dirs := []string{"/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"}
-	for _, dir := range dirs {
-		if file := dir + "/systemd/system/" + unit; m.Exists(file) || m.isNull(file) {
-			files = []string{file}
-			break
-		}
-	}
-	if len(files) == 0 || m.isNull(files[0]) {
+	file := m.unitFile(unit)
+	if file == "" || m.isNull(file) {
 		return nil, nil
 	}
 	var patterns []string
 	// Those for each service give way to those for this one.
 	for _, name := range []string{unit, "service"} {
-		for _, dir := range dirs {
+		for _, dir := range unitDirs() {
 			patterns = append(patterns, dir+"/systemd/system/"+name+".d/*.conf")
 		}
 	}
 	changes, err := m.dropIns(patterns...)
-	return append(files, slices.DeleteFunc(changes, m.isNull)...), err
+	return append([]string{file}, slices.DeleteFunc(changes, m.isNull)...), err
 }
 
 // dropIns are the files of some patterns, ordered by their names. A file hides those of

@@ -15,7 +15,7 @@ import (
 // release is the version of a program.
 type release = versions.Release
 
-var linkedVersion = lazy.Regexp(`ersion\.Version=['"]?([^'"\s]+)`)
+var linkedVersion = lazy.Regexp(`(?:ersion\.Version|main\.version)=['"]?([^'"\s]+)`)
 
 // program is what is known of an installed program without running it.
 type program struct {

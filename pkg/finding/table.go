@@ -57,9 +57,14 @@ const (
 
 // Findings about the machine as a whole.
 const (
+	AppArmorDenies     ID = "apparmor-denies"
 	BesideKubernetes   ID = "beside-kubernetes"
 	CardWithoutLPU     ID = "card-without-lpu"
 	CordonsUnreadable  ID = "cordons-unreadable"
+	DevCharMissing     ID = "dev-char-missing"
+	DRAUnregistered    ID = "dra-unregistered"
+	HostLacks          ID = "host-lacks"
+	KubeletAway        ID = "kubelet-away"
 	MemlockLow         ID = "memlock-low"
 	ModelWithoutIDs    ID = "model-without-ids"
 	MountStalled       ID = "mount-stalled"
@@ -69,11 +74,14 @@ const (
 	OwnerPlugin        ID = "owner-plugin"
 	OwnerUnknown       ID = "owner-unknown"
 	OwnerUnsettled     ID = "owner-unsettled"
+	PluginUnregistered ID = "plugin-unregistered"
 	PortErrors         ID = "port-errors"
 	RingTableDetached  ID = "ring-table-detached"
 	RingTableStale     ID = "ring-table-stale"
 	SameCard           ID = "same-card"
+	SELinuxDenies      ID = "selinux-denies"
 	UeventsSilent      ID = "uevents-silent"
+	UnitDown           ID = "unit-down"
 	UnreadableClass    ID = "unreadable-class"
 	UnreadableFunction ID = "unreadable-function"
 	UsersHidden        ID = "users-hidden"
@@ -312,6 +320,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{WrongDriver, Error, "The card is bound to a driver that is not its model's.", "unbind this driver, and bind the model's"},
 	}},
 	{"The machine", []Rule{
+		{AppArmorDenies, Warning, "A profile of AppArmor keeps containers that have it from opening the device file of an LPU.",
+			"take the rule out of the profile that is named, and load it again"},
 		{BesideKubernetes, Warning, "Kubernetes hands out the LPUs of this node too. A pod may have one that looks free, or be given it at any " +
 			"time. It is a note if this user cannot see whether it does.",
 			"ask for the LPUs by a pod; or name LPUs in leases.pool of /etc/lpuctl/config.yaml, which no pod gets, and lease them with lpuctl run"},
@@ -323,6 +333,15 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"The file with the cordons cannot be read, or has another form. A running serve keeps to those that it had read; " +
 				"for other programs no LPU is cordoned.",
 			"see in the file which LPUs were cordoned, and cordon them again (lpuctl cordon), which puts the file aside"},
+		{DevCharMissing, Warning, "A device file of an LPU has no link in /dev/char. With this runc, a container loses the device when systemd " +
+			"reads its units again.",
+			"make the link: ln -s ../NAME /dev/char/MAJOR:MINOR; or install runc 1.1.7 or later"},
+		{DRAUnregistered, Error, "The DRA driver runs, and a socket is missing by which the kubelet finds it, or no program listens there.",
+			"see the log of lpuctl-dra, and restart it"},
+		{HostLacks, Error, "The host lacks something that LPUs in containers need. It is a warning if only a part of lpuctl needs it.",
+			"install or set up what is named"},
+		{KubeletAway, Warning, "The kubelet does not run or does not answer, and so no pod gets an LPU.",
+			"start the kubelet: systemctl start kubelet; its log has the reason: journalctl -u kubelet"},
 		{MemlockLow, Warning, "A program may lock less memory than the library of the LPUs may need.",
 			"as root, put the line \"* - memlock unlimited\" into /etc/security/limits.d/lpuctl.conf, and log in again; in a systemd unit: " +
 				"LimitMEMLOCK=infinity"},
@@ -343,6 +362,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{OwnerUnsettled, Error, "It is not known which LPUs pods still have from the other of device plugin and DRA driver, " +
 			"or which users have leased. None is offered.",
 			"wait; if it stays so, see the reason"},
+		{PluginUnregistered, Error, "The device plugin runs, and the kubelet does not list its LPUs. It is a warning if the kubelet lists some.",
+			"see the log of lpuctl serve; it registers again when it is restarted: systemctl restart lpuctl-serve.service"},
 		{PortErrors, Warning, "A PCI port above LPUs has counted errors: its own, or at the root those that anything below it reported.",
 			"see dmesg for what reported them; if they go on, reseat the cards below the port"},
 		{RingTableDetached, Warning, "A container reads the ring table of the host and not its own, and may so compute over cables that do not " +
@@ -353,8 +374,13 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"delete the pod, so that it is made again"},
 		{SameCard, Warning, "An LPU is part of another LPU's card: a virtual function (SR-IOV) of it, or a second function whose ids match.",
 			"if the card is one LPU, take the virtual functions away, or narrow the match of its model in the config file"},
+		{SELinuxDenies, Warning, "SELinux keeps containers from opening a device file that they get from the host, as a user's podman gives it. " +
+			"It is an error if it keeps the device plugin from making its socket.",
+			"as root: setsebool -P container_use_devices on; of the plugin: give its pod the type container_device_plugin_t"},
 		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",
 			"nothing; in a pod with hostUsers: false this is normal"},
+		{UnitDown, Error, "A unit of lpuctl is enabled and does not do its work.",
+			"its log has the reason: journalctl -u UNIT; then: systemctl restart UNIT"},
 		{UnreadableClass, Error, "A class of devices cannot be listed: its LPUs are not seen.",
 			"check that sysfs is mounted as a whole"},
 		{UnreadableFunction, Error, "The ids of a PCI function cannot be read. It may be an LPU, and then the indices are wrong.",

@@ -16,6 +16,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hyperaccel/lpuctl/internal/dra"
+	"github.com/hyperaccel/lpuctl/internal/dra/claim"
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
@@ -24,10 +25,10 @@ type plugin struct{ *Driver }
 
 // dataDir is where the driver's socket is, and the files from which containers learn of
 // their devices.
-func dataDir(kubelet string) string { return filepath.Join(kubelet, "plugins", dra.DriverName) }
+func dataDir(kubelet string) string { return claim.DataDir(kubelet) }
 
 // RegistryDir is where the kubelet looks for drivers.
-func RegistryDir(kubelet string) string { return filepath.Join(kubelet, "plugins_registry") }
+func RegistryDir(kubelet string) string { return claim.RegistryDir(kubelet) }
 
 // serve answers the kubelet until ctx ends. It makes its sockets again when they are gone,
 // such as with the directory they were in.

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hyperaccel/lpuctl/internal/doctor"
+	"github.com/hyperaccel/lpuctl/internal/runtimes"
+)
+
+// addPre adds the flags of the checks before an installation.
+func addPre(_ *app, cmd *cobra.Command) {
+	cmd.Flags().Bool("pre", false,
+		"say what this host lacks before lpuctl is installed: kernel, driver, container runtime, room; no LPU need be there")
+	cmd.MarkFlagsMutuallyExclusive("pre", "all")
+}
+
+// pre runs the checks before an installation if --pre is given. asked is that it is.
+func (o *doctorOptions) pre(cmd *cobra.Command, a *app) (asked bool, err error) {
+	if asked, _ = cmd.Flags().GetBool("pre"); !asked {
+		return false, nil
+	}
+	if err := a.LoadConfig(); err != nil {
+		return true, err
+	}
+	d := doctor.Diagnose(cmd.Context(), doctor.Before(doctor.Host{
+		Root: a.Root, Drivers: driversOf(a),
+		Runtimes: func(ctx context.Context) []runtimes.Runtime {
+			return runtimes.Check(ctx, string(a.Root), runtimes.Options{})
+		},
+	}))
+	return true, o.show(a, d, true)
+}
+
+// driversOf are the drivers under which the LPUs of the config are usable.
+func driversOf(a *app) (drivers []string) {
+	for _, m := range a.Config.Models {
+		if m.IsEnabled() {
+			drivers = append(drivers, m.Drivers...)
+		}
+	}
+	slices.Sort(drivers)
+	return slices.Compact(drivers)
+}
