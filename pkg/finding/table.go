@@ -192,6 +192,7 @@ const (
 	SocketMissing    ID = "socket-missing"
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
+	SpecDirAbsent    ID = "spec-dir-absent"
 	SpecDirNotRead   ID = "spec-dir-not-read"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
@@ -543,6 +544,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SocketMissing, Note, "The daemon does not run: its socket is not there.", "start it, if it is meant to run"},
 		{SocketNoAnswer, Warning, "What listens on the socket does not answer.", "see the daemon's log for what hangs"},
 		{SocketRefused, Warning, "The daemon does not run: nobody listens on its socket.", "start it"},
+		{SpecDirAbsent, Error, "A directory for specs is missing, and the release of the runtime (CDI library before 0.5.1) then finds no device " +
+			"in the others either.", "make the directory: mkdir -m 0755 DIR"},
 		{SpecDirNotRead, Error, "The runtime does not read the directory that lpuctl writes to.",
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},

@@ -204,7 +204,7 @@ func complaints(links []link) (all []string) {
 
 var (
 	clauses = regexp.MustCompile(`; |: |, or `)
-	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|install|setfacl|` + strings.ReplaceAll(standIns, " ", "|") + `) `)
+	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` + strings.ReplaceAll(standIns, " ", "|") + `) `)
 	ofHost  = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
 )
 

@@ -63,7 +63,7 @@ func noSpec() []cause { return refresh(`^no-spec hyperaccel.ai/lpu`) }
 
 // rows are the broken nodes.
 func rows() []row {
-	return slices.Concat(cardRows(), nodeRows(), healthRows(), cablingRows(), specRows(), directoryRows(), runtimeRows(), pairs())
+	return slices.Concat(cardRows(), nodeRows(), healthRows(), cablingRows(), specRows(), directoryRows(), runtimeRows(), machineRows(), pairs())
 }
 
 func cardRows() []row {
@@ -215,7 +215,7 @@ func healthRows() []row {
 		},
 		{
 			name: "a firewall has tripped", reports: "Xilinx/FPGA_as_a_Service#39",
-			breaks: "aside $CARD/firewall.u.42; echo 0 > $CARD/firewall.u.42/level; echo 2 > $CARD/firewall.u.42/status",
+			breaks: "f=$(echo $CARD/firewall.u.*); aside $(readlink -f $f); echo 0 > $f/level; echo 2 > $f/status",
 			finds:  []cause{{link: "health", says: `^firewall lpu2 `, then: reset}},
 		},
 		{
@@ -393,6 +393,10 @@ func runtimeRows() []row {
 			"sed -i 's/20.10.24+dfsg1-1/28.2.0/' $ROOT/var/lib/dpkg/status")},
 		{name: "podman is too old", reports: "NVIDIA/nvidia-container-toolkit#63", breaks: "has podman podman 3.0.1+dfsg1-3",
 			finds: mended(`^cdi-unsupported podman`, "install 4.1 or later", "sed -i 's/3.0.1+dfsg1-3/4.3.1/' $ROOT/var/lib/dpkg/status")},
+		{name: "podman stops at a directory that is missing", reports: "cncf-tags/container-device-interface#78",
+			breaks: "has podman podman 4.2.0", finds: mended(`^spec-dir-absent podman .*/etc/cdi is not there`, "", "")},
+		{name: "CRI-O stops at a directory that is missing", reports: "cncf-tags/container-device-interface#115",
+			breaks: "has crio cri-o 1.24.2", finds: mended(`^spec-dir-absent cri-?o .*/etc/cdi is not there`, "", "")},
 		{name: "podman's config is refused", before: "has podman podman 5.6.0", breaks: "echo '[engine' | put /etc/containers/containers.conf",
 			finds: mended(`^config-refused podman`, ".", "rm $ROOT/etc/containers/containers.conf")},
 		{name: "podman's own directories are not ours", reports: "containers/podman#25691", before: "has podman podman 5.6.0",
@@ -401,6 +405,44 @@ func runtimeRows() []row {
 		{name: "CRI-O reads another directory", before: "has crio cri-o 1.30.0",
 			breaks: `printf '[crio.runtime]\ncdi_spec_dirs = ["/opt/cdi"]\n' | put /etc/crio/crio.conf`,
 			finds:  mended(`^spec-dir-not-read cri-?o`, "cdi_spec_dirs", `sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/crio/crio.conf`)},
+	}
+}
+
+func machineRows() []row {
+	enabled := func(unit string) string {
+		return "mkdir -p $ROOT/run/systemd/system $ROOT/run/systemd/units $ROOT/lib/systemd/system $ROOT/etc/systemd/system/x.target.wants\n" +
+			"echo '[Unit]' > $ROOT/lib/systemd/system/" + unit + "; ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
+	}
+	const running = "ln -s 0123456789abcdef $ROOT/run/systemd/units/invocation:lpuctl-serve.service"
+	const limits = `mkdir -p $ROOT/proc/9; echo containerd > $ROOT/proc/9/comm; echo 0::/system.slice/k3s.service > $ROOT/proc/9/cgroup
+		printf 'NSpid:\t9\n' > $ROOT/proc/9/status
+		limit() { printf '%-26s%-21s%-21s%-10s\n' Limit 'Soft Limit' 'Hard Limit' Units 'Max locked memory' $1 $1 bytes > $ROOT/proc/9/limits; }
+	`
+	const profile = `mkdir -p $ROOT/sys/module/apparmor/parameters $ROOT/sys/kernel/security/apparmor
+		echo Y > $ROOT/sys/module/apparmor/parameters/enabled; echo 'strict (enforce)' > $ROOT/sys/kernel/security/apparmor/profiles
+		printf 'profile strict {\n  file,\n}\n' | put /etc/apparmor.d/strict
+	`
+	return []row{
+		{name: "serve is enabled and does not run", before: enabled("lpuctl-serve.service") + running,
+			breaks: "rm $ROOT/run/systemd/units/invocation:lpuctl-serve.service",
+			finds: []cause{{link: "units", says: `^unit-down lpuctl-serve.service `,
+				then: "grep -q '^systemctl restart lpuctl-serve.service' ran; " + running}}},
+		{name: "the kubelet is enabled and does not run", before: "echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
+			breaks: enabled("kubelet.service"),
+			finds:  []cause{{link: "kubelet", says: `^kubelet-away kubelet `, told: "systemctl start kubelet", then: "rm -r $ROOT/lib/systemd $ROOT/etc/systemd"}}},
+		{name: "a link in /dev/char is missing", reports: "NVIDIA/nvidia-container-toolkit#48", devices: true,
+			before: "mkdir -p $ROOT/run/systemd/system $ROOT/usr/lib/systemd $ROOT/dev/char; : > $ROOT/usr/lib/systemd/libsystemd-shared-252.so\n" +
+				"has runc runc 1.1.5+ds1-1+deb12u1; for n in 130 131 132 133; do ln -s ../dri/renderD$n $ROOT/dev/char/226:$n; done",
+			breaks: "rm $ROOT/dev/char/226:130",
+			finds: []cause{{link: "dev-char", says: `^dev-char-missing lpu2 .*runc 1.1.5`, told: `ln -sfn ../dri/renderD130 node/dev/char/226:130`,
+				then: "ln -sfn ../dri/renderD130 node/dev/char/226:130"}}},
+		{name: "containers may lock too little memory", reports: "NVIDIA/nvidia-container-toolkit#2037", before: limits + "limit unlimited",
+			breaks: limits + "limit 8388608",
+			finds:  []cause{{link: "memlock", says: `^memlock-low k3s.service .*8 MiB`, told: "k3s.service.d/lpuctl-memlock.conf", then: limits + "limit unlimited"}}},
+		{name: "a profile of AppArmor denies the device files", before: profile,
+			breaks: `sed -i '2a deny /dev/dri/renderD* rw,' $ROOT/etc/apparmor.d/strict`,
+			finds: []cause{{link: "security", says: `^apparmor-denies strict .*renderD1`, told: "apparmor_parser -r .*/etc/apparmor.d/strict",
+				then: "sed -i 3d $ROOT/etc/apparmor.d/strict"}}},
 	}
 }
 
