@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/doctor"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
 )
@@ -14,13 +15,15 @@ import (
 func addPre(_ *app, cmd *cobra.Command) {
 	cmd.Flags().Bool("pre", false,
 		"say what this host lacks before lpuctl is installed: kernel, driver, container runtime, room; no LPU need be there")
-	cmd.MarkFlagsMutuallyExclusive("pre", "all")
 }
 
 // pre runs the checks before an installation if --pre is given. asked is that it is.
 func (o *doctorOptions) pre(cmd *cobra.Command, a *app) (asked bool, err error) {
 	if asked, _ = cmd.Flags().GetBool("pre"); !asked {
 		return false, nil
+	}
+	if cmd.Flags().NArg() > 0 {
+		return true, cli.Usage("--pre looks at the host, and takes no LINK")
 	}
 	if err := a.LoadConfig(); err != nil {
 		return true, err

@@ -156,7 +156,9 @@ func gone(ts *testscript.TestScript, _ bool, instead []string) {
 func remediesElsewhere() map[finding.ID]string {
 	const leases, arbiter = "cmd/lpuctl/lease_test.go ", "internal/lease/arbiter_test.go "
 	const machine, containerd = "test/vm/guest/run.sh ", "test/e2e/containerd/check_test.go "
+	const checks = "internal/doctor/"
 	return map[finding.ID]string{
+		finding.DevCharMissing:   checks + "host_test.go TestDevChars",
 		finding.LeaseClosed:      leases + "TestKubernetesNeedsAPool",
 		finding.LeaseLimit:       leases + "TestLimits",
 		finding.LeaseNoneFree:    arbiter + "TestALeaseIsTheConnection",
@@ -193,6 +195,13 @@ func remediesInWords() map[finding.ID]string {
 		nothing  = "nothing is to be done"
 	)
 	return map[finding.ID]string{
+		finding.AppArmorDenies:      "needs a kernel with AppArmor; TestAppArmor has the profile without the rule",
+		finding.SELinuxDenies:       "needs a kernel with SELinux; TestSELinux has the boolean and the type that the remedy sets",
+		finding.KubeletAway:         "needs systemd and a kubelet; TestRegistration has the kubelet that answers",
+		finding.PluginUnregistered:  "needs systemd and a kubelet; TestRegistration has the list of the kubelet",
+		finding.DRAUnregistered:     "the DRA driver makes its sockets anew when it starts: TestDriving",
+		finding.UnitDown:            "needs systemd and the package; TestOwnUnits has the unit that runs",
+		finding.HostLacks:           "needs another host",
 		finding.ClaimOverlap:        "pods of a cluster are to be deleted",
 		finding.LeaseEnded:          nothing,
 		finding.LeaseNoStore:        "needs systemd and the package",

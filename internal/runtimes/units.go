@@ -112,7 +112,8 @@ func Starters(root host.Root) (all []Starter) {
 		all = append(all, found...)
 	}
 	slices.SortFunc(all, func(a, b Starter) int { return cmp.Or(cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Limit, b.Limit)) })
-	return slices.CompactFunc(all, func(a, b Starter) bool { return a.Unit == b.Unit }) // the lower limit is first
+	// Of several in one unit the lowest limit counts.
+	return slices.CompactFunc(all, func(a, b Starter) bool { return a.Unit == b.Unit })
 }
 
 // running are the processes with a name, by the units that they are of. One of a user's

@@ -53,6 +53,7 @@ func mutations() (all []mutation) {
 		"internal/allocate":   internalAllocate(),
 		"pkg/cdi":             pkgCdi(),
 		"pkg/discovery":       pkgDiscovery(),
+		"internal/doctor":     internalDoctor(),
 		"internal/dra":        internalDra(),
 		"internal/dra/claim":  internalDraClaim(),
 		"internal/dra/driver": internalDraDriver(),
