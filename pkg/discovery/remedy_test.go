@@ -32,7 +32,7 @@ func TestRemediesOfTheCard(t *testing.T) {
 	const again = "echo 0000:43:00.1 > /sys/bus/pci/drivers/xocl/unbind; echo 0000:43:00.1 > /sys/bus/pci/drivers/xocl/bind"
 	for id, want := range map[finding.ID]string{
 		finding.ResetBehindDriver: "rebind the driver: " + again,
-		finding.PowerLost:         "when it has power again, rebind the driver: " + again,
+		finding.PowerLost:         "when it has power again, rebind the driver, by unbind and bind in /sys/bus/pci/drivers/xocl",
 		finding.BadState:          "if this does not help, power-cycle the server: xbutil reset --device 0000:43:00.1",
 	} {
 		l := LPU{Address: pci.Address{Bus: 0x43, Function: 1}, Driver: "xocl"}

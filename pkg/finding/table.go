@@ -298,8 +298,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"wait for the reset to end; if it stays so, reset the card, or power-cycle the server"},
 		{PassedThrough, Error, "The card is given to a virtual machine (driver vfio-pci).", "unbind it from vfio-pci to take it back"},
 		{PowerLost, Error, "The card lost power behind its driver: the kernel calls it active, and it has none.",
-			"when it has power again, rebind the driver: echo ADDRESS > /sys/bus/pci/drivers/DRIVER/unbind; " +
-				"echo ADDRESS > /sys/bus/pci/drivers/DRIVER/bind"},
+			"when it has power again, rebind the driver, by unbind and bind in /sys/bus/pci/drivers/DRIVER"},
 		{ReadStalled, Error, "The card was not read in time. Its state is unknown.",
 			"the card or its driver hangs: see dmesg, then reset the card or the server"},
 		{Rebound, Warning, "The card's driver was bound again, or its node was made anew. What used it before may have lost it.",

@@ -44,7 +44,11 @@ func TestPage(t *testing.T) {
 func table() string {
 	var links []string
 	carried, told := map[string]int{}, map[string]int{}
+	reported := 0
 	for _, r := range rows() {
+		if r.reports != "" {
+			reported++
+		}
 		for _, c := range r.finds {
 			if !slices.Contains(links, c.link) {
 				links = append(links, c.link)
@@ -57,7 +61,8 @@ func table() string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d nodes:\n\n| link that breaks | remedies that are commands, and were carried out | remedies in words |\n|---|---|---|\n", len(rows()))
+	fmt.Fprintf(&b, "\n%d nodes, of which %d are like reports of users of other projects:\n\n"+
+		"| link that breaks | remedies that are commands, and were carried out | remedies in words |\n|---|---|---|\n", len(rows()), reported)
 	all, words := 0, 0
 	for _, l := range links {
 		fmt.Fprintf(&b, "| `%s` | %d | %d |\n", l, carried[l], told[l])

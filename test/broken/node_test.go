@@ -203,18 +203,20 @@ func complaints(links []link) (all []string) {
 }
 
 var (
-	clauses = regexp.MustCompile(`; |: |, or `)
 	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` + strings.ReplaceAll(standIns, " ", "|") + `) `)
 	ofHost  = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
 )
 
-// commands are the commands of a remedy: they stand at its end, with semicolons between them.
+// commands are the commands of a remedy, as a reader takes them out of it: of several ways the first, between semicolons, after a colon
+// if there are words before them.
 func commands(remedy string) (all []string) {
-	for _, clause := range clauses.Split(remedy, -1) {
+	way, _, _ := strings.Cut(remedy, ", or ")
+	for clause := range strings.SplitSeq(way, "; ") {
+		if _, after, ok := strings.Cut(clause, ": "); ok {
+			clause = after
+		}
 		if command.MatchString(clause) {
 			all = append(all, clause)
-		} else {
-			all = nil
 		}
 	}
 	return all
