@@ -69,7 +69,7 @@ var (
 	printedFinding = regexp.MustCompile(`(?m)^ *(error|warning|note): (.*) \[([a-z-]+)\]\n *remedy: (.*)$`)
 	printedLine    = regexp.MustCompile(`(?:^|: )([^ :]+):(\d+): `)
 	printedFile    = regexp.MustCompile(`(?:^|: )([^ :]*\.[^ :]*): `)
-	printedCommand = regexp.MustCompile(`^(lpuctl|chmod|chown|rm|mv|echo|modprobe|mknod) `)
+	printedCommand = regexp.MustCompile(`^(lpuctl|chmod|chown|rm|mv|echo|modprobe|mknod|mkdir) `)
 )
 
 // finds runs a command and wants it to print a finding with this id.

@@ -43,7 +43,7 @@ func ofScan(scan Scan, link Link, about string, says func(*discovery.Inventory) 
 			said, all := says(inv)
 			r.Says, r.Part = said, !all
 		case link == Card:
-			r.Says, r.NoLPU = "no LPU on the PCI bus", true
+			r.Absent, r.NoLPU = "no LPU on the PCI bus", true
 		default:
 			r.Absent = "no LPU"
 		}

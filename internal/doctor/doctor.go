@@ -110,6 +110,7 @@ func Diagnose(ctx context.Context, checks []Check) *Diagnosis {
 			d.Steps = append(d.Steps, join(link, results))
 		}
 	}
+	d.blame()
 	d.fold()
 	return d
 }
@@ -172,6 +173,19 @@ func (d *Diagnosis) fold() {
 			s.State, s.From = Follows, from
 		}
 		broken[s.Link] = was == Broken
+	}
+}
+
+// blame makes a link broken that only has a warning, if an error of another link may come
+// of that. Both are shown, because the warning may also be there for years.
+func (d *Diagnosis) blame() {
+	for _, f := range d.Findings() {
+		for i := range d.Steps {
+			s := &d.Steps[i]
+			if f.Severity == finding.Error && s.State == Warned && slices.ContainsFunc(suspects(f.ID), s.Findings.Has) {
+				s.State = Broken
+			}
+		}
 	}
 }
 

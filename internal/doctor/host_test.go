@@ -66,7 +66,8 @@ func TestMemlocks(t *testing.T) {
 	const limits = "Limit                     Soft Limit           Hard Limit           Units     \n" +
 		"Max locked memory         8388608              8388608              bytes     \n"
 	files := map[string]string{
-		"/proc/9/comm": "containerd\n", "/proc/9/limits": limits, "/proc/9/cgroup": "0::/system.slice/k3s.service\n", "/proc/9/status": "NSpid:\t9\n",
+		"/proc/9/comm": "containerd\n", "/proc/9/limits": limits, "/proc/9/cgroup": "0::/system.slice/k3s.service\n",
+		"/proc/9/status": "NSpid:\t9\n",
 	}
 	root := tree(t, files)
 	wants(t, "a daemon", Memlocks(root, nil), Warned, "memlock-low", "k3s.service", "8 MiB", "64 MiB",
@@ -89,7 +90,8 @@ func TestMemlocks(t *testing.T) {
 // enabled are the files of a unit that is enabled.
 func enabled(unit string) map[string]string {
 	return map[string]string{
-		"/run/systemd/system/": "", "/lib/systemd/system/" + unit: "[Unit]\n", "/etc/systemd/system/x.target.wants/" + unit: "-> /lib/systemd/system/" + unit,
+		"/run/systemd/system/": "", "/lib/systemd/system/" + unit: "[Unit]\n",
+		"/etc/systemd/system/x.target.wants/" + unit: "-> /lib/systemd/system/" + unit,
 	}
 }
 
@@ -98,7 +100,8 @@ func TestOwnUnits(t *testing.T) {
 	wants(t, "no systemd", OwnUnits(tree(t, nil)), Absent, "systemd does not run")
 	wants(t, "no package", OwnUnits(tree(t, map[string]string{"/run/systemd/system/": ""})), Absent, "not installed")
 	root := tree(t, enabled("lpuctl-serve.service"))
-	wants(t, "an enabled service", OwnUnits(root), Broken, "unit-down", "lpuctl-serve.service", "does not run", "systemctl restart lpuctl-serve.service")
+	wants(t, "an enabled service", OwnUnits(root), Broken, "unit-down", "lpuctl-serve.service", "does not run",
+		"systemctl restart lpuctl-serve.service")
 	put(t, root, map[string]string{"/run/systemd/units/invocation:lpuctl-serve.service": "-> 0123456789abcdef"})
 	wants(t, "it runs", OwnUnits(root), Well, "serve.service")
 
@@ -229,7 +232,8 @@ func TestBefore(t *testing.T) {
 	room = 0
 	lacks("room that cannot be seen", diagnose(nil), Room, Unknown, "run it as root")
 	room = 1 << 30
-	old := runtimes.Runtime{Name: "docker", Version: "20.10.24", Findings: finding.List{finding.New(finding.CDIUnsupported, "docker", "too old", "")}}
+	old := runtimes.Runtime{Name: "docker", Version: "20.10.24", Findings: finding.List{finding.New(finding.CDIUnsupported,
+		"docker", "too old", "")}}
 	found = []runtimes.Runtime{old}
 	lacks("a runtime that is too old", diagnose(nil), Engines, Broken, "cdi-unsupported")
 	found = []runtimes.Runtime{old, podman}

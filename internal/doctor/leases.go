@@ -82,7 +82,8 @@ func (s *LeaseService) lookAtSocket(r *Result, socket string) {
 }
 
 func (r *Result) addUnreachable(message string) {
-	r.Findings.Add(finding.LeaseUnreachable, leaseSocket, message, "sudo systemctl restart "+leaseSocket+"; if it fails: journalctl -u "+leaseSocket)
+	r.Findings.Add(finding.LeaseUnreachable, leaseSocket, message,
+		"sudo systemctl restart "+leaseSocket+"; if it fails: journalctl -u "+leaseSocket)
 }
 
 // lookAtRecords reads what the arbiter has written down.

@@ -68,6 +68,18 @@ func linkOf(id finding.ID) Link {
 	return Health
 }
 
+// suspects returns the warnings that may bring an error about: if a card is not known as
+// an LPU, those behind it get other numbers.
+func suspects(id finding.ID) []finding.ID {
+	switch id {
+	case finding.NoSpec, finding.NodeMissing, finding.NodeWrong, finding.SetWrong, finding.DeviceMissing, finding.NotInSpec:
+		return []finding.ID{finding.CardWithoutLPU, finding.ModelWithoutIDs, finding.UnreadableFunction}
+	case finding.SharedNode:
+		return []finding.ID{finding.SameCard}
+	}
+	return nil
+}
+
 // causes returns the links of which one that is broken brings a finding about. nil: it
 // never follows from another.
 func causes(id finding.ID) []Link {

@@ -129,7 +129,8 @@ func TestDriving(t *testing.T) {
 	check := func(root host.Root, now owner.Standing) Check { return Driving(handing(root, now)) }
 	root := tree(t, nil)
 	wants(t, "no driver", check(root, running(owner.Plugin)), Absent, "does not run")
-	wants(t, "no sockets", check(root, running(owner.DRA)), Broken, "dra-unregistered", "plugins_registry/lpu.hyperaccel.ai*-reg.sock", "dra*.sock")
+	wants(t, "no sockets", check(root, running(owner.DRA)), Broken, "dra-unregistered",
+		"plugins_registry/lpu.hyperaccel.ai*-reg.sock", "dra*.sock")
 	registry, data := claim.RegistryDir("/var/lib/kubelet"), claim.DataDir("/var/lib/kubelet")
 	left := listen(t, root, data+"/dra.sock")
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -167,7 +168,8 @@ func TestDriving(t *testing.T) {
 func TestLeasing(t *testing.T) {
 	check := func(root host.Root, may error, change ...func(*discovery.LPU)) Check {
 		return Leasing(LeaseService{
-			Root: root, StateDir: filepath.Join(string(root), "/var/lib/lpuctl"), Scan: one(change...), MayConnect: func(string) error { return may },
+			Root: root, StateDir: filepath.Join(string(root), "/var/lib/lpuctl"), Scan: one(change...),
+			MayConnect: func(string) error { return may },
 		})
 	}
 	root := tree(t, nil)

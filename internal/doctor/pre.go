@@ -114,9 +114,11 @@ func (h *Host) lookAtKernel(r *Result) {
 	case !number.Known():
 		r.Unseen = append(r.Unseen, Unseen{"what the kernel can do", "its release has an unknown form: " + release, "look at it: uname -r"})
 	case number.Before("4.11"):
-		r.lacks(finding.Error, "kernel", "Linux "+release+" has no statx (4.11), by which files are told apart", "install a kernel of 5.6 or later")
+		r.lacks(finding.Error, "kernel", "Linux "+release+" has no statx (4.11), by which files are told apart",
+			"install a kernel of 5.6 or later")
 	case number.Before("5.6"):
-		r.lacks(finding.Note, "kernel", "Linux "+release+" has no openat2 (5.6): a slower way is taken", "nothing; a kernel of 5.6 or later is faster")
+		r.lacks(finding.Note, "kernel", "Linux "+release+" has no openat2 (5.6): a slower way is taken",
+			"nothing; a kernel of 5.6 or later is faster")
 	}
 }
 
@@ -184,11 +186,13 @@ func (h *Host) lookAtModule(r *Result) {
 	}
 	names := strings.Join(h.Drivers, " or ")
 	if len(others) > 0 {
-		r.lacks(finding.Error, "driver", fmt.Sprintf("the running kernel %s has no module %s, and there is %s", release, names, strings.Join(others, ", ")),
+		r.lacks(finding.Error, "driver", fmt.Sprintf("the running kernel %s has no module %s, and there is %s", release, names,
+			strings.Join(others, ", ")),
 			"build it for this kernel: dkms autoinstall -k "+release)
 		return
 	}
-	r.lacks(finding.Error, "driver", fmt.Sprintf("the kernel %s has no module %s", release, names), "install the driver of the cards for this kernel")
+	r.lacks(finding.Error, "driver", fmt.Sprintf("the kernel %s has no module %s", release, names),
+		"install the driver of the cards for this kernel")
 }
 
 // moduleIn returns which of the drivers a list of modules has (modules.dep(5)); "": none.
@@ -244,7 +248,8 @@ func (h *Host) lookAtRoom(r *Result) {
 	}
 	r.Says = launch.SizeText(free>>20<<20) + " free in /var/lib"
 	if free < stateRoom {
-		r.lacks(finding.Error, "/var/lib", fmt.Sprintf("%s are free, and %s may be needed", launch.SizeText(free>>10<<10), launch.SizeText(stateRoom)),
+		r.lacks(finding.Error, "/var/lib", fmt.Sprintf("%s are free, and %s may be needed", launch.SizeText(free>>10<<10),
+			launch.SizeText(stateRoom)),
 			"free some space on its file system")
 	}
 }

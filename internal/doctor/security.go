@@ -177,7 +177,8 @@ func (c *Confinement) serving() (dirs []string) {
 // denyRule is a rule of a profile that denies a path (apparmor.d(5)), and profileHead
 // begins a profile.
 var (
-	denyRule    = lazy.Regexp(`^\s*(?:(?:audit|quiet|other|owner)\s+)*deny\s+(?:(?:owner|file)\s+)*"?(/[^\s"]+)"?\s+[a-zA-Z]*[rwa][a-zA-Z]*\s*,`)
+	denyRule = lazy.Regexp(`^\s*(?:(?:audit|quiet|other|owner)\s+)*deny\s+(?:owner\s+|file\s+)*"?(/[^\s"]+)"?\s+[a-zA-Z]*[rwa][a-zA-Z]*\s*,`)
+
 	profileHead = lazy.Regexp(`^\s*(?:profile\s+"?([^\s"{]+)"?|"?(/[^\s"{]+)"?)[^{,]*\{`)
 )
 

@@ -40,11 +40,13 @@ func TestSELinux(t *testing.T) {
 		"the label of /dev/ha0", "permission denied", "run it as root")
 
 	serve := map[string]string{
-		"/proc/7/comm": "lpuctl\n", "/proc/7/cmdline": "lpuctl\x00serve\x00", "/proc/7/attr/current": "system_u:system_r:container_t:s0:c1,c2\x00",
+		"/proc/7/comm": "lpuctl\n", "/proc/7/cmdline": "lpuctl\x00serve\x00",
+		"/proc/7/attr/current": "system_u:system_r:container_t:s0:c1,c2\x00",
 	}
 	put(t, enforcing, serve)
 	dir := map[string]string{plugins: "kubelet_var_lib_t", "/dev/ha0": "container_file_t"}
-	wants(t, "the plugin as any container", confined(enforcing, dir), Broken, "lpuctl serve", "may not make its socket", "container_device_plugin_t")
+	wants(t, "the plugin as any container", confined(enforcing, dir), Broken, "lpuctl serve", "may not make its socket",
+		"container_device_plugin_t")
 	put(t, enforcing, map[string]string{"/proc/7/attr/current": "system_u:system_r:container_device_plugin_t:s0\x00"})
 	wants(t, "the plugin with its own type", confined(enforcing, dir), Well)
 
@@ -80,9 +82,11 @@ profile strict-container flags=(attach_disconnected) {
 // TestDenyRules: rules of AppArmor are read as its parser does.
 func TestDenyRules(t *testing.T) {
 	for rule, denies := range map[string]bool{
-		"deny /dev/ha0 rw,": true, "deny /dev/** w,": true, "deny /dev/* r,": true, "deny /dev/ha? rw,": true, "  audit deny /dev/ha[0-3] rwk,": true,
-		`deny "/dev/ha0" rw,`: true, "deny /dev/ha0 x,": false, "deny /dev/ha rw,": false, "/dev/ha0 rw,": false, "# deny /dev/ha0 rw,": false,
-		"deny /*/ha0 rw,": true, "deny /* rw,": false, "deny @{dev}/ha0 rw,": false, "deny owner /dev/ha0 rw,": true,
+		"deny /dev/ha0 rw,": true, "deny /dev/** w,": true, "deny /dev/* r,": true, "deny /dev/ha? rw,": true,
+		"  audit deny /dev/ha[0-3] rwk,": true,
+		`deny "/dev/ha0" rw,`:            true, "deny /dev/ha0 x,": false, "deny /dev/ha rw,": false, "/dev/ha0 rw,": false,
+		"# deny /dev/ha0 rw,": false,
+		"deny /*/ha0 rw,":     true, "deny /* rw,": false, "deny @{dev}/ha0 rw,": false, "deny owner /dev/ha0 rw,": true,
 	} {
 		if got := deniedBy("profile x {\n"+rule+"\n}\n", []string{"/dev/ha0"}); (len(got) == 1) != denies {
 			t.Errorf("%s: %v", rule, got)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/versions"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -62,8 +63,25 @@ func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 		r.setFileSource(stated || r.CDI == Off, at)
 		if r.CDI == On {
 			c.requireSpecDir(r, dirs, at, fmt.Sprintf("in %s set %s = %s%s", edit, k.key(inService), c.addSpecDir(dirs), k.then))
+			c.requireAllDirs(r, dirs)
 		}
 		return true
+	}
+}
+
+// requireAllDirs finds spec directories that are missing where the release stops at one:
+// the CDI library before 0.5.1 then reads none (container-device-interface issues 78 and
+// 115). It is in the releases that know no cdiVersion above 0.4.0: podman 4.1 and 4.2,
+// CRI-O 1.24.
+func (c *checker) requireAllDirs(r *Runtime, dirs []string) {
+	if r.MaxCDIVersion == "" || !versions.Parse(r.MaxCDIVersion).Before("0.5.0") {
+		return
+	}
+	for _, dir := range dirs {
+		if shown := c.Shown(dir); !c.Exists(dir) && !c.includesSpecDir([]string{dir}) {
+			r.add(finding.SpecDirAbsent, location{}, fmt.Sprintf("%s is not there, and %s %s then finds no device in any directory",
+				shown, r.Name, r.Version), "mkdir -p -m 0755 "+shown)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -53,7 +54,8 @@ func TestUnitOf(t *testing.T) {
 
 // TestReleasesOfTheHost: systemd by the name of its library, else the package; runc by the package.
 func TestReleasesOfTheHost(t *testing.T) {
-	const status = "Package: systemd\nStatus: install ok installed\nVersion: 247.3-7\n\nPackage: runc\nStatus: install ok installed\nVersion: 1.1.5+ds1\n\n"
+	const status = "Package: systemd\nStatus: install ok installed\nVersion: 247.3-7\n\n" +
+		"Package: runc\nStatus: install ok installed\nVersion: 1.1.5+ds1\n\n"
 	for library, want := range map[string]int{
 		"/usr/lib/systemd/libsystemd-shared-252.so": 252, "/usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-257.so": 257,
 		"/usr/lib/systemd/libsystemd-shared-239-78.el8.so": 239, "/usr/lib/other": 247,
@@ -97,14 +99,15 @@ func TestStarters(t *testing.T) {
 			dir + "/status": "NSpid:\t" + pid + "\n",
 		}
 	}
-	files := map[string]string{"/lib/systemd/system/crio.service": "[Service]\nLimitMEMLOCK=64K:1M\n", "/lib/systemd/system/containerd.service": "[Service]\n"}
+	files := map[string]string{"/lib/systemd/system/crio.service": "[Service]\nLimitMEMLOCK=64K:1M\n",
+		"/lib/systemd/system/containerd.service": "[Service]\n"}
 	for _, p := range []map[string]string{
-		process("7", "containerd", "/system.slice/containerd.service", "8388608"), process("8", "containerd", "/system.slice/containerd.service", "unlimited"),
-		process("9", "containerd", "/user.slice/user-1000.slice/user@1000.service/x.service", "1024"), process("10", "containerd", "/system.slice/k3s.service", "unlimited"),
+		process("7", "containerd", "/system.slice/containerd.service", "8388608"), process("8", "containerd",
+			"/system.slice/containerd.service", "unlimited"),
+		process("9", "containerd", "/user.slice/user-1000.slice/user@1000.service/x.service", "1024"), process("10", "containerd",
+			"/system.slice/k3s.service", "unlimited"),
 	} {
-		for name, text := range p {
-			files[name] = text
-		}
+		maps.Copy(files, p)
 	}
 	got := Starters(unitTree(t, files))
 	want := []Starter{{"containerd.service", 8 << 20}, {"crio.service", 1 << 20}, {"k3s.service", math.MaxUint64}}

@@ -120,6 +120,21 @@ func (d *document) add(id finding.ID, at, message, remedy string) *finding.Findi
 	return d.findings.Add(id, subject, message, remedy).At(d.path, line)
 }
 
+// inPlaceOfOwn returns what is to be done about something in the place of our own spec
+// that is no file. cdi refresh leaves it as it is.
+func inPlaceOfOwn(path, message, remedy string) (string, string) {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return message, remedy
+	case info.Mode()&fs.ModeSymlink != 0:
+		return "a symbolic link, by which there is no file that can be read: " + message, "rm " + path + "; lpuctl cdi refresh"
+	case info.IsDir():
+		return "a directory, which lpuctl does not replace", "if it is empty: rm -d " + path + "; lpuctl cdi refresh"
+	}
+	return message, remedy
+}
+
 // read reads a file as runtimes do, and more strictly: spec is set if the CDI library
 // takes it.
 func (v *Validator) read(path string) *document {
@@ -134,7 +149,11 @@ func (v *Validator) read(path string) *document {
 		d.shortage = err
 	}
 	if err != nil {
-		d.add(finding.SpecUnreadable, "", host.Reason(err).Error(), "make it a readable file, or remove it")
+		message, remedy := host.Reason(err).Error(), "make it a readable file, or remove it"
+		if v.isOwn(path) {
+			message, remedy = inPlaceOfOwn(path, message, remedy)
+		}
+		d.add(finding.SpecUnreadable, "", message, remedy)
 		return d
 	}
 	if statErr == nil && info.Mode()&0o004 == 0 {

@@ -1,6 +1,7 @@
 package cdi_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -223,6 +224,18 @@ func TestOddFiles(t *testing.T) {
 		}
 		if findings := v.File(path); len(findings) != 1 || findings[0].ID != "spec-unreadable" {
 			t.Errorf("%s: %v", name, findings)
+		}
+	}
+	own := filepath.Join(dir, "hyperaccel.ai-lpu.json")
+	for remedy, make := range map[string]func(path string) error{ // refresh replaces neither
+		"if it is empty: rm -d " + own + "; lpuctl cdi refresh": func(path string) error { return os.Mkdir(path, 0o755) },
+		"rm " + own + "; lpuctl cdi refresh":                    func(path string) error { return os.Symlink("nowhere", path) },
+	} {
+		if err := errors.Join(os.RemoveAll(own), make(own)); err != nil {
+			t.Fatal(err)
+		}
+		if findings := v.File(own); len(findings) != 1 || findings[0].Remedy != remedy {
+			t.Errorf("in the place of our own: %v", findings)
 		}
 	}
 	findings := v.File(put(t, filepath.Join(dir, "empty.json"), " \n"))

@@ -27,11 +27,19 @@ func (l *LPU) reason(id finding.ID, message, remedy string) {
 // conclude says what the reasons make of the LPU: an error makes it unusable.
 func (l *LPU) conclude() { l.Usable, l.Health = !l.Reasons.HasErrors(), health.StateOf(l.Reasons) }
 
-// addressRemedies writes the address of the LPU into remedies that hold for any card.
+// addressRemedies writes the address and the driver of the LPU into remedies that hold
+// for any card.
 func (l *LPU) addressRemedies() {
 	l.Reasons = slices.Clone(l.Reasons) // a read that hangs may still hold them
+	names := []string{"ADDRESS", l.Address.String()}
+	if l.Driver != "" {
+		names = append(names, "DRIVER", l.Driver)
+	}
 	for i := range l.Reasons {
-		l.Reasons[i].Remedy = strings.ReplaceAll(l.Reasons[i].Remedy, "ADDRESS", l.Address.String())
+		if l.Driver == "xocl" && l.Reasons[i].ID == finding.BadState {
+			l.Reasons[i].Remedy = finding.RuleOf(finding.NotCalibrated).Remedy // the reset that XRT has
+		}
+		l.Reasons[i].Remedy = strings.NewReplacer(names...).Replace(l.Reasons[i].Remedy)
 	}
 }
 
@@ -263,11 +271,18 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 		return ""
 	}
 	remove := ""
-	if id == finding.NodeMismatch {
+	switch {
+	case id == finding.NodeMismatch && n.directory: // such as Docker makes of a volume whose path is not there
+		remove = "rm -d " + n.Path + "; "
+	case id == finding.NodeMismatch:
 		remove = "rm " + n.Path + "; "
 	}
-	return fmt.Sprintf("in a container, hand the node in; else rebind the driver, which ends what uses the card: "+
-		"%[1]secho %[2]s > /%[3]s/%[4]s/unbind; echo %[2]s > /%[3]s/%[4]s/bind", remove, l.Address, pciDrivers, l.Driver)
+	return "in a container, hand the node in; else rebind the driver, which ends what uses the card: " + remove + l.rebind()
+}
+
+// rebind returns the commands that take the function from its driver and give it back.
+func (l *LPU) rebind() string {
+	return fmt.Sprintf("echo %[1]s > /%[2]s/%[3]s/unbind; echo %[1]s > /%[2]s/%[3]s/bind", l.Address, pciDrivers, l.Driver)
 }
 
 // driverOverride is the only driver that the kernel binds, if one is set

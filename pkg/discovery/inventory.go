@@ -347,6 +347,8 @@ type Node struct {
 	Verified bool `json:"verified"`
 	// Hidden: lpuctl run keeps this process from the node, which is there.
 	Hidden bool `json:"hidden,omitempty"`
+
+	directory bool // a directory is in its place
 }
 
 // Link is the PCI Express link of a function. A field is 0 when the kernel does not know

@@ -20,4 +20,30 @@ func TestNodeRemedies(t *testing.T) {
 			t.Errorf("%s: %s", id, got)
 		}
 	}
+	l := LPU{Address: pci.Address{Bus: 0x43, Function: 1}, Driver: "xocl"}
+	got := l.remake(&Node{Path: "/dev/dri/renderD128", directory: true}, finding.NodeMismatch)
+	if want := rebind + "rm -d /dev/dri/renderD128; " + again; got != want {
+		t.Errorf("a directory: %s", got)
+	}
+}
+
+// TestRemediesOfTheCard: what the table says of any card names this one and its driver.
+func TestRemediesOfTheCard(t *testing.T) {
+	const again = "echo 0000:43:00.1 > /sys/bus/pci/drivers/xocl/unbind; echo 0000:43:00.1 > /sys/bus/pci/drivers/xocl/bind"
+	for id, want := range map[finding.ID]string{
+		finding.ResetBehindDriver: "rebind the driver: " + again,
+		finding.PowerLost:         "when it has power again, rebind the driver, by unbind and bind in /sys/bus/pci/drivers/xocl",
+		finding.BadState:          "if this does not help, power-cycle the server: xbutil reset --device 0000:43:00.1",
+	} {
+		l := LPU{Address: pci.Address{Bus: 0x43, Function: 1}, Driver: "xocl"}
+		l.reason(id, "", "")
+		if l.addressRemedies(); l.Reasons[0].Remedy != want {
+			t.Errorf("%s: %s", id, l.Reasons[0].Remedy)
+		}
+	}
+	l := LPU{Driver: "ha"}
+	l.reason(finding.BadState, "", "")
+	if l.addressRemedies(); l.Reasons[0].Remedy == "" || l.Reasons[0].Remedy[:14] != "reset the card" {
+		t.Errorf("a card without XRT: %s", l.Reasons[0].Remedy)
+	}
 }

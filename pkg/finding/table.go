@@ -192,6 +192,7 @@ const (
 	SocketMissing    ID = "socket-missing"
 	SocketNoAnswer   ID = "socket-no-answer"
 	SocketRefused    ID = "socket-refused"
+	SpecDirAbsent    ID = "spec-dir-absent"
 	SpecDirNotRead   ID = "spec-dir-not-read"
 	UnknownKey       ID = "unknown-key"
 	VersionUnknown   ID = "version-unknown"
@@ -257,7 +258,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{BadNode, Error, "The kernel's description of the device node cannot be used.",
 			"reload the driver; check the model's node rules (lpuctl config show)"},
 		{BadState, Error, "The driver says that the card is in a state from which it does not recover.",
-			"reset the card (Alveo: xbutil reset --device ADDRESS), or power-cycle the server"},
+			"reset the card (an Alveo card by xbutil reset --device ADDRESS), or power-cycle the server"},
 		{Cordoned, Note, "An administrator has taken the LPU out of use. Containers that have it keep it, and no other gets it.",
 			"when it may be handed out again: lpuctl uncordon LPU"},
 		{ECCUncorrectable, Error, "The card's memory had an error that it could not correct. It counts until there was none for a while. " +
@@ -288,7 +289,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"remove the file, then rebind the driver, so that its node is made again"},
 		{NodeMissing, Error, "The device node is not in /dev.",
 			"rebind the driver, so that its node is made again; in a container, hand the node in"},
-		{NotCalibrated, Error, "The card's memory is not calibrated.", "xbutil reset --device ADDRESS, or power-cycle the server"},
+		{NotCalibrated, Error, "The card's memory is not calibrated.", "if this does not help, power-cycle the server: xbutil reset --device ADDRESS"},
 		{NotInSpec, Error, "The CDI spec in place does not define the LPU, and so no container gets it.",
 			"see the log of lpuctl serve, and lpuctl cdi validate"},
 		{NotReady, Error, "The card's management side does not answer.",
@@ -297,7 +298,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"wait for the reset to end; if it stays so, reset the card, or power-cycle the server"},
 		{PassedThrough, Error, "The card is given to a virtual machine (driver vfio-pci).", "unbind it from vfio-pci to take it back"},
 		{PowerLost, Error, "The card lost power behind its driver: the kernel calls it active, and it has none.",
-			"when it has power again, rebind the driver"},
+			"when it has power again, rebind the driver, by unbind and bind in /sys/bus/pci/drivers/DRIVER"},
 		{ReadStalled, Error, "The card was not read in time. Its state is unknown.",
 			"the card or its driver hangs: see dmesg, then reset the card or the server"},
 		{Rebound, Warning, "The card's driver was bound again, or its node was made anew. What used it before may have lost it.",
@@ -311,7 +312,7 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{RecoveryShell, Error, "The card runs its factory image and not the LPU shell.",
 			"flash the LPU shell, then power-cycle the server"},
 		{ResetBehindDriver, Error, "Something reset the card while its driver was bound, and the driver does not know.",
-			"rebind the driver"},
+			"rebind the driver: echo ADDRESS > /sys/bus/pci/drivers/DRIVER/unbind; echo ADDRESS > /sys/bus/pci/drivers/DRIVER/bind"},
 		{SharedNode, Error, "Two LPUs claim one device node: the same path, or the same device numbers.",
 			"reload the driver; if it stays so, report it to the maker of the driver"},
 		{UnreadableAttribute, Warning, "An attribute of the card cannot be read. What it says is left out.",
@@ -542,6 +543,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SocketMissing, Note, "The daemon does not run: its socket is not there.", "start it, if it is meant to run"},
 		{SocketNoAnswer, Warning, "What listens on the socket does not answer.", "see the daemon's log for what hangs"},
 		{SocketRefused, Warning, "The daemon does not run: nobody listens on its socket.", "start it"},
+		{SpecDirAbsent, Error, "A directory for specs is missing, and the release of the runtime (CDI library before 0.5.1) then finds no device " +
+			"in the others either.", "make the directory: mkdir -m 0755 DIR"},
 		{SpecDirNotRead, Error, "The runtime does not read the directory that lpuctl writes to.",
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},

@@ -123,5 +123,23 @@ func internalDoctor() []mutation {
 			in:      "Host.lookAtModule",
 			test:    "TestBefore",
 		},
+		{
+			name:    "a card that is not known as an LPU is no cause of what is wrong with the spec",
+			fix:     "s.State == Warned && slices.ContainsFunc(suspects(f.ID), s.Findings.Has)",
+			without: "false",
+			test:    "TestSuspects",
+		},
+		{
+			name:    "a machine without an LPU has a card that is well",
+			fix:     "r.Absent, r.NoLPU = ",
+			without: "r.Says, r.NoLPU = ",
+			test:    "TestNoLPU",
+		},
+		{
+			name:    "a card is lost, and doctor names the spec",
+			fix:     "return []finding.ID{finding.CardWithoutLPU, ",
+			without: "return []finding.ID{",
+			test:    "TestBroken", pkg: "test/broken",
+		},
 	}
 }

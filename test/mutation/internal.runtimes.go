@@ -50,5 +50,11 @@ func internalRuntimes() []mutation {
 			without: "false",
 			test:    "TestResultsThatDoNotCount",
 		},
+		{
+			name:    "a directory that is missing is no matter to an early CDI library",
+			fix:     "c.requireAllDirs(r, dirs)",
+			without: "",
+			test:    "TestOthers",
+		},
 	}
 }

@@ -86,5 +86,11 @@ func pkgCdi() []mutation {
 			without: "false",
 			test:    "TestStaleRingTables", pkg: "pkg/plugin",
 		},
+		{
+			name:    "a link in the place of our spec is to be mended by a refresh that refuses it",
+			fix:     "if v.isOwn(path) {\n\t\t\tmessage, remedy",
+			without: "if false {\n\t\t\tmessage, remedy",
+			test:    "TestOddFiles",
+		},
 	}
 }

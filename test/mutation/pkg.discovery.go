@@ -159,5 +159,17 @@ func pkgDiscovery() []mutation {
 			without: "false",
 			test:    "TestFaults",
 		},
+		{
+			name:    "a directory in the place of a device file is removed as a file",
+			fix:     `remove = "rm -d " + n.Path`,
+			without: `remove = "rm " + n.Path`,
+			test:    "TestNodeRemedies",
+		},
+		{
+			name:    "the remedy of a card under xocl has the words for any driver",
+			fix:     `l.Driver == "xocl" && l.Reasons[i].ID == finding.BadState`,
+			without: "false",
+			test:    "TestRemediesOfTheCard",
+		},
 	}
 }

@@ -60,6 +60,7 @@ var paths = map[string][]string{
 	"test/bare/":       {},
 	"test/bench/":      {bench},
 	"test/bench-dra/":  {},
+	"test/broken/":     {},
 	"test/chart/":      {},
 	"test/docs/":       {},
 	"test/dra/":        {},
