@@ -41,7 +41,8 @@ func (t *Terminal) WriteFindings(l FindingList, f Format, strict bool, good stri
 func (t *Terminal) Report(findings finding.List) {
 	for _, f := range findings.ForPeople() {
 		if !t.Quiet || f.Severity != finding.Note {
-			fmt.Fprintf(t.Err, "%s\n  remedy: %s\n", shell.Printable(f.String()), shell.Printable(f.Remedy))
+			text := t.Screen.plain(shell.Printable(f.String() + "\n  remedy: " + f.Remedy))
+			fmt.Fprintln(t.Err, t.Screen.paintSeverity(text))
 		}
 	}
 }
