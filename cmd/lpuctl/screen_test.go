@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -198,5 +199,25 @@ func TestDiffWithoutASpec(t *testing.T) {
 	out, _, code := piped(t, nil, "--root", root, "cdi", "diff")
 	if code != cli.ExitFound || strings.Count(out, "\n") != 1 || !strings.Contains(out, ": not there; lpuctl cdi refresh would write it") {
 		t.Errorf("cdi diff ends with %d and prints\n%s", code, out)
+	}
+}
+
+// TestHealthWatchOfASickLPU: it shows what is wrong, and complains of nothing else.
+func TestHealthWatchOfASickLPU(t *testing.T) {
+	root := sickNode(t)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var said strings.Builder
+	ended := lineWriter(make(chan string, 100))
+	go func() {
+		run(ctx, []string{"--root", root, "health", "--watch"}, ended, &said, noEnvironment)
+		close(ended)
+	}()
+	<-ended
+	end()
+	for range ended { // until it has ended
+	}
+	if text := said.String(); !strings.Contains(text, "error: lpu1: ") || strings.Contains(text, "lpuctl: ") {
+		t.Errorf("it says %q", text)
 	}
 }

@@ -8,5 +8,11 @@ func pkgFinding() []mutation {
 			without: "false })",
 			test:    "TestForPeople",
 		},
+		{
+			name:    "devices with the same fault are a line each",
+			fix:     "f.Subject = \"\"\n",
+			without: "",
+			test:    "TestForPeople",
+		},
 	}
 }
