@@ -228,11 +228,9 @@ func wideColumns() []lpuColumn {
 	}
 }
 
-// whyText has the ids of the findings about an LPU. What they say goes to stderr. That it
-// is cordoned, its health says.
+// whyText has the ids of the findings about an LPU. What they say goes to stderr.
 func whyText(l *discovery.LPU) string {
-	ids := cli.Each(l.Reasons, func(r finding.Finding) string { return string(r.ID) })
-	return strings.Join(slices.DeleteFunc(ids, func(id string) bool { return id == string(finding.Cordoned) }), ",")
+	return strings.Join(cli.Each(l.Reasons, func(r finding.Finding) string { return string(r.ID) }), ",")
 }
 
 func nodeNames(nodes []discovery.Node) string {
