@@ -45,7 +45,8 @@ The exit code is 4 if there is no LPU.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.CalledAs() == "get" && len(args) == 1 && (args[0] == "lpus" || args[0] == "lpu") { // as kubectl wants it
+			// As it is typed for kubectl.
+			if cmd.CalledAs() == "get" && len(args) == 1 && (args[0] == "lpus" || args[0] == "lpu") {
 				args = nil
 			}
 			if follow {
