@@ -23,15 +23,15 @@ func cmdInternalCLI() []mutation {
 		},
 		{
 			name:    "what the locale cannot show is printed",
-			fix:     "return standIns.Replace(text)",
+			fix:     "return standIns().Replace(text)",
 			without: "_ = standIns\n\treturn text",
 			test:    "TestASCII",
 			pkg:     "cmd/lpuctl",
 		},
 		{
 			name:    "the nearest word is named for a command that people know from elsewhere",
-			fix:     "commandHabits[group.CommandPath()+\" \"+name]; ok {",
-			without: "commandHabits[group.CommandPath()+\" \"+name]; ok && false {",
+			fix:     "commandHabits()[group.CommandPath()+\" \"+name]; ok {",
+			without: "commandHabits()[group.CommandPath()+\" \"+name]; ok && false {",
 			test:    "TestHabits",
 			pkg:     "cmd/lpuctl",
 		},

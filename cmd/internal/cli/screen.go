@@ -94,16 +94,18 @@ func isASCII(env func(string) (string, bool)) bool {
 
 // standIns have a stand-in for each character beyond ASCII that is printed for people.
 // In a drawing it must be as wide.
-var standIns = strings.NewReplacer(
-	"°", "deg", "…", "...", "─", "-", "│", "|", "╳", "X", "┘", "+", "╭", "+", "╮", "+", "\uFFFD", "?",
-)
+func standIns() *strings.Replacer {
+	return strings.NewReplacer(
+		"°", "deg", "…", "...", "─", "-", "│", "|", "╳", "X", "┘", "+", "╭", "+", "╮", "+", "\uFFFD", "?",
+	)
+}
 
 // plain is a text in the characters that the screen has.
 func (s Screen) plain(text string) string {
 	if !s.ASCII {
 		return text
 	}
-	return standIns.Replace(text)
+	return standIns().Replace(text)
 }
 
 // People is Out for text that people read, in the characters that the screen has. Each
@@ -142,16 +144,14 @@ func (h Hue) on(text string) string {
 	return "\x1b[" + string(h) + "m" + text + "\x1b[0m"
 }
 
-// hueOf are the hues of severities.
-var hueOf = map[string]Hue{"error": Red, "warning": Yellow}
-
 // paintSeverity colours the severity that a finding begins with.
 func (s Screen) paintSeverity(finding string) string {
 	severity, rest, found := strings.Cut(finding, ":")
 	if !s.ColorErr || !found {
 		return finding
 	}
-	return hueOf[severity].on(severity) + ":" + rest
+	hue := map[string]Hue{"error": Red, "warning": Yellow}[severity]
+	return hue.on(severity) + ":" + rest
 }
 
 // PaintOut is a text on Out, in a hue where Out shows colours.

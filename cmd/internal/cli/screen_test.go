@@ -104,7 +104,7 @@ func TestColumnsOfCells(t *testing.T) {
 // TestStandIns: whatever the sources print beyond ASCII has a stand-in.
 func TestStandIns(t *testing.T) {
 	for _, dir := range []string{"../../../cmd", "../../../pkg", "../../../internal"} {
-		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			// A drawing in SVG says itself in which characters it is.
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "/svg.go") {
 				return err

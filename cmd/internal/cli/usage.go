@@ -85,7 +85,7 @@ func unknownCommand(group *cobra.Command, name string) error {
 			names = append(append(names, c.Name()), c.Aliases...)
 		}
 	})
-	if meant, ok := commandHabits[group.CommandPath()+" "+name]; ok {
+	if meant, ok := commandHabits()[group.CommandPath()+" "+name]; ok {
 		e.Remedy = "use " + meant
 		return e
 	}
