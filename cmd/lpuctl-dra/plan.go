@@ -218,7 +218,7 @@ func writeWish(t *cli.Terminal, w *plan.Wish, nodes int) error {
 
 // printf writes text in which names of files and clusters stand.
 func printf(t *cli.Terminal, format string, args ...any) {
-	fmt.Fprint(t.Out, shell.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprint(t.People(), shell.Printable(fmt.Sprintf(format, args...)))
 }
 
 // others says where else a wish fits.

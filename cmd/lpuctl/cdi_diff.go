@@ -27,8 +27,8 @@ func newDiffCommand(a *app) *cobra.Command {
 		Use:   "diff",
 		Short: "Compare the spec in place with the hardware as it is now",
 		Long: `diff prints how our spec file differs from the one that cdi refresh would write now, and how the files of
-claims of Kubernetes differ from those that lpuctl-dra would write. Nothing is changed. The exit code is 3 if
-one differs, or another file defines one of our devices too or leads it to another LPU's node.`,
+claims of Kubernetes differ from those that lpuctl-dra would write. Where no spec is in place, one line says so.
+Nothing is changed. The exit code is 3 if one differs, or another file defines one of our devices too or leads it to another LPU's node.`,
 		Example: `  lpuctl cdi diff
   lpuctl cdi diff -o json | jq -r '.changes[] | "\(.change) \(.device)"'
   lpuctl --quiet cdi diff > /dev/null || sudo lpuctl cdi refresh`,
@@ -105,7 +105,7 @@ func showDiff(t *cli.Terminal, file cdi.File, m *made, wrong bool, f cli.Format)
 	}
 	differs := !bytes.Equal(have, want) || len(claims) > 0
 	if f == cli.FormatTable {
-		err = showChange(t, file.Path, have, want)
+		err = showWhole(t, file.Path, have, want, m.spec)
 		for _, c := range claims {
 			err = cmp.Or(err, showChange(t, c.Path, c.have, c.want))
 		}
@@ -117,6 +117,16 @@ func showDiff(t *cli.Terminal, file cdi.File, m *made, wrong bool, f cli.Format)
 		err = cli.Found()
 	}
 	return err
+}
+
+// showWhole shows how the spec differs. Where there is none in place, all of it would be
+// an addition, and a line says so.
+func showWhole(t *cli.Terminal, path string, have, want []byte, spec *specs.Spec) error {
+	if have != nil || want == nil {
+		return showChange(t, path, have, want)
+	}
+	return t.WriteLines(fmt.Sprintf("%s: not there; lpuctl cdi refresh would write it, with %s (lpuctl cdi generate prints it)",
+		path, cli.Plural(len(spec.Devices), "device")))
 }
 
 // claimDrifts are the files of claims in a directory that differ from those that would be

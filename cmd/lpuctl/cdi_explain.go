@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,7 +46,7 @@ and explain names the device to use instead.
 				return cli.Fail(cli.ExitFound, "lpuctl list says why", "%w", err)
 			}
 			if err != nil {
-				return cli.WithRemedy(err, "lpuctl list shows every LPU, lpuctl cdi generate every device")
+				return cli.WithRemedy(err, cmp.Or(finding.RemedyOf(err), "lpuctl list shows every LPU, lpuctl cdi generate every device"))
 			}
 			site, err := a.site()
 			if err != nil {

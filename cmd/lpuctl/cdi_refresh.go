@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
@@ -252,6 +254,24 @@ func showChange(t *cli.Terminal, path string, have, want []byte) error {
 	if len(change) == 0 {
 		t.Say("%s: nothing would change", path)
 	}
-	_, err := t.Out.Write(change)
+	var text strings.Builder
+	for line := range strings.Lines(string(change)) {
+		text.WriteString(t.PaintOut(diffHue(line), strings.TrimSuffix(line, "\n")) + "\n")
+	}
+	_, err := io.WriteString(t.Out, text.String())
 	return err
+}
+
+// diffHue is the colour of a line of a diff. The line says the same by its first
+// character.
+func diffHue(line string) cli.Hue {
+	switch {
+	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
+		return cli.NoHue
+	case strings.HasPrefix(line, "+"):
+		return cli.Green
+	case strings.HasPrefix(line, "-"):
+		return cli.Red
+	}
+	return cli.NoHue
 }

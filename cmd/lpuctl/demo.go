@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -73,7 +72,7 @@ nothing of this machine and changes nothing: the server is a temporary directory
 				signal.Ignore(syscall.SIGPIPE)
 				defer func() { err = cmp.Or(err, os.RemoveAll(dir)) }()
 			}
-			if err := demonstrate(cmd.Context(), a.Out, demoSteps(filepath.Join(dir, "orion"), filepath.Join(dir, "sick"))); err != nil {
+			if err := demonstrate(cmd.Context(), a, demoSteps(filepath.Join(dir, "orion"), filepath.Join(dir, "sick"))); err != nil {
 				return err
 			}
 			if keep == "" {
@@ -90,10 +89,15 @@ nothing of this machine and changes nothing: the server is a temporary directory
 }
 
 // demonstrate runs steps one after the other in this process, as the shell of a user
-// whose environment has no LPUCTL_ variables. It ends with the first one that has another
+// whose environment has only a locale. It ends with the first one that has another
 // exit code than it must have.
-func demonstrate(ctx context.Context, out io.Writer, steps []demoStep) error {
-	empty := func(string) (string, bool) { return "", false }
+func demonstrate(ctx context.Context, a *app, steps []demoStep) error {
+	out, locale := a.Out, func(name string) (string, bool) {
+		if name == "LANG" || strings.HasPrefix(name, "LC_") {
+			return a.Env(name)
+		}
+		return "", false
+	}
 	for _, step := range steps {
 		words := []string{"lpuctl"}
 		for _, arg := range step.args {
@@ -104,7 +108,7 @@ func demonstrate(ctx context.Context, out io.Writer, steps []demoStep) error {
 			return err
 		}
 		var said bytes.Buffer
-		code := run(ctx, step.args, &said, &said, empty)
+		code := run(ctx, step.args, &said, &said, locale)
 		fmt.Fprint(out, beginning(said.String()))
 		if ctx.Err() != nil {
 			return errors.New("interrupted")

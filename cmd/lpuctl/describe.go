@@ -92,7 +92,7 @@ func describe(ctx context.Context, t *cli.Terminal, root host.Root, inv *discove
 		if i > 0 {
 			fmt.Fprintln(t.Out)
 		}
-		if err := writeDescription(t.Out, d.LPU, d.Details); err != nil {
+		if err := writeDescription(t.People(), d.LPU, d.Details); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,23 @@ func writeHealth(t *cli.Terminal, inv *discovery.Inventory, f cli.Format) error 
 			l.Name, l.Address.String(), l.Condition(), serve, since, hottest(l.Temperatures), wattsText(l.Watts), mainReason(l.Reasons),
 		})
 	}
-	return t.WriteTable([]string{"NAME", "ADDRESS", "HEALTH", "SERVE", "SINCE", "TEMP", "POWER", "WHY"}, rows)
+	return t.WriteFitting([]cli.Column{
+		{Name: "NAME"}, {Name: "ADDRESS"}, {Name: "HEALTH", Hue: stateHue}, {Name: "SERVE", Hue: stateHue}, {Name: "SINCE"}, {Name: "TEMP"},
+		{Name: "POWER"}, {Name: "WHY"},
+	}, rows)
+}
+
+// stateHue is the colour of what [discovery.LPU.Condition] says, or serve.
+func stateHue(condition string) cli.Hue {
+	switch state, _, cordoned := strings.Cut(condition, ","); {
+	case state == string(health.Unhealthy), state == "absent":
+		return cli.Red
+	case state == string(health.Unknown), cordoned:
+		return cli.Yellow
+	case state == string(health.Healthy):
+		return cli.Green
+	}
+	return cli.NoHue
 }
 
 func withoutNotes(reasons finding.List) finding.List {

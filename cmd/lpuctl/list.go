@@ -30,7 +30,9 @@ terminal the list stays in place; elsewhere each one follows the one before, bel
 prints a document for each change. It ends with ^C, and that is exit code 0.
 A ? in USED-BY says that there are processes that you may not inspect, and that may use the LPU.
 Where LPUs are shared by leases, LEASE has the id of a lease (l7) or a reservation (r3), or "none" where an LPU is in use without a lease;
-HOLDER has whose it is, and UNTIL when its time is over. What else the hardware is, since when it is, and for what, -o wide shows.
+HOLDER has whose it is, and UNTIL when its time is over. WHY has the ids of the findings about an LPU. The table fits the terminal: a wide
+one shows more columns, and WHY is cut where there is no room. On a pipe it is what a terminal of 80 columns has, and nothing is cut.
+-o wide shows all columns whatever the width is.
 A shell or program that lpuctl run started sees the LPUs that it may open; a line on stderr names those that are hidden from it.
 ` + lpuForms + `
 The exit code is 4 if there is no LPU.`,
@@ -43,6 +45,10 @@ The exit code is 4 if there is no LPU.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeLPUs(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// As it is typed for kubectl.
+			if cmd.CalledAs() == "get" && len(args) == 1 && (args[0] == "lpus" || args[0] == "lpu") {
+				args = nil
+			}
 			if follow {
 				return keepShowing(cmd.Context(), a, f, func(a *app, inv *discovery.Inventory) error { return list(cmd.Context(), a, inv, args, f) })
 			}
@@ -145,37 +151,87 @@ func writeInventory(t *cli.Terminal, root host.Root, kind string, inv *discovery
 	if len(inv.LPUs) == 0 {
 		return nil
 	}
-	leases, wide := sharesByLease(root, inv), f == cli.FormatWide
-	header := []string{"NAME", "ADDRESS", "MODEL", "DRIVER", "NODE", "NUMA", "LINK", "RING", "HEALTH", "USED-BY"}
-	switch {
-	case leases && wide:
-		header = append(header, "LEASE", "HOLDER", "SINCE", "UNTIL", "FOR")
-	case leases: // in place of what is of interest to few who share LPUs
-		header = []string{"NAME", "ADDRESS", "NUMA", "RING", "HEALTH", "USED-BY", "LEASE", "HOLDER", "UNTIL"}
-	}
+	return writeLPUs(t, inv.LPUs, sharesByLease(root, inv), f == cli.FormatWide)
+}
+
+// lpuColumn is a column of list.
+type lpuColumn struct {
+	cli.Column
+	cell func(l *discovery.LPU) string
+}
+
+// writeLPUs prints LPUs in the order of what people want to know: which, in what state,
+// who has it.
+func writeLPUs(t *cli.Terminal, lpus []discovery.LPU, leases, wide bool) error {
+	columns := columnsOf(leases)
 	if wide {
-		header = append(header, "NEIGHBOURS", "SERIAL", "SHELL", "DRIVER-VERSION", "SWITCH", "IOMMU", "MANAGEMENT", "REASON")
+		columns = append(columns, wideColumns()...)
 	}
-	var rows [][]string
-	for _, l := range inv.LPUs {
-		row := []string{
-			l.Name, l.Address.String(), l.Model, l.Driver, nodeNames(l.Nodes), cli.Optional(l.NUMANode), cli.Optional(l.Link),
-			ringText(l.Ring), l.Condition(), usersText(&l),
-		}
-		s := shareOf(&l)
-		switch {
-		case leases && wide:
-			row = append(row, s.id, s.holder, s.since, s.until, s.purpose)
-		case leases:
-			row = slices.Concat(row[:2], row[5:6], row[7:], []string{s.id, s.holder, s.until})
-		}
-		if wide {
-			row = append(row, neighboursText(l.Ring), l.Serial, l.Shell, l.DriverVersion, cli.Optional(l.Switch), cli.Optional(l.IOMMUGroup),
-				managementText(l.Management), reasonText(l.Reasons))
-		}
-		rows = append(rows, row)
+	columns = append(columns, lpuColumn{cli.Column{Name: "WHY"}, whyText})
+	rows := cli.Each(lpus, func(l discovery.LPU) []string {
+		return cli.Each(columns, func(c lpuColumn) string { return c.cell(&l) })
+	})
+	heads := cli.Each(columns, func(c lpuColumn) cli.Column { return c.Column })
+	if wide {
+		return t.WriteWhole(heads, rows)
 	}
-	return t.WriteTable(header, rows)
+	return t.WriteFitting(heads, rows)
+}
+
+// columnsOf are the columns of list but the last one. A share is what those who share a
+// server look for.
+func columnsOf(leases bool) []lpuColumn {
+	column := func(name string, room cli.Room, cell func(l *discovery.LPU) string) lpuColumn {
+		return lpuColumn{cli.Column{Name: name, Room: room}, cell}
+	}
+	shared := func(name string, room cli.Room, cell func(s share) string) lpuColumn {
+		return column(name, room, func(l *discovery.LPU) string { return cell(shareOf(l)) })
+	}
+	columns := []lpuColumn{
+		column("NAME", cli.Always, func(l *discovery.LPU) string { return l.Name }),
+		column("HEALTH", cli.Always, (*discovery.LPU).Condition),
+		column("USED-BY", cli.Always, usersText),
+	}
+	columns[1].Hue = stateHue
+	place := cli.Usual
+	if leases {
+		place = cli.Roomy
+		columns = append(columns,
+			shared("LEASE", cli.Usual, func(s share) string { return s.id }),
+			shared("HOLDER", cli.Usual, func(s share) string { return s.holder }),
+			shared("UNTIL", cli.Usual, func(s share) string { return s.until }),
+			shared("FOR", cli.Roomy, func(s share) string { return s.purpose }),
+			shared("SINCE", cli.Roomy, func(s share) string { return s.since }))
+	}
+	return append(columns,
+		column("ADDRESS", place, func(l *discovery.LPU) string { return l.Address.String() }),
+		column("NUMA", place, func(l *discovery.LPU) string { return cli.Optional(l.NUMANode) }),
+		column("RING", place, func(l *discovery.LPU) string { return ringText(l.Ring) }),
+		column("NODE", cli.Roomy, func(l *discovery.LPU) string { return nodeNames(l.Nodes) }),
+		column("LINK", cli.Roomy, func(l *discovery.LPU) string { return cli.Optional(l.Link) }),
+		column("MODEL", cli.Roomy, func(l *discovery.LPU) string { return l.Model }),
+		column("DRIVER", cli.Roomy, func(l *discovery.LPU) string { return l.Driver }))
+}
+
+// wideColumns are those that only -o wide has.
+func wideColumns() []lpuColumn {
+	column := func(name string, cell func(l *discovery.LPU) string) lpuColumn {
+		return lpuColumn{cli.Column{Name: name}, cell}
+	}
+	return []lpuColumn{
+		column("NEIGHBOURS", func(l *discovery.LPU) string { return neighboursText(l.Ring) }),
+		column("SERIAL", func(l *discovery.LPU) string { return l.Serial }),
+		column("SHELL", func(l *discovery.LPU) string { return l.Shell }),
+		column("DRIVER-VERSION", func(l *discovery.LPU) string { return l.DriverVersion }),
+		column("SWITCH", func(l *discovery.LPU) string { return cli.Optional(l.Switch) }),
+		column("IOMMU", func(l *discovery.LPU) string { return cli.Optional(l.IOMMUGroup) }),
+		column("MANAGEMENT", func(l *discovery.LPU) string { return managementText(l.Management) }),
+	}
+}
+
+// whyText has the ids of the findings about an LPU. What they say goes to stderr.
+func whyText(l *discovery.LPU) string {
+	return strings.Join(cli.Each(l.Reasons, func(r finding.Finding) string { return string(r.ID) }), ",")
 }
 
 func nodeNames(nodes []discovery.Node) string {
@@ -220,8 +276,4 @@ func managementText(m *discovery.Management) string {
 		return ""
 	}
 	return m.Address.String()
-}
-
-func reasonText(reasons finding.List) string {
-	return strings.Join(cli.Each(reasons, func(r finding.Finding) string { return string(r.ID) }), ",")
 }

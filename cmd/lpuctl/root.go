@@ -45,16 +45,19 @@ func newRootCommand(a *app, args ...string) *cobra.Command {
 		Short: "Bring LPUs from the PCIe slot into the container",
 		Long: `lpuctl finds the LPUs of a Linux node, tells whether a container could use each of them, and
 writes the CDI specification by which podman, nerdctl, Docker, containerd and CRI-O hand them out.
+Without a command it shows this node at a glance, and which commands come next.
 
 Exit codes: 0 done; 1 failed; 2 usage; 3 worked and found something; 4 no LPU on this node.
 run has that of the command that it starts, or 125.`,
-		Example: `  lpuctl list                          # the LPUs of this node
+		Example: `  lpuctl                               # this node at a glance
+  lpuctl list                          # the LPUs of this node
   sudo lpuctl cdi refresh              # write the spec where runtimes look
   podman run --device hyperaccel.ai/lpu=lpu0 IMAGE
 
   lpuctl demo                          # no hardware? the main job on a simulated server
   lpuctl simulate /tmp/node            # such a server that stays
   lpuctl --root /tmp/node list`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return glance(cmd.Context(), a) },
 	}
 	of := func(make func(*app) *cobra.Command) func() *cobra.Command {
 		return func() *cobra.Command { return make(a) }

@@ -69,7 +69,8 @@ func drawTopology(t *cli.Terminal, inv *discovery.Inventory, f cli.Format) error
 	case cli.FormatJSON, cli.FormatYAML:
 		return t.WriteDocument(f, inv)
 	default:
-		text = scene.Text()
+		_, err := io.WriteString(t.People(), scene.Text())
+		return err
 	}
 	_, err := io.WriteString(t.Out, text)
 	return err

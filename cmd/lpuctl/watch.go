@@ -61,12 +61,12 @@ func look(
 ) (p printed, err error) {
 	var out, errOut bytes.Buffer
 	aside := *a
-	aside.Out, aside.Err = &out, &errOut
+	aside.Terminal = a.Aside(&out, &errOut)
 	inv, err := watcher.Scan(ctx)
 	if err == nil {
 		err = show(&aside, mark(inv))
 	}
-	if err != nil {
+	if err != nil && err.Error() != "" { // what was found is shown already
 		aside.Complain(err)
 	}
 	return printed{out.String(), errOut.String()}, err
@@ -82,7 +82,7 @@ func showNext(t *cli.Terminal, before *printed, now printed, f cli.Format) error
 	case f == cli.FormatYAML:
 		head = "---\n"
 	case f == cli.FormatJSON:
-	case cli.IsTerminal(t.Out):
+	case t.Screen.Redraws:
 		head = "\x1b[H\x1b[2J" // the cursor goes to the top left, and what was there is erased
 	default:
 		head = time.Now().Format(time.RFC3339) + "\n"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -159,8 +160,19 @@ func (d *devices) nameOf(word string) (string, error) {
 	case len(cards) > 1:
 		return "", fmt.Errorf("no single CDI device covers %s: they are no neighbours on a ring, or one has no device node", word)
 	}
-	return "", fmt.Errorf("%s is left out of the spec: %s", l.Name, whyLeftOut(l).Message)
+	return "", &leftOutError{l.Name, whyLeftOut(l)}
 }
+
+// leftOutError says that a device was asked for of an LPU that has none.
+type leftOutError struct {
+	name string
+	why  finding.Finding
+}
+
+func (e *leftOutError) Error() string { return e.name + " is left out of the spec: " + e.why.Message }
+
+// Remedy says what to do about it.
+func (e *leftOutError) Remedy() string { return e.why.Remedy }
 
 // find is the device of a name; nil if there is none.
 func (d *devices) find(name string) *device {

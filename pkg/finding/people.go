@@ -10,8 +10,8 @@ import (
 
 // ForPeople returns the findings in the order in which people read them: what is wrong
 // with cards and the machine stands before what follows for the rings, and what only
-// repeats it is left out. What several LPUs have alike, with the same remedy, is one
-// finding about all of them: "lpu2, lpu3 and lpu5".
+// repeats it is left out. What several have alike, with the same remedy, is one finding
+// about all of them: "lpu2, lpu3 and lpu5".
 func (l List) ForPeople() List {
 	lost := map[string]bool{}
 	for _, f := range l {
@@ -49,10 +49,11 @@ func rank(f Finding) int {
 // named is a name or an address of an LPU.
 var named = lazy.Regexp(`\blpu[0-9]+\b|\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b`)
 
-// nameless is a finding about one LPU without the names and addresses of LPUs; any other
-// is itself.
+// nameless is a finding without its subject, and if that is an LPU, without the names and
+// addresses of LPUs.
 func (f Finding) nameless() Finding {
 	if f.Subject == "" || named().FindString(f.Subject) != f.Subject {
+		f.Subject = ""
 		return f
 	}
 	if f.ID == RingAbsentCard { // which is no mistake of its line
@@ -69,25 +70,27 @@ func (l List) merge() Finding {
 	if len(l) == 1 {
 		return f
 	}
-	join := func(text func(Finding) string) string {
-		var places [][]string // the names in each
-		for _, other := range l {
-			for place, name := range named().FindAllString(text(other), -1) {
-				if place == len(places) {
-					places = append(places, nil)
-				}
-				if !slices.Contains(places[place], name) {
-					places[place] = append(places[place], name)
-				}
+	var subjects []string
+	var places [][]string // the names in each
+	for _, other := range l {
+		if !slices.Contains(subjects, other.Subject) {
+			subjects = append(subjects, other.Subject)
+		}
+		for place, name := range named().FindAllString(other.Message, -1) {
+			if place == len(places) {
+				places = append(places, nil)
+			}
+			if !slices.Contains(places[place], name) {
+				places[place] = append(places[place], name)
 			}
 		}
-		place := -1
-		return named().ReplaceAllStringFunc(text(f), func(string) string {
-			place++
-			return listed(places[place])
-		})
 	}
-	f.Subject, f.Message = join(func(f Finding) string { return f.Subject }), join(func(f Finding) string { return f.Message })
+	f.Subject = listed(subjects)
+	place := -1
+	f.Message = named().ReplaceAllStringFunc(f.Message, func(string) string {
+		place++
+		return listed(places[place])
+	})
 	if slices.ContainsFunc(l, func(other Finding) bool { return other.Line != f.Line }) {
 		f.Line = 0
 	}

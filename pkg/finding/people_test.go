@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestForPeople: the cause comes first, what only repeats it is left out, and what several LPUs
-// have alike is one line.
+// TestForPeople: the cause comes first, what only repeats it is left out, and what several have
+// alike is one line.
 func TestForPeople(t *testing.T) {
 	var list List
 	for _, card := range []struct{ name, address string }{
@@ -37,8 +37,7 @@ func TestForPeople(t *testing.T) {
 		"error: lpu1: no driver is bound to it [no-driver]",
 		"error: lpu4: no driver is bound to it [no-driver]",
 		"error: lpu5: there is no card at 10000:84:00.1, where one was before [gone]",
-		"warning: lpu0: it is not in the machine [stale-device]",
-		"warning: lpu0-1: it is not in the machine [stale-device]",
+		"warning: lpu0 and lpu0-1: it is not in the machine [stale-device]",
 		"warning: lpu7, lpu8 and lpu9: /etc/lpuctl/ring.yaml: no card at 0000:86:00.1, 0000:87:00.1 and 0000:88:00.1: " +
 			"the cables of lpu7, lpu8 and lpu9 are dead [ring-absent-card]",
 		"error: lpu10: /etc/lpuctl/ring.yaml:7: no card has the name lpu10 [ring-unknown-card]",

@@ -68,5 +68,35 @@ func cmdLpuctl() []mutation {
 			without: "cmp.Or(err, nil)",
 			test:    "TestAMendedConfigIsRead",
 		},
+		{
+			name:    "the table of LPUs is wider than the terminal",
+			fix:     "return t.WriteFitting(heads, rows)",
+			without: "return t.WriteWhole(heads, rows)",
+			test:    "TestListOnTerminals",
+		},
+		{
+			name:    "lpuctl alone hides that the spec differs from the hardware",
+			fix:     "have == nil:\n\t\treturn noSpec, \"CDI",
+			without: "have == nil:\n\t\treturn rightSpec, \"CDI",
+			test:    "TestGlance",
+		},
+		{
+			name:    "the whole spec is shown as additions where none is in place",
+			fix:     "have != nil || want == nil {",
+			without: "have != nil || want != nil || want == nil {",
+			test:    "TestDiffWithoutASpec",
+		},
+		{
+			name:    "health --watch ends with an empty error",
+			fix:     "err != nil && err.Error() != \"\" { // what was found",
+			without: "err != nil { // what was found",
+			test:    "TestHealthWatchOfASickLPU",
+		},
+		{
+			name:    "get lpus asks for an LPU of that name",
+			fix:     "cmd.CalledAs() == \"get\"",
+			without: "cmd.CalledAs() == \"\"",
+			test:    "TestHabits",
+		},
 	}
 }

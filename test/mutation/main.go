@@ -39,6 +39,7 @@ type mutation struct {
 // mutations are the fixes that keep lpuctl right while the node changes. Those of internal/dra are in internal.dra.go, and so on.
 func mutations() (all []mutation) {
 	for dir, of := range map[string][]mutation{
+		"cmd/internal/cli":    cmdInternalCLI(),
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
 		"internal/filelock":   internalFilelock(),

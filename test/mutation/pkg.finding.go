@@ -14,5 +14,11 @@ func pkgFinding() []mutation {
 			without: "slices.Contains(commands, \"\")",
 			test:    "TestFixes", pkg: "internal/doctor",
 		},
+		{
+			name:    "devices with the same fault are a line each",
+			fix:     "f.Subject = \"\"\n",
+			without: "",
+			test:    "TestForPeople",
+		},
 	}
 }

@@ -42,7 +42,7 @@ type App struct {
 // flags and the commands about itself. Of its other commands it has the one that args
 // call made, or all of them if that is not one of these.
 func (a *App) SetUpRoot(cmd *cobra.Command, others Commands, args []string) {
-	cmd.Version = ReadVersion().String()
+	cmd.Version = ReadVersion().of(cmd.Name())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.Prepare(cmd) }
 	cmd.SetVersionTemplate("{{.Version}}\n")
@@ -53,11 +53,16 @@ func (a *App) SetUpRoot(cmd *cobra.Command, others Commands, args []string) {
 	f.StringVar(&a.LogLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
 	f.StringVar(&a.LogFormat, "log-format", "text", "log in this `FORMAT`: text or json")
 	f.BoolVarP(&a.Quiet, "quiet", "q", false, "say only what is wrong")
+	a.colorFlag(f)
 	f.VisitAll(FromEnvironment)
 	// It fails on an unknown flag only, which the completion test would show.
 	_ = cmd.MarkPersistentFlagDirname("root")
 	Complete(cmd, "log-level", "debug", "info", "warn", "error")
 	Complete(cmd, "log-format", "text", "json")
+	Complete(cmd, "color", colorAuto, colorAlways, colorNever)
+	if a.Env != nil {
+		a.Screen.ASCII = isASCII(a.Env) // an unknown flag is complained of before Prepare
+	}
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCommand())
 	cmd.AddCommand(newCompletionCommand(a, cmd.Name()), newVersionCommand(a), newHelpTreeCommand(a))
@@ -112,6 +117,9 @@ func (a *App) Prepare(cmd *cobra.Command) error {
 	})
 	if bad != nil {
 		return bad
+	}
+	if err := a.setScreen(a.Env); err != nil {
+		return err
 	}
 	if a.Root == "" {
 		return Usage("--root is empty: give a directory, or leave it out")

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
@@ -40,17 +41,23 @@ func (t *Terminal) WriteFindings(l FindingList, f Format, strict bool, good stri
 // Report prints findings with their remedies, as [finding.List.ForPeople] has them. Notes
 // are left out where quiet is asked for.
 func (t *Terminal) Report(findings finding.List) {
-	t.report(t.Err, "", findings)
+	t.report(t.Err, t.Screen.ColorErr, "", findings)
 }
 
 // Open prints findings as [Terminal.Report] does, as part of the result: below a line of
 // it, and so indented.
-func (t *Terminal) Open(findings finding.List) { t.report(t.Out, "      ", findings) }
+func (t *Terminal) Open(findings finding.List) {
+	t.report(t.Out, t.Screen.ColorOut, "      ", findings)
+}
 
-func (t *Terminal) report(w io.Writer, indent string, findings finding.List) {
+func (t *Terminal) report(w io.Writer, color bool, indent string, findings finding.List) {
 	for _, f := range findings.ForPeople() {
 		if !t.Quiet || f.Severity != finding.Note {
-			fmt.Fprintf(w, "%[1]s%[2]s\n%[1]s  remedy: %[3]s\n", indent, shell.Printable(f.String()), shell.Printable(f.Remedy))
+			text := t.Screen.plain(shell.Printable(f.String() + "\n  remedy: " + f.Remedy))
+			if color {
+				text = paintSeverity(text)
+			}
+			fmt.Fprintln(w, indent+strings.ReplaceAll(text, "\n", "\n"+indent))
 		}
 	}
 }

@@ -1,21 +1,18 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/internal/statefile"
 )
 
@@ -112,22 +109,6 @@ func (t *Terminal) WriteLines(lines ...string) error {
 	return err
 }
 
-// WriteTable writes rows in columns, below their names if they have any. An empty cell is
-// a dash, so that columns can be cut by scripts.
-func (t *Terminal) WriteTable(columns []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(t.Out, 0, 0, 2, ' ', 0)
-	if len(columns) > 0 && !t.NoHeaders {
-		fmt.Fprintln(tw, strings.Join(columns, "\t"))
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = cmp.Or(shell.Printable(cell), "-")
-		}
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
-	}
-	return tw.Flush()
-}
-
 // Progress shows people how much of a long job is done.
 type Progress struct {
 	Out   io.Writer
@@ -140,7 +121,7 @@ type Progress struct {
 // and from the third second on.
 func (t *Terminal) Progress(what string) *Progress {
 	p := &Progress{Out: io.Discard, What: what, Next: time.Now().Add(2 * time.Second)}
-	if !t.Quiet && IsTerminal(t.Err) {
+	if !t.Quiet && t.Screen.ErrRedraws {
 		p.Out = t.Err
 	}
 	return p

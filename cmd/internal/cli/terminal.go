@@ -15,7 +15,9 @@ type Terminal struct {
 	Program   string // that complains; "": lpuctl
 	Out, Err  io.Writer
 	Quiet     bool
-	NoHeaders bool // of the commands that print tables
+	NoHeaders bool   // of the commands that print tables
+	Color     string // --color
+	Screen    Screen
 }
 
 // Complain prints an error the way all of them are printed: what is wrong, then what to
@@ -25,15 +27,15 @@ func (t *Terminal) Complain(err error) {
 		t.Report(finding.List(faults))
 		return
 	}
-	fmt.Fprintf(t.Err, "%s: %s\n", cmp.Or(t.Program, "lpuctl"), shell.Printable(err.Error()))
+	fmt.Fprintf(t.Err, "%s: %s\n", cmp.Or(t.Program, "lpuctl"), t.Screen.plain(shell.Printable(err.Error())))
 	if remedy := RemedyFor(err); remedy != "" {
-		fmt.Fprintf(t.Err, "  remedy: %s\n", shell.Printable(remedy))
+		fmt.Fprintf(t.Err, "  remedy: %s\n", t.Screen.plain(shell.Printable(remedy)))
 	}
 }
 
 // Say tells people what was done, unless they asked for quiet.
 func (t *Terminal) Say(format string, args ...any) {
 	if !t.Quiet {
-		fmt.Fprintf(t.Err, format+"\n", args...)
+		fmt.Fprintln(t.Err, t.Screen.plain(fmt.Sprintf(format, args...)))
 	}
 }

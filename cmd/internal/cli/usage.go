@@ -13,15 +13,6 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/nearest"
 )
 
-// flagHabits are flags that people know from kubectl, podman and nvidia-smi, and what
-// lpuctl has for them.
-func flagHabits() map[string]string {
-	return map[string]string{
-		"json": "-o json", "yaml": "-o yaml", "wide": "-o wide", "output": "-o FORMAT", "m": "-o matrix", "L": "lpuctl list",
-		"w": "lpuctl list --watch", "watch": "lpuctl list --watch", "number": "-n", "headers": "--no-headers", "noheaders": "--no-headers",
-	}
-}
-
 // flagError says in plain words what is wrong with a flag.
 func flagError(cmd *cobra.Command, err error) error {
 	e := Fail(ExitUsage, "see "+cmd.CommandPath()+" --help", "%w", err)
@@ -29,7 +20,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		name := unknown.GetSpecifiedName()
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if meant, ok := flagHabits()[name]; ok {
+		if meant := flagHabit(cmd, name); meant != "" {
 			e.Remedy = "use " + meant
 		} else if meant := nearest.Word(name, names); meant != "" {
 			e.Remedy = "did you mean --" + meant + "?"
@@ -56,7 +47,7 @@ func checkArguments(cmd *cobra.Command, all func()) {
 	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
-	if cmd.HasSubCommands() {
+	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -94,6 +85,10 @@ func unknownCommand(group *cobra.Command, name string) error {
 			names = append(append(names, c.Name()), c.Aliases...)
 		}
 	})
+	if meant, ok := commandHabits()[group.CommandPath()+" "+name]; ok {
+		e.Remedy = "use " + meant
+		return e
+	}
 	if meant := nearest.Word(name, names); meant != "" {
 		same = []string{meant}
 	}

@@ -27,20 +27,21 @@ func newVersionCommand(a *App) *cobra.Command {
 		Short: "Print the version of lpuctl",
 		Example: `  lpuctl version
   lpuctl version -o json`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := ReadVersion()
 			if f.IsDocument() {
 				return a.WriteDocument(f, v)
 			}
-			return a.WriteLines(v.String())
+			return a.WriteLines(v.of(cmd.Root().Name()))
 		},
 	}
 	a.FormatFlag(cmd, &f)
 	return cmd
 }
 
-func (v Version) String() string {
-	return fmt.Sprintf("lpuctl %s (%s, %s)", v.Version, v.Go, v.Platform)
+// of is the version on one line, of a program.
+func (v Version) of(program string) string {
+	return fmt.Sprintf("%s %s (%s, %s)", program, v.Version, v.Go, v.Platform)
 }
 
 // ReadVersion says which build this is.
