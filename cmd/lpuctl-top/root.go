@@ -48,13 +48,14 @@ type options struct {
 func newRootCommand(a *app, args ...string) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   program,
-		Short: "Show the LPUs of this node on a screen that stays up to date",
+		Use:         program,
+		Annotations: map[string]string{cli.ProgramAnnotation: program},
+		Short:       "Show the LPUs of this node on a screen that stays up to date",
 		Long: `lpuctl-top shows the LPUs in the order of their ring: temperature and power, as bars against the sensors' own limits, link,
 health, who has each, by lease, pod, container or process, and since when; and what sensors said in the last ten minutes. ? shows the keys,
 q ends it. lpuctl top does the same.
 
-It looks once a second, asks no card, and writes nothing. Sensors are those that serve, exporter or lpuctl-dra serve has read, by its
+It looks once a second, and writes nothing. Sensors are those that serve, exporter or lpuctl-dra serve has read, by its
 metrics at --metrics; where none of them runs, they are read every ten seconds, as list --watch does.
 --once prints one screen of 80 columns as plain text, or with -o json or yaml a document with all that is known. It reads the sensors
 itself, as list does. What is not known is - on the screen, and absent from the document.
