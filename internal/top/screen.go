@@ -225,7 +225,7 @@ func (v *View) cell(text string, columns int) string {
 	if v.Style.UTF8 {
 		mark = "…"
 	}
-	text = ansi.Truncate(shell.Printable(text), columns, mark)
+	text = ansi.Truncate(strings.NewReplacer("\n", " ", "\t", " ").Replace(shell.Printable(text)), columns, mark)
 	return text + strings.Repeat(" ", max(0, columns-ansi.StringWidth(text)))
 }
 
