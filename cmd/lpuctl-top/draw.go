@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -27,7 +26,7 @@ func draw(ctx context.Context, a *app, metrics string) error {
 	k.pods.Log = a.Log
 	ctx, end := context.WithCancel(ctx)
 	program := tea.NewProgram(screen{&top.View{Style: a.style()}}, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.Out),
-		tea.WithEnvironment(os.Environ()), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler())
+		tea.WithEnvironment(a.terminal()), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -48,6 +47,16 @@ func draw(ctx context.Context, a *app, metrics string) error {
 		return nil
 	}
 	return err
+}
+
+// terminal are the variables of the environment that say what the terminal is.
+func (a *app) terminal() (environment []string) {
+	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "NO_COLOR"} {
+		if value, set := a.Env(name); set {
+			environment = append(environment, name+"="+value)
+		}
+	}
+	return environment
 }
 
 // lastLook is how long the end of the program waits for a look that has begun.

@@ -139,10 +139,13 @@ func (w *Watcher) Scan(ctx context.Context) (*discovery.Inventory, error) {
 }
 
 // LeaveSensors says whether the next scans leave the sensors of the cards alone, because
-// another program has just read them.
+// another program reads them. When they are left no longer, the next scan reads them.
 func (w *Watcher) LeaveSensors(leave bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.options.Unsensed && !leave {
+		w.cards.want()
+	}
 	w.options.Unsensed = leave
 }
 
