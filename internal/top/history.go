@@ -28,7 +28,7 @@ func (h *History) Add(look *Look) {
 	if h.lpus == nil {
 		h.lpus, h.step = map[pci.Address]*series{}, step
 	}
-	// A clock that was set back or far ahead begins anew.
+	// A clock that was set back leaves no history.
 	passed := step - h.step
 	if passed < 0 {
 		passed = historySteps

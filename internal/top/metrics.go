@@ -21,7 +21,7 @@ import (
 // Said is what the metrics of a program that watches the node say of its LPUs.
 type Said struct {
 	Source string    // "serve", "exporter" or "dra"
-	At     time.Time // when it looked at the machine last; its sensors were read up to ten seconds before
+	At     time.Time // when it looked last; it read the sensors up to ten seconds before
 
 	cards map[pci.Address]*saidOf
 }

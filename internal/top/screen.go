@@ -152,7 +152,8 @@ func (v *View) source(now time.Time) string {
 
 // lpus are the header and the lines of the LPUs.
 func (v *View) lpus(rows []*LPU, now time.Time) []string {
-	const columns = 5 + 1 + barColumns + 5 + 1 + barColumns + 5 + 1 + 7 + 1 + 12 + 1 + 1 + 5 // all but the holder
+	// All but the holder.
+	const columns = 5 + 1 + barColumns + 5 + 1 + barColumns + 5 + 1 + 7 + 1 + 12 + 1 + 1 + 5
 	holder := v.Width - columns
 	line := func(name, temperature, power, link, state, who, since string) string {
 		return strings.Join([]string{name, temperature, power, link, state, who, since}, " ")
@@ -179,7 +180,7 @@ func (v *View) lpus(rows []*LPU, now time.Time) []string {
 }
 
 // graph are the header and the lines of the history of LPUs. Memory in use and the busy
-// share of the time are not known: no driver tells them ([health.md]).
+// share of the time are not known: docs/health.md says why.
 func (v *View) graph(rows []*LPU) []string {
 	const others = 5 + 1 + 1 + 8 + 1 + 1 + 9 + 1 + 4 + 1 + 4 // all but the two lines
 	width := min(historySteps, (v.Width-others)/2)

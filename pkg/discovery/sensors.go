@@ -21,7 +21,10 @@ func (l *LPU) answers() bool {
 
 // readSensors reads what the driver may have to ask the card for, if the card can answer.
 func (s *scan) readSensors(lpu LPU, f function) LPU {
-	if s.Unsensed || !lpu.answers() {
+	if s.Unsensed {
+		return lpu
+	}
+	if !lpu.answers() {
 		return lpu
 	}
 	if last := f.before.Sensed; last != nil && (last.Device == 0 || last.Device == lpu.Reading.Device) {
