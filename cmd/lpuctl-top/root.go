@@ -71,7 +71,7 @@ Exit codes: 0 done; 1 failed; 2 usage; 4 no LPU on this node (--once).`,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.once, "once", false, "print one screen, and end")
 	flags.StringVar(&o.metrics, "metrics", "127.0.0.1:9477",
-		"take what sensors say from the metrics of lpuctl serve or exporter at `ADDRESS`; empty: read the sensors here; unless it is given, none are taken with --root")
+		"take what sensors say from the metrics of lpuctl serve or exporter at `ADDRESS`; empty: read the sensors here, as with --root alone")
 	cli.FromEnvironment(flags.Lookup("metrics"))
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)

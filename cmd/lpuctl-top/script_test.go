@@ -77,5 +77,6 @@ func leased(ts *testscript.TestScript, _ bool, args []string) {
 	plant("run/lpuctl/leases.json", "Leases", fmt.Sprintf(
 		`"leases":[{"id":"l7","uid":1000,"user":"alice","pid":12,%s,"since":1,"wish":{"count":1},"grant":{%[1]s,"reason":""}}]`, alices))
 	plant("var/lib/lpuctl/leases.json", "Reservations", fmt.Sprintf(
-		`"reservations":[{"id":"r8","uid":1001,"user":"bob","pid":1,%s,"reason":"a test","since":1,"until":%d}]`, bobs, host.SinceBoot()+time.Hour))
+		`"reservations":[{"id":"r8","uid":1001,"user":"bob","pid":1,%s,"reason":"a test","since":1,"until":%d}]`,
+		bobs, host.SinceBoot()+time.Hour))
 }

@@ -29,6 +29,14 @@ const unknown = "-"
 // Screen returns what the terminal shows: at most as many lines as it has rows, none of
 // them wider than it is. now is the time of day, in the zone of the user.
 func (v *View) Screen(now time.Time) string {
+	switch {
+	case !v.paused:
+		v.still = time.Time{}
+	case v.still.IsZero():
+		v.still = now
+	default:
+		now = v.still
+	}
 	var lines []string
 	switch {
 	case v.Width < leastWidth || v.Height < leastHeight:
@@ -203,10 +211,11 @@ func (v *View) cables() (lines []string) {
 		if len(r.DeadLinks) == 0 {
 			continue
 		}
-		text := fmt.Sprintf("%s: %d of %d cables down:", r.ID, len(r.DeadLinks), len(r.Cables()))
+		words := []string{fmt.Sprintf("%s: %d of %d cables down:", r.ID, len(r.DeadLinks), len(r.Cables()))}
 		for _, cable := range r.DeadLinks {
-			text += " " + cable[0] + "-" + cable[1]
+			words = append(words, cable[0]+"-"+cable[1])
 		}
+		text := strings.Join(words, " ")
 		lines = append(lines, v.Style.paint(red, v.cell(text, v.Width)))
 	}
 	return lines
@@ -303,16 +312,16 @@ func helpLines() []string {
 lpuctl top: the LPUs of this node, in the order of their ring
 
   r n h t p o   sort by ring, name, health, temperature, power, holder
-  / TEXT        show the LPUs that have TEXT in a cell; enter keeps it, esc ends it
+  / TEXT        only LPUs that have TEXT in a cell; enter keeps it, esc ends it
   space         the screen stays as it is; again: it goes on
   tab           LPUs or history, where there is no room for both
   up down       the LPUs above and below
   q             quit
 
-A bar is full at the sensor's own limit (crit, or max). Without one there is none.
+A bar is full at the sensor's own limit (crit, or max); without one is none.
 A line of the history goes from the lowest to the highest of its ten minutes.
 HEALTH: ! is a warning; lpuctl describe LPU says which.
-HOLDER: a lease (l7), a pod, a container, or the first process with an open node;
+HOLDER: a lease (l7), a pod, a container, or the first process with the node;
         ? says that there may be processes that this user cannot see.
 -       is not known.
 

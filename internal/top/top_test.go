@@ -25,7 +25,8 @@ func machine(n int) *discovery.Inventory {
 	r := discovery.Ring{ID: "ring0", Closed: true, DeadLinks: [][2]string{}}
 	for i := range n {
 		inv.LPUs = append(inv.LPUs, discovery.LPU{
-			Name: fmt.Sprint("lpu", i), Index: i, Address: pci.Address{Bus: uint8(0x43 + i)}, Model: "orion", Usable: true, Health: discovery.Healthy,
+			Name: fmt.Sprint("lpu", i), Index: i, Address: pci.Address{Bus: uint8(0x43 + i)}, Model: "orion",
+			Usable: true, Health: discovery.Healthy,
 		})
 	}
 	for i := 0; i < n; i += 2 {
@@ -219,6 +220,11 @@ func TestFilter(t *testing.T) {
 	if !strings.Contains(v.Screen(noon()), "Any key goes back.") {
 		t.Error("? shows no help")
 	}
+	for _, line := range helpLines() {
+		if ansi.StringWidth(line) > 80 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
 	if v.Press("x", "x"); names(v.Screen(noon())) == "" {
 		t.Error("the help does not go")
 	}
@@ -234,7 +240,7 @@ func TestPause(t *testing.T) {
 	readings := readingsOf(inv)
 	readings[inv.LPUs[0].Address] = sensors(95, 190)
 	v.Take(New(inv, readings, nil, noon().Add(time.Minute), time.Hour))
-	if after := v.Screen(noon()); after != before || !strings.Contains(after, "PAUSED") {
+	if after := v.Screen(noon().Add(time.Minute)); after != before || !strings.Contains(after, "PAUSED") {
 		t.Errorf("the screen changes:\n%s\n%s", before, after)
 	}
 	press(&v, "space")
@@ -312,7 +318,8 @@ func TestUnknownIsNeverZero(t *testing.T) {
 	}
 	v = View{Width: 80, Height: 24}
 	v.Take(look)
-	if screen := v.Screen(noon()); strings.Contains(screen, " 0C") || strings.Contains(screen, " 0W") || !strings.Contains(screen, "readings: -") {
+	if screen := v.Screen(noon()); strings.Contains(screen, " 0C") || strings.Contains(screen, " 0W") ||
+		!strings.Contains(screen, "readings: -") {
 		t.Error(screen)
 	}
 	text, err := json.Marshal(look)
@@ -324,8 +331,10 @@ func TestUnknownIsNeverZero(t *testing.T) {
 			t.Errorf("%s is in %s", key, text)
 		}
 	}
-	if !strings.Contains(string(text), `"kind":"Top"`) || !strings.Contains(string(text), `"reasons":[]`) || !strings.Contains(string(text), `"problems":[]`) {
-		t.Errorf("%s", text)
+	for _, part := range []string{`"kind":"Top"`, `"reasons":[]`, `"problems":[]`} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is not in %s", part, text)
+		}
 	}
 	empty, err := json.Marshal(New(&discovery.Inventory{}, nil, nil, noon(), time.Hour))
 	if err != nil || !strings.Contains(string(empty), `"lpus":[],"rings":[],"problems":[]`) {
@@ -339,20 +348,27 @@ func TestHolders(t *testing.T) {
 	open := []discovery.User{
 		{PID: 30, Command: "late", Started: 50 * time.Minute}, {PID: 20, Command: "vllm", Started: 30 * time.Minute},
 	}
+	inContainer := []discovery.User{{PID: 1, Container: container, Runtime: "podman", Started: time.Hour - time.Second}}
 	lease := &discovery.Holder{ID: "l7", User: "bob", UID: 1000, Since: noon().Add(-26 * time.Hour)}
 	for _, c := range []struct {
-		use                         discovery.LPU
-		pod, kind, text, since, cut string
+		use                    discovery.LPU
+		pod, kind, text, since string
 	}{
 		{use: discovery.LPU{}, text: "", since: "-"},
 		{use: discovery.LPU{Use: discovery.Use{UsersHidden: true}}, text: "?", since: "-"},
 		{use: discovery.LPU{Use: discovery.Use{Users: open}}, kind: "process", text: "vllm(20)", since: "30m"},
 		{use: discovery.LPU{Use: discovery.Use{Users: open, UsersHidden: true}}, kind: "process", text: "vllm(20) ?", since: "30m"},
-		{use: discovery.LPU{Use: discovery.Use{Users: open}, Marks: discovery.Marks{Leased: lease}}, kind: "lease", text: "l7 bob(1000)", since: "26h"},
-		{use: discovery.LPU{Use: discovery.Use{Users: open}}, pod: "pod ns/p, container c", kind: "pod", text: "ns/p, container c", since: "30m"},
+		{
+			use:  discovery.LPU{Use: discovery.Use{Users: open}, Marks: discovery.Marks{Leased: lease}},
+			kind: "lease", text: "l7 bob(1000)", since: "26h",
+		},
+		{
+			use: discovery.LPU{Use: discovery.Use{Users: open}},
+			pod: "pod ns/p, container c", kind: "pod", text: "ns/p, container c", since: "30m",
+		},
 		{pod: "claim ns/c", kind: "pod", text: "claim ns/c", since: "-"},
 		{
-			use:  discovery.LPU{Use: discovery.Use{Users: []discovery.User{{PID: 1, Container: container, Runtime: "podman", Started: time.Hour - time.Second}}}},
+			use:  discovery.LPU{Use: discovery.Use{Users: inContainer}},
 			kind: "container", text: "podman 0123456789ab", since: "1s",
 		},
 		{use: discovery.LPU{Marks: discovery.Marks{Reserved: lease}}, kind: "reservation", text: "l7 for bob(1000)", since: "26h"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -43,8 +44,9 @@ type View struct {
 	Filter        string // in lower case; only LPUs are shown that have it in a cell
 	Fault         string // why the latest look failed; "": it did not
 
-	typing  bool // the keys are those of the filter
-	paused  bool // the screen stays as it is
+	typing  bool      // the keys are those of the filter
+	paused  bool      // the screen stays as it is
+	still   time.Time // the time of day of a screen that is paused; zero: not drawn yet
 	help    bool
 	graphs  bool // the history is shown where there is no room for both
 	first   int  // the first LPU that is shown

@@ -78,7 +78,8 @@ func TestEscapeKeepsTextFromBeingARequest(t *testing.T) {
 func TestOnePageOfAProgram(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "0")
 	dir := t.TempDir()
-	help := `{"path": "lpuctl", "commands": [{"path": "lpuctl list", "short": "List"}, {"path": "lpuctl dra", "short": "Run", "program": "lpuctl-dra"}]}`
+	help := `{"path": "lpuctl", "commands": [{"path": "lpuctl list", "short": "List"},
+		{"path": "lpuctl dra", "short": "Run", "program": "lpuctl-dra"}]}`
 	byHand := filepath.Join(dir, "hand")
 	if err := os.WriteFile(byHand, nil, 0o600); err != nil {
 		t.Fatal(err)
