@@ -48,7 +48,7 @@ CHART_VERSION := $(shell awk '$$1 == "version:" {print $$2}' packaging/helm/lpuc
 CHART := lpuctl-chart-$(CHART_VERSION).tgz
 # grpcnotrace leaves out gRPC's tracing pages, which nobody serves and every start would initialise. nethttpomithttp2 leaves HTTP/2
 # out of net/http: lpuctl serves metrics without TLS, so by HTTP/1.1 only. lpuctl-dra asks the API server by HTTP/2.
-BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace$(if $(filter lpuctl,$(@F)),$(comma)nethttpomithttp2) -ldflags '-s -w -X github.com/hyperaccel/lpuctl/cmd/internal/cli.version=$(VERSION)'
+BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace$(if $(filter lpuctl lpuctl-top,$(@F)),$(comma)nethttpomithttp2) -ldflags '-s -w -X github.com/hyperaccel/lpuctl/cmd/internal/cli.version=$(VERSION)'
 # Simulated servers are thousands of small files: in memory, where programs may be run there, tests take a quarter of the time.
 MEMORY = $(shell d=$$(mktemp -d -p /dev/shm 2>/dev/null) && cp /bin/true $$d/ 2>/dev/null && $$d/true && echo /dev/shm; rm -rf "$$d")
 # The race detector needs a C compiler; without one the tests run all the same.
@@ -61,7 +61,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: bin/lpuctl bin/lpuctl-dra ## build bin/lpuctl and bin/lpuctl-dra, the static binaries that are shipped
+build: bin/lpuctl bin/lpuctl-dra bin/lpuctl-top ## build bin/lpuctl, bin/lpuctl-dra and bin/lpuctl-top, the static binaries that are shipped
 
 bin/%: $(GO_FILES)
 	$(BUILD) -o $@ ./cmd/$*

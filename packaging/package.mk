@@ -11,6 +11,8 @@ PACKAGE_VERSION := $(shell SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/vers
 ENGINES := containerd crio docker k3s k3s-agent kubelet podman podman-auto-update podman-kube@ podman-restart \
 	rke2-agent rke2-server
 LPUCTL := bin/lpuctl
+# Programs beside lpuctl, lpuctl-dra and lpuctl-top, each with a package of its own. `lpuctl dra` and `lpuctl top` start them.
+COMPANIONS := dra top
 # Our tools are compiled as the program is: then what they share with it is compiled once.
 RUN := CGO_ENABLED=0 go run -trimpath
 # Where packages install. An archive has the same below its top, and the configuration among the documents.
@@ -25,11 +27,6 @@ dist/man: bin/lpuctl FORCE
 	bin/lpuctl help-tree | $(RUN) ./packaging/man $@ packaging/man/*.[58]
 	gzip -9n $@/*
 
-dist/dra/man: bin/lpuctl-dra FORCE
-	rm -rf $@ && mkdir -p $@
-	bin/lpuctl-dra help-tree | $(RUN) ./packaging/man $@
-	gzip -9n $@/*
-
 # README beside the documents, and their index under a name of its own, without links to what is in the source only.
 dist/README.md: README.md
 	mkdir -p $(@D)
@@ -42,9 +39,6 @@ dist/manual.md: docs/README.md
 dist/nfpm.yaml: packaging/nfpm.yaml dist/man $(DOCUMENTS)
 	$(call DOCUMENTED,dist/man,$(DOCUMENTS)) $< > $@
 
-dist/dra/nfpm.yaml: packaging/nfpm-dra.yaml dist/dra/man
-	$(call DOCUMENTED,dist/dra/man) $< > $@
-
 # The pages of a directory and documents, as lines in place of the mark in a configuration of nfpm.
 DOCUMENTED = doc() { echo "  - {src: $$1, dst: $$2/$${1\#\#*/}, type: doc, packager: rpm, file_info: {mode: 0644}}"; }; \
 	{ for page in $(1)/*; do number=$${page%.gz}; doc $$page /usr/share/man/man$${number\#\#*.}; done; \
@@ -52,8 +46,7 @@ DOCUMENTED = doc() { echo "  - {src: $$1, dst: $$2/$${1\#\#*/}, type: doc, packa
 	} | sed -e '/\# DOCUMENTATION/{r /dev/stdin' -e 'd}'
 
 dist/completion: bin/lpuctl
-dist/dra/completion: bin/lpuctl-dra
-dist/completion dist/dra/completion:
+dist/completion $(COMPANIONS:%=dist/%/completion):
 	rm -rf $@ && mkdir -p $@
 	for shell in bash fish zsh; do $< completion $$shell > $@/$$shell; done
 
@@ -78,7 +71,7 @@ install-files: dist/README.md dist/manual.md
 	[ -e $(DESTDIR)$(SAMPLE) ] || install -D -m 0644 packaging/config.yaml $(DESTDIR)$(SAMPLE)
 
 .PHONY: package
-package: $(ARCHES:%=package-%) $(ARCHES:%=dra-package-%) ## .deb and .rpm of both architectures, bills of materials and checksums, in dist
+package: $(ARCHES:%=package-%) $(foreach c,$(COMPANIONS),$(ARCHES:%=$(c)-package-%)) ## .deb and .rpm of both architectures, bills of materials and checksums, in dist
 	cd dist && sha256sum *.deb *.rpm *.cdx.json > SHA256SUMS
 
 .PHONY: release
@@ -104,18 +97,15 @@ $(ARCHES:%=materials-%): materials-%: dist/%/lpuctl
 	$(RUN) ./packaging/modules sbom dist/$*/lpuctl '$(VERSION)' > dist/$*/sbom.cdx.json
 	cp dist/$*/sbom.cdx.json 'dist/lpuctl_$(PACKAGE_VERSION)_linux_$*.cdx.json'
 
-.PHONY: $(ARCHES:%=dra-materials-%)
-$(ARCHES:%=dra-materials-%): dra-materials-%: dist/dra/%/lpuctl-dra
-	$(RUN) ./packaging/modules notices $< '$(VERSION)' > $(<D)/third-party-licenses.txt
-	$(RUN) ./packaging/modules sbom $< '$(VERSION)' > $(<D)/sbom.cdx.json
-
 # Sorted, of nobody, and with the date of the source: the same source makes the same archive.
 ARCHIVE = lpuctl_$(PACKAGE_VERSION)_linux_$*
 .PHONY: $(ARCHES:%=archive-%)
-$(ARCHES:%=archive-%): archive-%: materials-% dist/man dist/completion
+$(ARCHES:%=archive-%): archive-%: materials-% top-materials-% dist/man dist/completion dist/top/man dist/top/completion
 	rm -rf dist/$*/archive dist/*_$*.tar.gz
 	$(MAKE) --no-print-directory install-files LPUCTL=dist/$*/lpuctl DESTDIR='dist/$*/archive/$(ARCHIVE)' PREFIX= \
 	  SAMPLE=/share/doc/lpuctl/config.yaml
+	$(call INSTALL_COMPANION,top,dist/$*/archive/$(ARCHIVE),zsh/site-functions)
+	install -m 0644 dist/top/$*/third-party-licenses.txt 'dist/$*/archive/$(ARCHIVE)/share/doc/lpuctl/third-party-licenses-top.txt'
 	install -m 0755 packaging/install.sh 'dist/$*/archive/$(ARCHIVE)/'
 	install -m 0644 LICENSE CHANGELOG.md dist/$*/third-party-licenses.txt 'dist/$*/archive/$(ARCHIVE)/'
 	sed -e 's|](docs/README.md|](docs/manual.md|' -e 's|](docs/|](share/doc/lpuctl/|g' README.md > 'dist/$*/archive/$(ARCHIVE)/README.md'
@@ -153,22 +143,48 @@ PACK = for packager in deb rpm; do \
 	  ROOT=$(1) ARCH=$* PACKAGE_VERSION='$(PACKAGE_VERSION)' MAINTAINER='$(MAINTAINER)' \
 	  $(NFPM) package -f $(2) -p $$packager -t dist/; done
 
-# The driver, for hosts that do not run it from its image, and for `lpuctl dra`.
-.PHONY: $(ARCHES:%=dra-package-%)
-$(ARCHES:%=dra-package-%): dra-package-%: dra-materials-% dist/dra/nfpm.yaml dist/dra/completion $(NFPM)
-	rm -rf dist/dra/$*/root dist/lpuctl-dra_*_$*.deb dist/lpuctl-dra-*.$(RPM_ARCH_$*).rpm
-	install -D -m 0755 dist/dra/$*/lpuctl-dra dist/dra/$*/root/usr/bin/lpuctl-dra
-	install -D -m 0644 -t dist/dra/$*/root/usr/share/man/man8 dist/dra/man/*.8.gz
-	install -D -m 0644 dist/dra/completion/bash dist/dra/$*/root/usr/share/bash-completion/completions/lpuctl-dra
-	install -D -m 0644 dist/dra/completion/fish dist/dra/$*/root/usr/share/fish/vendor_completions.d/lpuctl-dra.fish
-	install -D -m 0644 dist/dra/completion/zsh dist/dra/$*/root/usr/share/zsh/_lpuctl-dra
-	install -D -m 0644 packaging/deb/copyright dist/dra/$*/$(DEB_DOC)-dra/copyright
-	sed -i 's|/usr/share/doc/lpuctl/|/usr/share/doc/lpuctl-dra/|' dist/dra/$*/$(DEB_DOC)-dra/copyright
-	gzip -9nc CHANGELOG.md > dist/dra/$*/$(DEB_DOC)-dra/changelog.gz
-	$(call DEB_CHANGELOG,lpuctl-dra) > dist/dra/$*/$(DEB_DOC)-dra/changelog.Debian.gz
-	gzip -9nc dist/dra/$*/third-party-licenses.txt > dist/dra/$*/$(DEB_DOC)-dra/third-party-licenses.gz
-	chmod -R go=u,go-w dist/dra/$*/root dist/dra/$*/third-party-licenses.txt
-	$(call PACK,dist/dra/$*/root,dist/dra/nfpm.yaml)
+# The driver, for hosts that do not run it from its image, and for `lpuctl dra`; the screen, for `lpuctl top`.
+define COMPANION
+dist/$(1)/man: bin/lpuctl-$(1) FORCE
+	rm -rf $$@ && mkdir -p $$@
+	bin/lpuctl-$(1) help-tree | $$(RUN) ./packaging/man $$@
+	gzip -9n $$@/*
+
+dist/$(1)/nfpm.yaml: packaging/nfpm-$(1).yaml dist/$(1)/man
+	$$(call DOCUMENTED,dist/$(1)/man) $$< > $$@
+
+dist/$(1)/completion: bin/lpuctl-$(1)
+
+.PHONY: $(ARCHES:%=$(1)-materials-%)
+$(ARCHES:%=$(1)-materials-%): $(1)-materials-%: dist/$(1)/%/lpuctl-$(1)
+	$$(RUN) ./packaging/modules notices $$< '$$(VERSION)' > $$(<D)/third-party-licenses.txt
+	$$(RUN) ./packaging/modules sbom $$< '$$(VERSION)' > $$(<D)/sbom.cdx.json
+
+.PHONY: $(ARCHES:%=$(1)-package-%)
+$(ARCHES:%=$(1)-package-%): $(1)-package-%: $(1)-materials-% dist/$(1)/nfpm.yaml dist/$(1)/completion $$(NFPM)
+	rm -rf dist/$(1)/$$*/root dist/lpuctl-$(1)_*_$$*.deb dist/lpuctl-$(1)-*.$$(RPM_ARCH_$$*).rpm
+	$$(call INSTALL_COMPANION,$(1),dist/$(1)/$$*/root/usr,zsh)
+	install -D -m 0644 packaging/deb/copyright dist/$(1)/$$*/$$(DEB_DOC)-$(1)/copyright
+	sed -i 's|/usr/share/doc/lpuctl/|/usr/share/doc/lpuctl-$(1)/|' dist/$(1)/$$*/$$(DEB_DOC)-$(1)/copyright
+	gzip -9nc CHANGELOG.md > dist/$(1)/$$*/$$(DEB_DOC)-$(1)/changelog.gz
+	$$(call DEB_CHANGELOG,lpuctl-$(1)) > dist/$(1)/$$*/$$(DEB_DOC)-$(1)/changelog.Debian.gz
+	gzip -9nc dist/$(1)/$$*/third-party-licenses.txt > dist/$(1)/$$*/$$(DEB_DOC)-$(1)/third-party-licenses.gz
+	chmod -R go=u,go-w dist/$(1)/$$*/root dist/$(1)/$$*/third-party-licenses.txt
+	$$(call PACK,dist/$(1)/$$*/root,dist/$(1)/nfpm.yaml)
+
+dist/$(1)/%/lpuctl-$(1): FORCE
+	GOOS=linux GOARCH=$$* $$(BUILD) -o $$@ ./cmd/lpuctl-$(1)
+endef
+$(foreach c,$(COMPANIONS),$(eval $(call COMPANION,$(c))))
+
+# A companion with its manual and completions, in a directory, with the one below share of zsh's.
+define INSTALL_COMPANION
+install -D -m 0755 dist/$(1)/$*/lpuctl-$(1) '$(2)/bin/lpuctl-$(1)'
+	install -D -m 0644 -t '$(2)/share/man/man8' dist/$(1)/man/*.8.gz
+	install -D -m 0644 dist/$(1)/completion/bash '$(2)/share/bash-completion/completions/lpuctl-$(1)'
+	install -D -m 0644 dist/$(1)/completion/fish '$(2)/share/fish/vendor_completions.d/lpuctl-$(1).fish'
+	install -D -m 0644 dist/$(1)/completion/zsh '$(2)/share/$(3)/_lpuctl-$(1)'
+endef
 
 # What an .rpm has elsewhere, or not at all, goes to the other documentation.
 DEB_DOC := root/usr/share/doc/lpuctl
@@ -178,9 +194,6 @@ RPM_ARCH_arm64 := aarch64
 # Always, because the version is in it; the compiler has a cache.
 dist/%/lpuctl: FORCE
 	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/lpuctl
-
-dist/dra/%/lpuctl-dra: FORCE
-	GOOS=linux GOARCH=$* $(BUILD) -o $@ ./cmd/lpuctl-dra
 
 .PHONY: FORCE
 FORCE:

@@ -88,6 +88,7 @@ run has that of the command that it starts, or 125.`,
 		"simulate": of(newSimulateCommand),
 		"demo":     of(newDemoCommand),
 		"dra":      newDRACommand,
+		"top":      newTopCommand,
 	}
 	for _, g := range groups() {
 		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
@@ -112,7 +113,7 @@ type group struct {
 
 func groups() []group {
 	return []group{
-		{"See", []string{"doctor", "list", "health", "describe", "topology"}},
+		{"See", []string{"doctor", "list", "top", "health", "describe", "topology"}},
 		{"Give to containers", []string{"cdi", "allocate", "run", "runtime"}},
 		{"Share a server", []string{"reserve", "extend", "release", "queue", "usage", "lease"}},
 		{"Kubernetes", []string{"serve", "dra", "owner"}},

@@ -138,6 +138,17 @@ func (w *Watcher) Scan(ctx context.Context) (*discovery.Inventory, error) {
 	return inv, nil
 }
 
+// LeaveSensors says whether the next scans leave the sensors of the cards alone, because
+// another program reads them. When they are left no longer, the next scan reads them.
+func (w *Watcher) LeaveSensors(leave bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.options.Unsensed && !leave {
+		w.cards.want()
+	}
+	w.options.Unsensed = leave
+}
+
 // judgeAll replaces the health that was read for each LPU by what this and earlier
 // readings mean together.
 func (w *Watcher) judgeAll(inv *discovery.Inventory, now time.Duration) {

@@ -26,6 +26,7 @@ type page struct {
 	Path, Usage, Short, Long, Example string
 	Flags                             []flag
 	Commands                          []page
+	Program                           string // that the command becomes, or is though it has commands
 }
 
 type flag struct{ Name, Shorthand, Value, Usage, Default, Variable string }
@@ -54,6 +55,9 @@ func write(help io.Reader, dir string, byHand []string) error {
 		return writeCommand(dir, date, "lpuctl", root)
 	}
 	for _, c := range root.Commands {
+		if c.Program != "" { // the package of that program has the page, by the same name
+			continue
+		}
 		if err := writeCommand(dir, date, root.Path, c); err != nil {
 			return err
 		}
@@ -128,7 +132,7 @@ func render(date, parent string, p page) string {
 func synopsis(p page) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".Nm %s\n", p.Path)
-	if len(p.Commands) > 0 {
+	if len(p.Commands) > 0 && p.Program == "" {
 		return b.String() + ".Ar command\n"
 	}
 	arguments := strings.TrimPrefix(p.Usage, p.Path)

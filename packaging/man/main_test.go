@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,5 +70,24 @@ lpuctl ring try \-o json | jq \(aq.a\(aq
 func TestEscapeKeepsTextFromBeingARequest(t *testing.T) {
 	if got := escape(".x\n'y"); got != "\\&.x\n\\(aqy" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestOnePageOfAProgram: the page of a program is in its own package, and not in that of the command that becomes it: two packages with
+// one file cannot be installed together.
+func TestOnePageOfAProgram(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "0")
+	dir := t.TempDir()
+	help := `{"path": "lpuctl", "commands": [{"path": "lpuctl list", "short": "List"},
+		{"path": "lpuctl dra", "short": "Run", "program": "lpuctl-dra"}]}`
+	byHand := filepath.Join(dir, "hand")
+	if err := os.WriteFile(byHand, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(strings.NewReader(help), dir, []string{byHand}); err != nil {
+		t.Fatal(err)
+	}
+	if pages, _ := filepath.Glob(filepath.Join(dir, "*.8")); len(pages) != 1 || filepath.Base(pages[0]) != "lpuctl-list.8" {
+		t.Error(pages)
 	}
 }

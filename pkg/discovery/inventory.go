@@ -233,6 +233,8 @@ type Measured struct {
 	PowerState   string               `json:"powerState,omitempty"`   // power_state: "D0"
 	Temperatures []health.Temperature `json:"temperatures,omitempty"` // hwmon/hwmonN/temp*_input
 	Watts        *float64             `json:"watts,omitempty"`        // hwmon/hwmonN/power1_input
+	// LimitWatts is hwmon/hwmonN/power1_crit or, where there is none, power1_max.
+	LimitWatts *float64 `json:"limitWatts,omitempty"`
 }
 
 // Use is which processes have the LPU. FindUsers sets it.

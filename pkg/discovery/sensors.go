@@ -21,6 +21,9 @@ func (l *LPU) answers() bool {
 
 // readSensors reads what the driver may have to ask the card for, if the card can answer.
 func (s *scan) readSensors(lpu LPU, f function) LPU {
+	if s.Unsensed {
+		return lpu
+	}
 	if !lpu.answers() {
 		return lpu
 	}
@@ -30,7 +33,7 @@ func (s *scan) readSensors(lpu LPU, f function) LPU {
 		lpu.Reading.Sensors = f.sense(lpu)
 	}
 	if sensors := lpu.Reading.Sensors; sensors != nil {
-		lpu.Temperatures, lpu.Watts = sensors.Temperatures, sensors.Watts
+		lpu.Temperatures, lpu.Watts, lpu.LimitWatts = sensors.Temperatures, sensors.Watts, sensors.LimitWatts
 	}
 	return lpu
 }
@@ -78,18 +81,28 @@ func readHwmon(dir *host.Dir, sensors *health.Sensors, a attributes) {
 			// (Apart).
 			now, ok := a.number(dir, name)
 			critical, _ := a.number(dir, sensor+"_crit")
+			most, _ := a.number(dir, sensor+"_max")
 			label := cmp.Or(a.optional(dir.Line(sensor+"_label")), sensor)
 			if !ok {
 				continue
 			}
 			sensors.Temperatures = append(sensors.Temperatures, health.Temperature{
-				Label: label, Celsius: float64(now) / 1000, Critical: float64(critical) / 1000,
+				Label: label, Celsius: float64(now) / 1000, Critical: float64(critical) / 1000, Max: float64(most) / 1000,
 			})
 		case strings.HasPrefix(sensor, "power") && sensors.Watts == nil:
-			if n := a.count(dir, name); n != nil {
-				watts := float64(*n) / 1e6
-				sensors.Watts = &watts
+			now, critical, most := a.count(dir, name), a.count(dir, sensor+"_crit"), a.count(dir, sensor+"_max")
+			if now != nil {
+				sensors.Watts, sensors.LimitWatts = inWatts(now), inWatts(cmp.Or(critical, most))
 			}
 		}
 	}
+}
+
+// inWatts returns microwatts as watts; nil for nil.
+func inWatts(n *uint64) *float64 {
+	if n == nil {
+		return nil
+	}
+	watts := float64(*n) / 1e6
+	return &watts
 }

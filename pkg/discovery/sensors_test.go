@@ -71,6 +71,36 @@ func TestSeveralSensors(t *testing.T) {
 	}
 }
 
+// TestLimits: the limit of a sensor is its critical value or, where there is none, its maximum.
+func TestLimits(t *testing.T) {
+	m, root := machines.Start(t, simulate.Node{Profile: "orion", LPUs: 1})
+	files, err := filepath.Glob(filepath.Join(root, m.Card(0).Dir, "hwmon/hwmon*"))
+	machines.Must(t, err)
+	write := func(name, text string) {
+		machines.Must(t, os.WriteFile(filepath.Join(files[0], name), []byte(text+"\n"), 0o644))
+	}
+	limits := func() string {
+		l := scan(t, root, discovery.Options{}).LPUs[0]
+		text := fmt.Sprint(l.Temperatures[0].Limit(), " ", l.Temperatures[1].Limit())
+		if l.LimitWatts != nil {
+			text += fmt.Sprintf(" %.1f", *l.LimitWatts)
+		}
+		return text
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"temp1_max", "90000", "97 97"},
+		{"temp1_crit", "", "90 97"},
+		{"power1_max", "150500000", "90 97 150.5"},
+		{"power1_crit", "5000000000", "90 97 5000.0"},
+		{"temp2_crit", "", "90 0 5000.0"},
+	} {
+		write(c.name, c.text)
+		if got := limits(); got != c.want {
+			t.Errorf("%s is %s: %s, want %s", c.name, c.text, got, c.want)
+		}
+	}
+}
+
 // TestSensorsOfACardThatCannotAnswer are not read, because such a read waits in the driver, and with it an unbind. Nor is what else
 // the driver asks the card for.
 func TestSensorsOfACardThatCannotAnswer(t *testing.T) {

@@ -168,6 +168,9 @@ type Sensors struct {
 	ECC          *uint64
 	Temperatures []Temperature
 	Watts        *float64 // hwmon/hwmonN/powerN_input, the first that there is; microwatts there
+	// LimitWatts is powerN_crit of the same sensor or, where there is none, powerN_max; nil
+	// if there is neither.
+	LimitWatts *float64
 	// Unread are warnings about attributes that could not be read.
 	Unread finding.List
 }
@@ -184,7 +187,13 @@ type Temperature struct {
 	Celsius float64 `json:"celsius"` // hwmon/hwmonN/tempN_input, thousandths there
 	// Critical is hwmon/hwmonN/tempN_crit, thousandths there; 0 if there is none.
 	Critical float64 `json:"critical,omitempty"`
+	// Max is hwmon/hwmonN/tempN_max, thousandths there; 0 if there is none.
+	Max float64 `json:"max,omitempty"`
 }
+
+// Limit returns the degrees up to which the sensor's own driver counts the card as in
+// order: Critical or, where there is none, Max; 0 if there is neither.
+func (t Temperature) Limit() float64 { return cmp.Or(t.Critical, t.Max) }
 
 // memorySpace is the bit of the command register by which a function answers to its
 // memory (PCI Local Bus Specification 3.0, 6.2.2).

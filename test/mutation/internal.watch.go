@@ -3,6 +3,12 @@ package main
 func internalWatch() []mutation {
 	return []mutation{
 		{
+			name:    "sensors that another program has read are not read when it ends",
+			fix:     "if w.options.Unsensed && !leave {",
+			without: "if false {",
+			test:    "TestSensorsOfServe", pkg: "cmd/lpuctl-top",
+		},
+		{
 			name:    "the sensors of a card that has hung are read at once",
 			fix:     "kept.sensed, kept.sensedAt = &discovery.Sensed{Device: l.Reading.Device}, c.now",
 			without: "_ = 0",

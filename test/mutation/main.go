@@ -70,6 +70,9 @@ func mutations() (all []mutation) {
 		"pkg/ring":            pkgRing(),
 		"internal/runtimes":   internalRuntimes(),
 		"internal/usage":      internalUsage(),
+		"internal/top":        internalTop(),
+		"cmd/lpuctl-top":      cmdLpuctlTop(),
+		"packaging/man":       packagingMan(),
 	} {
 		for _, m := range of {
 			m.dir = dir

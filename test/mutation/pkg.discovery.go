@@ -3,6 +3,18 @@ package main
 func pkgDiscovery() []mutation {
 	return []mutation{
 		{
+			name:    "a card is asked for sensors that another program reads",
+			fix:     "if s.Unsensed {\n\t\treturn lpu",
+			without: "if false {\n\t\treturn lpu",
+			test:    "TestMetrics", pkg: "internal/top",
+		},
+		{
+			name:    "a sensor with a maximum and no critical temperature has no limit",
+			fix:     "Max: float64(most) / 1000",
+			without: "Max: 0 * float64(most)",
+			test:    "TestLimits",
+		},
+		{
 			name:    "a node in the queue of a socket is free",
 			fix:     `case strings.HasPrefix(file, "socket:"):`,
 			without: "case false:",

@@ -41,10 +41,12 @@ var paths = map[string][]string{
 
 	"cmd/":                 {vm, lab, bench, mutations},
 	"cmd/lpuctl-dra/":      {},
+	"cmd/lpuctl-top/":      {mutations},
 	"internal/":            {vm, lab, bench, mutations},
 	"pkg/":                 {vm, lab, bench, mutations},
 	"internal/dra/driver/": {bench, mutations}, // lpuctl is built without it
 	"internal/dra/plan/":   {bench, mutations},
+	"internal/top/":        {mutations},
 	"systemd/":             {vm},
 	"testdata/":            {lab},
 

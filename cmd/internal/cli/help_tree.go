@@ -14,7 +14,14 @@ type helpPage struct {
 	Example  string     `json:"example,omitempty"`
 	Flags    []helpFlag `json:"flags"` // its own and, of the root, the global ones
 	Commands []helpPage `json:"commands"`
+	// Program is the program that the command becomes, which has a page of the same name; or
+	// its own name, if it does something by itself though it has commands.
+	Program string `json:"program,omitempty"`
 }
+
+// ProgramAnnotation is the annotation of a command that becomes another program, with its
+// name, and of the root of a program that does something by itself.
+const ProgramAnnotation = "lpuctl_program"
 
 type helpFlag struct {
 	Name      string `json:"name"`
@@ -41,7 +48,7 @@ func newHelpTreeCommand(a *App) *cobra.Command {
 func helpOf(cmd *cobra.Command) helpPage {
 	p := helpPage{
 		Path: cmd.CommandPath(), Usage: cmd.UseLine(), Short: cmd.Short, Long: cmd.Long, Example: cmd.Example,
-		Flags: []helpFlag{}, Commands: []helpPage{},
+		Flags: []helpFlag{}, Commands: []helpPage{}, Program: cmd.Annotations[ProgramAnnotation],
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" && !f.Hidden {
