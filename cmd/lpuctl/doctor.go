@@ -32,13 +32,19 @@ it. With LINKs it looks at these only, and opens them all.
 
 A link that could not be looked at has a "?" and says what it takes. It changes nothing.
 
+--certify says instead which numbered assumptions of docs/hardware.md this node holds or refutes; --fixture writes what it read, to be sent.
+
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
+  sudo lpuctl doctor --certify --fixture node.tar.gz
   lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.OnlyValidArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if done, err := a.certify(cmd, o.format, args); done {
+				return err
+			}
 			d, err := o.diagnose(cmd.Context(), a, args)
 			if err != nil {
 				return err
@@ -51,6 +57,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &o.format)
+	addCertify(a, cmd)
 	return cmd
 }
 
