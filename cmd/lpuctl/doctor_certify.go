@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/certify"
 	"github.com/hyperaccel/lpuctl/internal/shell"
+	"github.com/hyperaccel/lpuctl/internal/stall"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
@@ -37,6 +39,10 @@ func (a *app) certify(cmd *cobra.Command, format cli.Format, links []string) (do
 	return false, nil
 }
 
+// certifyLimit is how long files may take that are no attributes of cards, such as those of
+// HyperDex.
+const certifyLimit = time.Minute
+
 // certificate is what doctor --certify prints for programs.
 type certificate struct {
 	cli.Header
@@ -51,12 +57,19 @@ func (a *app) certifyNode(ctx context.Context, format cli.Format, fixture string
 		return err
 	}
 	discovery.FindUsers(ctx, string(a.Root), inv)
-	facts, err := certify.NewFacts(a.Root, inv, record)
+	// A file system that does not answer holds nothing but a goroutine.
+	results, err := stall.Within(ctx, &stall.Reads{}, "assumptions", certifyLimit, func() ([]certify.Result, error) {
+		facts, err := certify.NewFacts(a.Root, inv, record)
+		if err != nil {
+			return nil, err
+		}
+		defer facts.Close()
+		return certify.Certify(facts), nil
+	})
 	if err != nil {
 		return err
 	}
-	defer facts.Close()
-	c := certificate{cli.NewHeader("Certificate"), len(inv.LPUs), certify.Certify(facts)}
+	c := certificate{cli.NewHeader("Certificate"), len(inv.LPUs), results}
 	if err := a.showCertificate(format, c); err != nil {
 		return err
 	}

@@ -54,9 +54,10 @@ type Facts struct {
 // function is a PCI function, by what the kernel's core says of it.
 type function struct {
 	pci.Address
-	vendor, device, class string          // as in sysfs: "0x10ee"
-	driver                string          // "": none is bound
-	names                 map[string]bool // of the files in its directory; of those of which they are asked
+	vendor, device, class string // as in sysfs: "0x10ee"
+	driver                string // "": none is bound
+	// names are those in its directory; nil for a function that is nothing of ours.
+	names map[string]bool
 }
 
 // The ids of the functions of an Alveo U55C, as in sysfs.
@@ -153,12 +154,12 @@ func (f *Facts) driven() []function {
 	return slices.DeleteFunc(f.cards(), func(fn function) bool { return fn.driver != "xocl" })
 }
 
-// up are the cards under XRT's driver that are not being reset, as far as that shows: then
-// the driver takes most attributes away.
+// up are the cards under XRT's driver that answer, and are not being reset as far as that
+// shows: then the driver takes most attributes away.
 func (f *Facts) up() []function {
 	return slices.DeleteFunc(f.driven(), func(fn function) bool {
 		text, read := f.text(fn, "dev_offline")
-		return !fn.names["dev_offline"] || read && text != "0"
+		return !read || text != "0"
 	})
 }
 

@@ -117,32 +117,34 @@ func (x *Fixture) wants(p string, drivers []string) bool {
 			return true
 		}
 	}
-	return x.ofFunction(p) || strings.HasPrefix(p, "sys/class/") || strings.HasPrefix(p, discovery.CharDevices+"/")
+	_, ours := x.ofFunction(p)
+	return ours || strings.HasPrefix(p, "sys/class/") || strings.HasPrefix(p, discovery.CharDevices+"/")
 }
 
 // ofFunction reports whether a path is of one of the functions itself, and not of what is
-// below it on the bus.
-func (x *Fixture) ofFunction(p string) bool {
+// below it on the bus. rest is the path below the function.
+func (x *Fixture) ofFunction(p string) (rest string, ok bool) {
 	for _, dir := range x.kept {
 		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
 			first, _, _ := strings.Cut(rest, "/")
 			if _, isFunction := pci.Find(first); !isFunction && !strings.HasPrefix(first, "pci") {
-				return true
+				return rest, true
 			}
 		}
 	}
-	return false
+	return "", false
 }
 
 // leadsHome reports whether a link of a class, or of the numbers of devices, leads to a
 // function of the fixture. Others name what else is in the machine.
 func (x *Fixture) leadsHome(p, target string, drivers []string) bool {
-	if x.ofFunction(p) {
+	if _, ours := x.ofFunction(p); ours {
 		base := path.Base(p)
 		return base != "driver" || slices.Contains(append(drivers, "xclmgmt", "pcieport"), path.Base(target))
 	}
 	real := strings.TrimPrefix(path.Join("/", path.Dir(p), target), "/")
-	return strings.HasPrefix(p, "sys/bus/pci/drivers/") || x.ofFunction(real)
+	_, ours := x.ofFunction(real)
+	return ours || strings.HasPrefix(p, "sys/bus/pci/drivers/")
 }
 
 // replaceSerials replaces the serial number of each LPU by one that no card has.
@@ -190,10 +192,8 @@ func (x *Fixture) Contents() (kinds []string, files int) {
 
 // kindOf returns a path without what differs from card to card.
 func (x *Fixture) kindOf(p string) string {
-	for _, dir := range x.kept {
-		if rest, ok := strings.CutPrefix(p, dir+"/"); ok && x.ofFunction(p) && !strings.HasPrefix(rest, "0000:") {
-			p = rest
-		}
+	if rest, ours := x.ofFunction(p); ours {
+		p = rest
 	}
 	return regexp.MustCompile(`\d+(/|$)`).ReplaceAllString(p, "N$1")
 }

@@ -1,8 +1,10 @@
 package certify
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -46,8 +48,9 @@ const newerTable = "/tmp/hyperdex/xclbin/table_bdf.json"
 
 // table is a ring table of HyperDex.
 type table struct {
-	path, shown string
-	parsed      *ring.Table // nil: it cannot be read at all
+	shown    string
+	data     []byte
+	parsed   *ring.Table // nil: it cannot be read at all
 	findings    finding.List
 }
 
@@ -58,7 +61,7 @@ func (f *Facts) table(p string) (t table, there bool) {
 	if err != nil {
 		return t, false
 	}
-	t = table{path: p, shown: f.tree.Shown(p)}
+	t = table{shown: f.tree.Shown(p), data: data}
 	t.parsed, t.findings = ring.Parse(t.shown, data)
 	return t, t.parsed == nil || t.parsed.Container == 0
 }
@@ -92,7 +95,7 @@ func oneRing(f *Facts) answer {
 	inv := f.inventory
 	if ref := inv.RingTable; ref != nil && !ref.Kept && len(inv.Rings) > 0 {
 		r := inv.Rings[0]
-		value := fmt.Sprintf("%d rings, the first with %d of %d LPUs", len(inv.Rings), len(r.Members), len(inv.LPUs))
+		value := fmt.Sprintf("rings: %d, the first with %d of %d LPUs", len(inv.Rings), len(r.Members), len(inv.LPUs))
 		switch {
 		case len(inv.Rings) == 1 && r.Closed && len(r.Members) == len(inv.LPUs):
 			t.see(true, ref.Path, value)
@@ -176,15 +179,15 @@ func cables(c *ring.Cabling) (all [][2]int) {
 func directions(f *Facts) answer {
 	var t tally
 	for _, table := range f.tables() {
+		for _, direction := range regexp.MustCompile(`"direction"\s*:\s*"([^"]*)"`).FindAllSubmatch(table.data, -1) {
+			if word := string(direction[1]); word != "Right" && word != "Left" {
+				t.see(false, table.shown, fmt.Sprintf("direction %q", word))
+			}
+		}
 		if table.parsed == nil || table.firstOf(layoutFaults()...) != nil || len(table.parsed.Entries) == 0 {
 			continue
 		}
 		entries, links := len(table.parsed.Entries), len(table.parsed.Links)
-		for _, e := range table.parsed.Entries {
-			if e.Side != "Right" && e.Side != "Left" {
-				t.see(false, table.shown, fmt.Sprintf("direction %q", e.Side))
-			}
-		}
 		if uneven := table.firstOf(finding.RingOneSided, finding.RingLinkTwice); uneven != nil {
 			t.see(false, table.shown, uneven.Message)
 		} else if links > 0 && table.firstOf(finding.RingAllZero) == nil {
@@ -220,13 +223,24 @@ func sizes(f *Facts) answer {
 	return t.answer()
 }
 
+// orders can only confirm: that the rings of one server are in order says nothing of others.
 func orders(f *Facts) answer {
 	var t tally
-	for _, id := range []finding.ID{finding.RingOrder, finding.RingSeveral} {
-		for _, p := range f.inventory.Problems {
-			if p.ID == id && f.inventory.RingTable != nil {
-				t.see(true, f.inventory.RingTable.Path, p.Message)
-			}
+	inv := f.inventory
+	if inv.RingTable == nil {
+		return t.answer()
+	}
+	index := map[string]int{}
+	for i := range inv.LPUs {
+		index[inv.LPUs[i].Name] = inv.LPUs[i].Index
+	}
+	if len(inv.Rings) > 1 {
+		t.see(true, inv.RingTable.Path, fmt.Sprintf("%d rings", len(inv.Rings)))
+	}
+	for i := range inv.Rings {
+		members := inv.Rings[i].Members
+		if !slices.IsSortedFunc(members, func(a, b string) int { return cmp.Compare(index[a], index[b]) }) {
+			t.see(true, inv.RingTable.Path, strings.Join(members, " "))
 		}
 	}
 	return t.answer()

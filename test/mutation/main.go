@@ -41,6 +41,7 @@ func mutations() (all []mutation) {
 	for dir, of := range map[string][]mutation{
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
+		"internal/certify":    internalCertify(),
 		"internal/filelock":   internalFilelock(),
 		"internal/isolate":    internalIsolate(),
 		"internal/launch":     internalLaunch(),
