@@ -109,7 +109,8 @@ func (a *app) writeFixture(file string, inv *discovery.Inventory, record *certif
 		return err
 	}
 	kinds, files := x.Contents()
-	fmt.Fprintf(a.Err, "%s gets %d attributes of %d LPUs, their cards and the ports above them, and the links between them:\n", shell.Quoted(file), files, len(inv.LPUs))
+	fmt.Fprintf(a.Err, "%s gets %d attributes of %d LPUs, their cards and the ports above them, and the links between them:\n",
+		shell.Quoted(file), files, len(inv.LPUs))
 	for _, kind := range kinds {
 		fmt.Fprintf(a.Err, "  %s\n", shell.Printable(kind))
 	}

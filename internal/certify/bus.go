@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
 // busChecks are HW-1 to HW-12: the card on the PCI bus.
@@ -20,14 +21,16 @@ func busChecks() []Check {
 		{"HW-3", "Each U55C in the server is an LPU.", "compare the rows of lpuctl list with those of hyperdex-smi", eachIsLPU},
 		{"HW-4", "The PCI class of both functions is 0x120000, unless the shell sets another one.", needsCard, classes},
 		{"HW-5", "xocl makes exactly one render node for the user function.", needsDriver, renderNodes},
-		{"HW-6", "XRT's udev rules let every user open render nodes and xclmgmt nodes.", "a node with a card under xocl, and its /dev", openToAll},
+		{"HW-6", "XRT's udev rules let every user open render nodes and xclmgmt nodes.",
+			"a node with a card under xocl, and its /dev", openToAll},
 		{"HW-7", "HyperDex opens neither /dev/xclmgmt* nor anything in /dev/xfpga.",
 			"strace -f -e trace=openat -o t PROGRAM with a model on one LPU; grep -c 'xclmgmt\\|xfpga' t", opensOthers},
 		{"HW-8", "A U55C has no virtual functions.", needsCard, virtualFunctions},
 		{"HW-9", "An Orion has eight cards, four behind each of two switches, a switch on each NUMA node; or two or four cards.",
 			"an Orion server, not a virtual machine, with all of its cards", places},
 		{"HW-10", "The link of a card is generation 3 with 16 lanes, and keeps them while the card is idle.", needsCard, links},
-		{"HW-11", "The functions of a card have the files aer_dev_*.", "a card, and a kernel that counts the errors of the port above it", errorCounters},
+		{"HW-11", "The functions of a card have the files aer_dev_*.",
+			"a card, and a kernel that counts the errors of the port above it", errorCounters},
 		{"HW-12", "/sys/module/xocl/version has the version and, after a comma, the commit.",
 			"that an image needs the same XRT: a container with another one", moduleVersion},
 	}
@@ -190,42 +193,45 @@ func virtualFunctions(f *Facts) answer {
 // no port as in a virtual machine, nothing is decided.
 func places(f *Facts) answer {
 	var t tally
-	behind, near := map[string]int{}, map[string]string{}
 	cards := f.cards()
-	for _, fn := range cards {
+	missing := slices.ContainsFunc(f.inventory.LPUs, func(l discovery.LPU) bool { return l.Absent })
+	virtual := slices.ContainsFunc(cards, func(fn function) bool {
 		l := f.lpu(fn.Address)
-		if l == nil || f.at(fn.Sibling(0)) == nil || len(l.Reading.Ports) == 0 {
-			return answer{}
-		}
-		at := "none"
-		if l.Switch != nil {
-			at = l.Switch.String()
-		}
-		behind[at]++
-		near[at] = "unknown"
-		if l.NUMANode != nil {
-			near[at] = strconv.Itoa(*l.NUMANode)
-		}
+		return l == nil || f.at(fn.Sibling(0)) == nil || len(l.Reading.Ports) == 0
+	})
+	if len(cards) == 0 || missing || virtual {
+		return t.answer()
 	}
-	for i := range f.inventory.LPUs {
-		if f.inventory.LPUs[i].Absent {
-			return answer{}
-		}
+	behind := map[string]int{} // cards, by their switch and NUMA node
+	for _, fn := range cards {
+		behind[f.place(fn)]++
 	}
-	if len(cards) == 0 {
-		return answer{}
+	var said, nodes []string
+	whole := len(behind) == 2
+	for _, at := range slices.Sorted(maps.Keys(behind)) {
+		said = append(said, fmt.Sprintf("%d %s", behind[at], at))
+		nodes = append(nodes, at[strings.LastIndex(at, " "):])
+		whole = whole && behind[at] == 4 && strings.HasPrefix(at, "behind") && !strings.HasSuffix(at, unknown)
 	}
-	var nodes, switches []string
-	whole := len(behind) == 2 && behind["none"] == 0
-	for at, n := range behind {
-		whole = whole && n == 4
-		switches = append(switches, fmt.Sprintf("%d behind switch %s on NUMA node %s", n, at, near[at]))
-		nodes = append(nodes, near[at])
-	}
-	whole = whole && nodes[0] != nodes[1] && nodes[0] != "unknown" && nodes[1] != "unknown"
+	whole = whole && nodes[0] != nodes[1]
 	n := len(cards)
-	t.see(n == 2 || n == 4 || n == 8 && whole, f.tree.Shown("sys/bus/pci/devices"), fmt.Sprintf("%d cards: %s", n, strings.Join(slices.Sorted(slices.Values(switches)), ", ")))
+	t.see(n == 2 || n == 4 || n == 8 && whole, f.tree.Shown(pci.Devices), fmt.Sprintf("%d cards: %s", n, strings.Join(said, ", ")))
 	return t.answer()
+}
+
+const unknown = "unknown"
+
+// place says behind which switch an LPU is, and on which NUMA node.
+func (f *Facts) place(fn function) string {
+	l := f.lpu(fn.Address)
+	at, node := "at a root port", unknown
+	if l.Switch != nil {
+		at = "behind switch " + l.Switch.String()
+	}
+	if l.NUMANode != nil {
+		node = strconv.Itoa(*l.NUMANode)
+	}
+	return at + " on NUMA node " + node
 }
 
 func links(f *Facts) answer {

@@ -170,10 +170,7 @@ type cased struct {
 
 func unchanged(*tree) {}
 
-const (
-	olderTable = discovery.HyperdexRingTable
-	orion      = "orion"
-)
+const olderTable = discovery.HyperdexRingTable
 
 // ringOf4 is a table of four cards whose ids are given in the order of the ring.
 func ringOf4(ids ...string) string {
@@ -203,7 +200,9 @@ func cases() []cased {
 		{number: "HW-6", holds: unchanged, refutes: func(n *tree) { n.must(os.Chmod(n.file(n.machine.Card(0).Node), 0o660)) }},
 		{number: "HW-7", refutes: func(n *tree) { n.uses(1, "/dev/xclmgmt17152") }},
 		{number: "HW-8", holds: unchanged, refutes: func(n *tree) { n.write(n.of(0, "sriov_totalvfs"), "4\n") }},
-		{number: "HW-9", node: simulate.Node{Profile: orion}, holds: unchanged, refutes: func(n *tree) { n.write(n.of(4, "device"), "0x5001\n") }},
+		{number: "HW-9", node: simulate.Node{Profile: "orion"}, holds: unchanged, refutes: func(n *tree) {
+			n.write(n.of(4, "device"), "0x5001\n")
+		}},
 		{number: "HW-10", holds: unchanged, refutes: func(n *tree) { n.must(n.machine.LinkNow(0, 0, 4)) }},
 		{number: "HW-11", holds: unchanged, refutes: func(n *tree) { n.remove(n.of(0, "aer_dev_fatal")) }},
 		{number: "HW-12", holds: unchanged, refutes: func(n *tree) { n.write(n.file(xoclModule+"/version"), "2.15.225\n") }},
@@ -266,11 +265,15 @@ func cases() []cased {
 		{number: "HW-50", node: edge4, refutes: func(n *tree) { n.uses(3) }},
 		{number: "HW-51", node: edge4, holds: func(n *tree) { n.write(n.file(olderTable), ringOf4("0", "2", "1", "3")) }},
 		{number: "HW-52", node: bertha, holds: unchanged, refutes: func(n *tree) { n.write(n.of(0, "vendor"), "0x1eee\n") }},
-		{number: "HW-53", node: bertha, holds: unchanged, refutes: func(n *tree) { n.link(n.of(0, "driver"), "../../../../bus/pci/drivers/hyperaccel") }},
+		{number: "HW-53", node: bertha, holds: unchanged, refutes: func(n *tree) {
+			n.link(n.of(0, "driver"), "../../../../bus/pci/drivers/hyperaccel")
+		}},
 		{number: "HW-54", node: bertha, holds: unchanged, refutes: func(n *tree) { n.write(n.of(0, "ha/ha99/dev"), "510:99\n") }},
 		{number: "HW-55", node: bertha, holds: unchanged, refutes: func(n *tree) { n.remove(n.of(0, "ha/ha*/errors_uncorrectable")) }},
 		{number: "HW-56", node: bertha, holds: unchanged, refutes: func(n *tree) { n.remove(n.file("usr/local/include/ha_driver.h")) }},
-		{number: "HW-59", node: simulate.Node{Profile: "lpu", LPUs: 2}, holds: unchanged, refutes: func(n *tree) { n.remove(n.file("opt/hyperaccel")) }},
+		{number: "HW-59", node: simulate.Node{Profile: "lpu", LPUs: 2}, holds: unchanged, refutes: func(n *tree) {
+			n.remove(n.file("opt/hyperaccel"))
+		}},
 		{number: "HW-60", holds: func(n *tree) { n.write(n.file("etc/cdi/ha.yaml"), "cdiVersion: 0.5.0\nkind: hyperaccel.ai/bertha\n") },
 			refutes: func(n *tree) { n.write(n.file("etc/cdi/ha.yaml"), "cdiVersion: 0.5.0\nkind: hyperaccel.ai/npu\n") }},
 		{number: "HW-61", holds: unchanged, refutes: func(n *tree) {

@@ -1,6 +1,7 @@
 package certify
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -34,11 +35,7 @@ func (r *Record) Note(p string, data []byte) {
 func (r *Record) reads() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[string]string, len(r.read))
-	for p, data := range r.read {
-		all[p] = data
-	}
-	return all
+	return maps.Clone(r.read)
 }
 
 // Facts are what checks judge by.

@@ -15,7 +15,8 @@ func programChecks() []Check {
 	return []Check{
 		{"HW-31", "XRT numbers the cards whose node is there from 0, in the order of PCI addresses, those that are ready first.",
 			"xbutil examine in a container with lpu6-7-0-1", nil},
-		{"HW-32", "XRT skips a card whose node is not there, and has no variable that hides a card.", "xbutil examine in a container with lpu0", nil},
+		{"HW-32", "XRT skips a card whose node is not there, and has no variable that hides a card.",
+			"xbutil examine in a container with lpu0", nil},
 		{"HW-33", "XRT is in /opt/xilinx/xrt, and XILINX_XRT has to name it in a container.",
 			"a host with XRT; that the variable is needed shows a container without it", xrtPlace},
 		{"HW-34", "HyperDex is below /opt/hyperdex, or since 1.5 a Python package, and a container can use it read-only.",

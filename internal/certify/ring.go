@@ -18,7 +18,7 @@ func ringChecks() []Check {
 	return []Check{
 		{"HW-39", "Each card has at most two neighbours, and the cards of a server are one ring.",
 			"a ring table that hyperdex-net has just written", oneRing},
-		{"HW-40", "HyperDex up to 1.4 has its table in " + discovery.HyperdexRingTable + ", with network, src_id, dst_id, direction and num_device.",
+		{"HW-40", "HyperDex up to 1.4 has its table in " + discovery.HyperdexRingTable + ", with network, its links and num_device.",
 			"HyperDex up to 1.4, and its hyperdex-net", func(f *Facts) answer { return layout(f, discovery.HyperdexRingTable) }},
 		{"HW-41", "HyperDex from 1.5 on has its table in " + newerTable + ", with PCI addresses in place of indices.",
 			"HyperDex from 1.5 on, and its hyperdex-net", addresses},
@@ -26,7 +26,8 @@ func ringChecks() []Check {
 			"pull the cable between the LPUs 0 and 1 (idle), hyperdex-net: which link is missing", indices},
 		{"HW-43", "direction is Right or Left, and a table lists each cable once, or each from both ends.",
 			"a table that hyperdex-net has written", directions},
-		{"HW-44", "hyperdex-net writes only zeros if it could not find the cables.", "pull a cable (idle), hyperdex-net, lpuctl ring check", zeros},
+		{"HW-44", "hyperdex-net writes only zeros if it could not find the cables.",
+			"pull a cable (idle), hyperdex-net, lpuctl ring check", zeros},
 		{"HW-45", "A HyperDex program takes the order of the links in the file as that of the ring, and never reads dst_id.",
 			"a copy of the table with two links exchanged (idle): a model on all LPUs fails or hangs", nil},
 		{"HW-46", "A HyperDex program runs a ring if num_device is the number of LPUs that it was asked for, else a line.",
@@ -51,7 +52,7 @@ type table struct {
 	shown    string
 	data     []byte
 	parsed   *ring.Table // nil: it cannot be read at all
-	findings    finding.List
+	findings finding.List
 }
 
 // table reads a ring table that HyperDex has written. One that lpuctl has made for a
