@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/shell"
+	"github.com/hyperaccel/lpuctl/internal/versions"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
@@ -220,6 +222,23 @@ func (c *checker) requireSpecDir(r *Runtime, dirs []string, at location, fix str
 		}
 	}
 	r.add(finding.SpecDirNotRead, at, message, fix)
+}
+
+// requireDirs adds an error if a directory is missing without which a runtime reads no spec
+// at all: the CDI library did so before 0.5.1 (issues 78 and 115 of
+// container-device-interface). The one that lpuctl writes to is made with the spec.
+func (c *checker) requireDirs(r *Runtime, dirs []string) {
+	library := versions.Parse(r.MaxCDIVersion)
+	if !library.Known() || !library.Before("0.5") {
+		return
+	}
+	for _, dir := range dirs {
+		if path.IsAbs(dir) && !c.Same(dir, c.SpecDir) && !c.Exists(dir) {
+			r.add(finding.SpecDirNotRead, c.whole(dir),
+				fmt.Sprintf("%s %s reads no spec while a directory is missing, and there is no %s", r.Name, r.Version, c.Shown(dir)),
+				"make the directory: mkdir "+shell.Quoted(c.Shown(dir)))
+		}
+	}
 }
 
 // includesSpecDir reports whether lpuctl's directory is one of dirs.

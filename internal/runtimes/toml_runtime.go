@@ -62,6 +62,7 @@ func (c *checker) read(k tomlRuntime) func(context.Context, *Runtime) bool {
 		r.setFileSource(stated || r.CDI == Off, at)
 		if r.CDI == On {
 			c.requireSpecDir(r, dirs, at, fmt.Sprintf("in %s set %s = %s%s", edit, k.key(inService), c.addSpecDir(dirs), k.then))
+			c.requireDirs(r, dirs)
 		}
 		return true
 	}
