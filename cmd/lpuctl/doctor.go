@@ -35,15 +35,21 @@ A link that could not be looked at has a "?" and says what it takes. It changes 
 of all remedies in their order, and runs them if the answer is yes. What is about an LPU that is in use, or that may be, is left out.
 Before an installation, --pre looks at the host.
 
+--certify says instead which numbered assumptions of docs/hardware.md this node holds or refutes; --fixture writes what it read, to be sent.
+
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
   lpuctl doctor --wait 2m           # after a start of the node
   sudo lpuctl doctor --fix
+  sudo lpuctl doctor --certify --fixture node.tar.gz
   lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if done, err := a.certify(cmd, o.format, args); done {
+				return err
+			}
 			if asked, err := o.pre(cmd, a); asked {
 				return err
 			}
@@ -70,6 +76,8 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatJUnit)
+	a.FormatFlag(cmd, &o.format)
+	addCertify(a, cmd)
 	return cmd
 }
 

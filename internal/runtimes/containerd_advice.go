@@ -51,7 +51,23 @@ func (v *verdict) enablePlugin(s *setting) string {
 
 // line names a line that is to be edited.
 func (v *verdict) line(at location) string {
+	if file := v.edited(at.file); file != at.file {
+		return fmt.Sprintf("%sin %s (line %d of %s)", v.template(at.file), file, at.line, path.Base(at.file))
+	}
 	return fmt.Sprintf("%sin %s on line %d", v.template(at.file), at.file, at.line)
+}
+
+// edited is the file that people edit: the template of one that its distribution writes
+// from a template, else the file itself.
+func (v *verdict) edited(file string) string {
+	name := map[string]string{"k3s": "config.toml.tmpl", "rke2": "config.toml.tmpl", "microk8s": "containerd-template.toml"}[v.distribution]
+	if name == "" || file != v.at().file {
+		return file
+	}
+	if v.version > 2 && v.distribution != "microk8s" {
+		name = "config-v3.toml.tmpl"
+	}
+	return path.Join(path.Dir(file), name)
 }
 
 // edit says how to set a key so that this release reads it: file, line and, where it
@@ -70,9 +86,13 @@ func (v *verdict) edit(current *setting, key, value string) string {
 // add says how to add a line to a table of a file, which may have to be begun.
 func (v *verdict) add(f *configFile, set, table string, below ...string) string {
 	head := header(table, below...)
-	where := fmt.Sprintf("append to %s:\n    %s\n    ", f.shown, head)
+	file, of := v.edited(f.shown), ""
+	if file != f.shown {
+		of = " of " + path.Base(f.shown)
+	}
+	where := fmt.Sprintf("append to %s:\n    %s\n    ", file, head)
 	if line := f.lines[lineKey(append([]string{"plugins", table}, below...)...)]; line > 0 {
-		where = fmt.Sprintf("in %s under %s (line %d) add: ", f.shown, head, line)
+		where = fmt.Sprintf("in %s under %s (line %d%s) add: ", file, head, line, of)
 	}
 	return v.template(f.shown) + where + set
 }
@@ -86,16 +106,12 @@ func (v *verdict) template(file string) string {
 	format := map[string]string{
 		"k0s": "k0s writes %s at every start while its first line says that k0s manages it. " +
 			"Make this edit in a file in /etc/k0s/containerd.d: ",
-		"microk8s": "MicroK8s writes %s at every start, from containerd-template.toml in the same directory. Make this edit there: ",
+		"microk8s": "MicroK8s writes %s at every start, from its template. Make this edit in the template: ",
 		"talos":    "Talos writes %s. Make this edit with machine.files, in /etc/cri/conf.d/20-customization.part: ",
 	}[v.distribution]
 	if v.distribution == "k3s" || v.distribution == "rke2" {
-		name := "config.toml.tmpl"
-		if v.version > 2 {
-			name = "config-v3.toml.tmpl"
-		}
-		format = v.distribution + " writes %s at every start, from the template " + name + " in the same directory if there is one. " +
-			"Without a template, copy the file to that name. Make this edit in the template: "
+		format = v.distribution + " writes %s at every start, from its template if there is one. Without a template, copy the file to the " +
+			"name of the template, which then stays as it is when " + v.distribution + " is updated. Make this edit in the template: "
 	}
 	if format == "" {
 		return ""

@@ -112,14 +112,13 @@ imports = ["/var/lib/rancher/%[1]s/agent/etc/containerd/config-v3.toml.d/*.toml"
 	}{
 		"k3s": {"k3s", v2, &fakeContainerd{version: "v1.7.23-k3s2", config: `{"enableCDI":false}`}, "off off",
 			[]string{
-				"from the template config.toml.tmpl in the same directory",
-				"(line 4) add: enable_cdi = true",
+				"in the template: in ",
+				"/agent/etc/containerd/config.toml.tmpl under [plugins.\"io.containerd.grpc.v1.cri\"] (line 4 of config.toml) add: enable_cdi = true",
 				"then systemctl restart k3s (on an agent k3s-agent)",
 			}},
 		"rke2": {"rke2", v3, &fakeContainerd{version: "v2.0.5-k3s1", config: `{"enableCDI":false}`}, "off off",
 			[]string{
-				"from the template config-v3.toml.tmpl in the same directory",
-				"on line 5 set enable_cdi = true",
+				"/agent/etc/containerd/config-v3.toml.tmpl (line 5 of config.toml) set enable_cdi = true",
 				"systemctl restart rke2-server",
 				"config-v3.toml.d/zz-lpuctl.toml would do as well",
 			}},
@@ -231,7 +230,7 @@ func TestHomes(t *testing.T) {
 		}, nil, "k0s unknown unknown", "it does not run"},
 		"k0s, running": {nil, &fakeContainerd{version: "v1.7.35", config: answersOn, socket: k0s().socket}, "k0s on off", "it works now"},
 		"MicroK8s": {map[string]string{"var/snap/microk8s/current/args/containerd.toml": off}, nil,
-			"microk8s off off", "from containerd-template.toml in the same directory. Make this edit there"},
+			"microk8s off off", "/args/containerd-template.toml (line "},
 		"MicroK8s, running": {kubelite, &fakeContainerd{version: "v1.7.35", config: answersOn, socket: microK8s().socket},
 			"microk8s on off", "then snap restart microk8s.daemon-containerd"},
 		"MicroK8s, kubelite": {kubelite, nil, "microk8s off off", "MicroK8s writes"},

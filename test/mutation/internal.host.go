@@ -9,6 +9,12 @@ func internalHost() []mutation {
 			test:    "TestFollowCordons", pkg: "internal/node",
 		},
 		{
+			name:    "a fixture lacks what another process reads",
+			fix:     ", through: read, noted: t.noted}",
+			without: ", through: read}",
+			test:    "TestRecordHasWhatAScanReads", pkg: "internal/certify",
+		},
+		{
 			name:    "a card is called broken when descriptors run out",
 			fix:     "t.shortage.CompareAndSwap(nil, &err)",
 			without: "_ = err",

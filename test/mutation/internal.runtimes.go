@@ -3,6 +3,12 @@ package main
 func internalRuntimes() []mutation {
 	return []mutation{
 		{
+			name:    "a directory that an old runtime needs is not missed",
+			fix:     "\t\t\tc.requireAllDirs(r, dirs)\n",
+			without: "",
+			test:    "TestOthers",
+		},
+		{
 			name:    "a result of the self-check never gets old",
 			fix:     "now.SinceBoot-r.SinceBoot > limit",
 			without: "false",

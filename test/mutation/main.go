@@ -42,6 +42,7 @@ func mutations() (all []mutation) {
 		"cmd/internal/cli":    cmdInternalCLI(),
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
+		"internal/certify":    internalCertify(),
 		"internal/filelock":   internalFilelock(),
 		"internal/isolate":    internalIsolate(),
 		"internal/launch":     internalLaunch(),
