@@ -21,7 +21,7 @@ import (
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
-	o := doctorOptions{}
+	o, proof := doctorOptions{}, proofOptions{}
 	cmd := &cobra.Command{
 		Use:     "doctor [LINK...]",
 		Aliases: []string{"status", "check"},
@@ -32,13 +32,19 @@ it. With LINKs it looks at these only, and opens them all.
 
 A link that could not be looked at has a "?" and says what it takes. It changes nothing.
 
+With --run it starts containers, and says of each engine whether a container gets what the spec promises: proved, failed, or why not provable.
+
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
+  sudo lpuctl doctor --run          # the proof: by podman, docker, nerdctl, over CRI
   lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.OnlyValidArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if proof.asked() {
+				return proof.prove(cmd.Context(), a, &o, args)
+			}
 			d, err := o.diagnose(cmd.Context(), a, args)
 			if err != nil {
 				return err
@@ -51,6 +57,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &o.format)
+	addRun(a, cmd, &proof)
 	return cmd
 }
 
