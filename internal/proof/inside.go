@@ -33,14 +33,11 @@ type Inside struct {
 	Environ []string // as NAME=VALUE
 }
 
-// Serve reads a promise and writes the answer to it.
+// Serve reads a promise and writes the answer to it. It does not wait for the end of what
+// it reads, which nerdctl may not pass on.
 func (in *Inside) Serve(r io.Reader, w io.Writer) error {
-	data, err := io.ReadAll(io.LimitReader(r, promiseMax))
-	if err != nil {
-		return err
-	}
 	var p Promise
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := json.NewDecoder(io.LimitReader(r, promiseMax)).Decode(&p); err != nil {
 		return fmt.Errorf("this is no promise of doctor --run: %w", err)
 	}
 	return json.NewEncoder(w).Encode(in.Look(&p))
