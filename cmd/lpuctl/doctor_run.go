@@ -106,6 +106,9 @@ func (o *proofOptions) prove(ctx context.Context, a *app, d *doctorOptions, link
 		}
 		p.Sockets = sockets
 		err = p.Run(ctx, engines, found)
+		if ctx.Err() != nil {
+			return cli.Fail(cli.ExitFailed, "", "interrupted: what was made is removed")
+		}
 		if err != nil {
 			return err
 		}

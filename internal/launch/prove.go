@@ -11,7 +11,9 @@ import (
 type Container struct {
 	Devices []string       // qualified names, as the runtime is asked for them
 	Env     []cdi.Variable // to set besides
-	Table   *cdi.RingTable // to mount besides, in place at TableAt; nil: the devices bring it, or there is none
+	// Table is to be mounted besides, and is in place at TableAt; nil: the devices bring
+	// it, or there is none.
+	Table   *cdi.RingTable
 	TableAt string
 	// Gets is what the devices bring. Variables of Env and Table take the place of its own.
 	Gets *cdi.Explanation

@@ -20,7 +20,7 @@ const Prefix = "lpuctl-proof-"
 const Label = "lpuctl-proof"
 
 // Longest is the longest that an engine may take. What is older than twice that was left
-// behind, whoever made it.
+// behind.
 const Longest = time.Hour
 
 // self says which process makes something, so that another one knows whether it was left

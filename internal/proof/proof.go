@@ -33,8 +33,8 @@ type Result struct {
 	Remedy   string `json:"remedy,omitempty"`
 	// Differences are what the container has other than promised.
 	Differences []string `json:"differences"`
-	Words       string   `json:"words,omitempty"` // the engine's own, if it says something
-	Opened      []string `json:"opened"`          // nodes that the container opened
+	Words       string   `json:"words,omitempty"` // the engine's own
+	Opened      []string `json:"opened"`          // nodes
 	// Libraries are those in the mounts. They were read, and not loaded.
 	Libraries    []Library `json:"libraries"`
 	FromImage    []string  `json:"fromImage"` // libraries that these need and that an image has to bring
@@ -116,6 +116,9 @@ func (p *Proof) try(ctx context.Context, name string) *Result {
 	defer cancel()
 	r.Rootless = os.Geteuid() != 0 && name == podman
 	if o := e.ready(limited, began); o != nil {
+		if limited.Err() != nil {
+			o = &obstacle{why: fmt.Sprintf("there is no answer within %v", p.Timeout)}
+		}
 		return r.cannot(o)
 	}
 	answered := false
