@@ -220,4 +220,3 @@ func mountinfo(t *testing.T, in *Inside, text string) {
 		t.Fatal(err)
 	}
 }
-

@@ -33,8 +33,9 @@ type Result struct {
 	Remedy   string `json:"remedy,omitempty"`
 	// Differences are what the container has other than promised.
 	Differences []string `json:"differences"`
-	Words       string   `json:"words,omitempty"` // the engine's own
-	Opened      []string `json:"opened"`          // nodes
+	// Words are the engine's own.
+	Words  string   `json:"words,omitempty"`
+	Opened []string `json:"opened"` // nodes
 	// Libraries are those in the mounts. They were read, and not loaded.
 	Libraries    []Library `json:"libraries"`
 	FromImage    []string  `json:"fromImage"` // libraries that these need and that an image has to bring
@@ -132,7 +133,9 @@ func (p *Proof) try(ctx context.Context, name string) *Result {
 	}
 	answer, err := p.ask(limited, e, true)
 	if err != nil {
-		p.control(ctx, e, r, err)
+		if ctx.Err() == nil {
+			p.control(ctx, e, r, err)
+		}
 		return r
 	}
 	answered = true

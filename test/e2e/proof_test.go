@@ -138,7 +138,7 @@ func TestProof(t *testing.T) {
 		"a mount is missing":    {`"containerPath": "/usr/lib/hyperaccel"`, `"containerPath": "/usr/lib/elsewhere"`, "the mount /usr/lib/hyperaccel: no such file"},
 		"wrong numbers":         {node, node + ` "type": "c", "major": ` + other + `,`, ": that is /dev/lpu1 of lpu1"},
 		"a variable is missing": {`"LPU_VISIBLE_DEVICES=0"`, `"LPU_HIDDEN_DEVICES=0"`, "the variable LPU_VISIBLE_DEVICES is not set, and was promised as 0"},
-		"permissions":           {node + `
+		"permissions": {node + `
             "permissions": "rw"`, node + `
             "permissions": "r"`, "/dev/lpu0 cannot be opened for reading and writing: operation not permitted: the device cgroup"},
 		"no spec": {text, "", "unresolvable CDI devices hyperaccel.ai/lpu=lpu0"},
