@@ -32,7 +32,7 @@ it. With LINKs it looks at these only, and opens them all.
 
 A link that could not be looked at has a "?" and says what it takes. It changes nothing.
 
-With --run it starts containers, and says of each engine whether a container gets what the spec promises: proved, failed, or why not provable.
+With --run it starts containers, and says of each engine whether a container gets what was promised: proved, failed or not provable.
 
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor

@@ -77,7 +77,9 @@ func (o *proofOptions) prove(ctx context.Context, a *app, d *doctorOptions, link
 	case o.timeout <= 0 || o.timeout > proof.Longest:
 		return cli.Usage("--timeout %v: from 1s to %v", o.timeout, proof.Longest)
 	}
-	sockets := cli.Each(runtimes.CRISockets(string(a.Root)), func(s runtimes.CRISocket) proof.Socket { return proof.Socket{Engine: s.Runtime, Path: s.Path} })
+	sockets := cli.Each(runtimes.CRISockets(string(a.Root)), func(s runtimes.CRISocket) proof.Socket {
+		return proof.Socket{Engine: s.Runtime, Path: s.Path}
+	})
 	engines := o.engines
 	for _, name := range engines {
 		if !slices.Contains(proof.Engines(), name) {
@@ -149,9 +151,10 @@ func writeProof(t *cli.Terminal, r *proof.Result) {
 		engine += " (rootless)"
 	}
 	says := r.Why
-	if r.State == proof.Proved {
+	switch r.State {
+	case proof.Proved:
 		says = cli.Plural(len(r.Opened), "node") + " opened: " + strings.Join(r.Opened, " ")
-	} else if r.State == proof.Unprovable {
+	case proof.Unprovable:
 		says = "not provable: " + says
 	}
 	lines := []string{fmt.Sprintf("%-4s  %-18s  %s", mark, engine, says)}
@@ -247,7 +250,8 @@ func (o *proofOptions) take(ctx context.Context, a *app) (*taken, error) {
 		t.why = "no LPU is usable and free: see lpuctl list"
 		return t, nil
 	}
-	return t, t.takeLease(ctx, a, cards, o.devices == nil)
+	err = t.takeLease(ctx, a, cards, o.devices == nil)
+	return t, err
 }
 
 // podsLPUs are the LPUs that pods have, if it can be known.
@@ -320,7 +324,8 @@ func (o *proofOptions) proof(a *app, t *taken) (*proof.Proof, error) {
 			return nil, err
 		}
 		if why := promise.Elsewhere(below, a.Config.CDI.SpecDir); why != "" {
-			return nil, cli.Usage("containers are started on this machine, and see nothing of --root %s (%s): leave out --root or --run", a.Root, why)
+			return nil, cli.Usage("containers are started on this machine, and see nothing of --root %s (%s): leave out --root or --run",
+				a.Root, why)
 		}
 	}
 	self, err := os.Executable()

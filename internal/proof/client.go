@@ -23,12 +23,13 @@ func (c *client) name() string { return c.program }
 // graceTime is how long a command has to end after SIGTERM.
 const graceTime = 2 * time.Second
 
-// command is one of the engine. It is in a process group of its own, so that ^C ends it
-// once, when it is time.
-func (c *client) command(ctx context.Context, in []byte, args ...string) ([]byte, error) {
-	return c.start(ctx, in, append([]string{c.program}, args...))
+// command runs a command of the engine.
+func (c *client) command(ctx context.Context, args ...string) ([]byte, error) {
+	return c.start(ctx, nil, append([]string{c.program}, args...))
 }
 
+// start runs a program in a process group of its own, so that ^C ends it once, when it is
+// time.
 func (c *client) start(ctx context.Context, in []byte, args []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // words of our own
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -49,7 +50,7 @@ func (c *client) ready(ctx context.Context, now time.Time) *obstacle {
 	if _, err := exec.LookPath(c.program); err != nil {
 		return &obstacle{why: "there is no program " + c.program}
 	}
-	names, err := c.command(ctx, nil, "ps", "-a", "--filter", "label="+Label, "--format", "{{.Names}}")
+	names, err := c.command(ctx, "ps", "-a", "--filter", "label="+Label, "--format", "{{.Names}}")
 	if err != nil {
 		o := &obstacle{why: c.program + " does not answer: " + host.Reason(err).Error(), words: wordsOf(err)}
 		if strings.Contains(strings.ToLower(o.words), "permission denied") && os.Geteuid() != 0 {
@@ -59,16 +60,16 @@ func (c *client) ready(ctx context.Context, now time.Time) *obstacle {
 	}
 	for name := range strings.FieldsSeq(string(names)) {
 		if owner, is := strings.CutPrefix(name, Prefix); is && leftBehind(owner, now) {
-			_, _ = c.command(ctx, nil, "rm", "-f", name) // the next proof tries again
+			_, _ = c.command(ctx, "rm", "-f", name) // the next proof tries again
 		}
 	}
 	if c.program == podman { // it takes no image
 		return nil
 	}
-	images, _ := c.command(ctx, nil, "images", "--format", "{{.Repository}}:{{.Tag}}")
+	images, _ := c.command(ctx, "images", "--format", "{{.Repository}}:{{.Tag}}")
 	for name := range strings.FieldsSeq(string(images)) {
 		if owner, is := strings.CutPrefix(name, repository+":"); is && leftBehind(owner, now) {
-			_, _ = c.command(ctx, nil, "rmi", "-f", name)
+			_, _ = c.command(ctx, "rmi", "-f", name)
 		}
 	}
 	return nil
@@ -94,7 +95,7 @@ func (c *client) prepare(ctx context.Context, p *Proof) error {
 			return err
 		}
 	}
-	_, err := c.command(ctx, nil, "load", "-i", file)
+	_, err := c.command(ctx, "load", "-i", file)
 	return err
 }
 
@@ -131,9 +132,9 @@ func (c *client) run(ctx context.Context, p *Proof, with bool) ([]byte, error) {
 // clean removes the container, which has removed itself if it has answered, and the image.
 func (c *client) clean(ctx context.Context, p *Proof, answered bool) {
 	if !answered {
-		_, _ = c.command(ctx, nil, "rm", "-f", Prefix+p.id) // there may be none
+		_, _ = c.command(ctx, "rm", "-f", Prefix+p.id) // there may be none
 	}
 	if c.program != podman {
-		_, _ = c.command(ctx, nil, "rmi", "-f", p.image())
+		_, _ = c.command(ctx, "rmi", "-f", p.image())
 	}
 }

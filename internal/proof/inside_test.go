@@ -68,7 +68,8 @@ func TestInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a Answer
-	if err := json.Unmarshal(out.Bytes(), &a); err != nil || !slices.Equal(a.Opened, []string{"/dev/lpu0", "/dev/lpu1"}) || len(a.Differences) > 0 {
+	err = json.Unmarshal(out.Bytes(), &a)
+	if err != nil || !slices.Equal(a.Opened, []string{"/dev/lpu0", "/dev/lpu1"}) || len(a.Differences) > 0 {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	if err := in.Serve(strings.NewReader("[]"), &out); err == nil || !strings.Contains(err.Error(), "no promise") {
@@ -168,14 +169,17 @@ func TestLibraries(t *testing.T) {
 	for _, l := range a.Libraries {
 		got[filepath.Base(l.Path)] = l
 	}
-	if len(got) != 3 || got["libscript.so"].Unread == "" || got["libcut.so"].Fault == "" || !strings.Contains(got["libother.so.1"].Fault, "and the machine is") {
+	if len(got) != 3 || got["libscript.so"].Unread == "" || got["libcut.so"].Fault == "" ||
+		!strings.Contains(got["libother.so.1"].Fault, "and the machine is") {
 		t.Errorf("%+v", a.Libraries)
 	}
 	image, differences := fromImage([]Library{
-		{Path: "/l/libone.so", Missing: []string{"libnowhere.so.9", systemLibrary(t)}}, {Path: "/l/libtwo.so", Missing: []string{systemLibrary(t)}},
+		{Path: "/l/libone.so", Missing: []string{"libnowhere.so.9", systemLibrary(t)}},
+		{Path: "/l/libtwo.so", Missing: []string{systemLibrary(t)}},
 		got["libcut.so"], got["libscript.so"],
 	})
-	if !slices.Equal(image, []string{systemLibrary(t)}) || len(differences) != 2 || differences[0] != "the library /l/libone.so needs libnowhere.so.9, which no mount brings" {
+	if !slices.Equal(image, []string{systemLibrary(t)}) || len(differences) != 2 ||
+		differences[0] != "the library /l/libone.so needs libnowhere.so.9, which no mount brings" {
 		t.Errorf("%q %q", image, differences)
 	}
 }
