@@ -37,9 +37,10 @@ type Result struct {
 	Words  string   `json:"words,omitempty"`
 	Opened []string `json:"opened"` // nodes
 	// Libraries are those in the mounts. They were read, and not loaded.
-	Libraries    []Library `json:"libraries"`
-	FromImage    []string  `json:"fromImage"` // libraries that these need and that an image has to bring
-	Milliseconds int64     `json:"milliseconds"`
+	Libraries []Library `json:"libraries"`
+	// FromImage are libraries that these need and that an image has to bring.
+	FromImage    []string `json:"fromImage"`
+	Milliseconds int64    `json:"milliseconds"`
 }
 
 // Proof is what is to be proved, and by what.
