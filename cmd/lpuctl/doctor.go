@@ -22,7 +22,7 @@ import (
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
-	o := doctorOptions{}
+	o, proof := doctorOptions{}, proofOptions{}
 	cmd := &cobra.Command{
 		Use:     "doctor [LINK...]",
 		Aliases: []string{"status", "check"},
@@ -37,12 +37,15 @@ Before an installation, --pre looks at the host.
 
 --certify says instead which numbered assumptions of docs/hardware.md this node holds or refutes; --fixture writes what it read, to be sent.
 
+With --run it starts containers, and says of each engine whether a container gets what was promised: proved, failed or not provable.
+
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
   lpuctl doctor --wait 2m           # after a start of the node
   sudo lpuctl doctor --fix
   sudo lpuctl doctor --certify --fixture node.tar.gz
+  sudo lpuctl doctor --run          # the proof: by podman, docker, nerdctl, over CRI
   lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.ArbitraryArgs,
@@ -56,6 +59,9 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 			o.open = o.open || len(args) > 0
 			if o.fix {
 				return o.mend(cmd.Context(), a, cmd.InOrStdin(), args)
+			}
+			if proof.asked() {
+				return proof.prove(cmd.Context(), a, &o, args)
 			}
 			d, err := o.diagnose(cmd.Context(), a, args)
 			for until := time.Now().Add(o.wait); err == nil && o.isBad(d) && time.Now().Before(until); {
@@ -78,6 +84,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatJUnit)
 	a.FormatFlag(cmd, &o.format)
 	addCertify(a, cmd)
+	addRun(a, cmd, &proof)
 	return cmd
 }
 

@@ -67,6 +67,7 @@ func mutations() (all []mutation) {
 		"internal/owner":      internalOwner(),
 		"internal/person":     internalPerson(),
 		"internal/pods":       internalPods(),
+		"internal/proof":      internalProof(),
 		"pkg/plugin":          pkgPlugin(),
 		"pkg/ring":            pkgRing(),
 		"internal/runtimes":   internalRuntimes(),
