@@ -21,7 +21,7 @@ import (
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
-	o := doctorOptions{}
+	o, bundle := doctorOptions{}, bundleOptions{}
 	cmd := &cobra.Command{
 		Use:     "doctor [LINK...]",
 		Aliases: []string{"status", "check"},
@@ -32,13 +32,21 @@ it. With LINKs it looks at these only, and opens them all.
 
 A link that could not be looked at has a "?" and says what it takes. It changes nothing.
 
+With --bundle it packs what lpuctl reads of this node into a file, without secrets and names, that --root takes in place of a directory.
+
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
-  lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
+  lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'
+  sudo lpuctl doctor --bundle node.tar.gz --yes     # to be sent
+  lpuctl --root node.tar.gz doctor                  # what it said there
+  lpuctl doctor --diff before.tar.gz after.tar.gz   # what has changed`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.OnlyValidArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if bundle.given() {
+				return bundle.run(cmd, a, &o, args)
+			}
 			d, err := o.diagnose(cmd.Context(), a, args)
 			if err != nil {
 				return err
@@ -46,6 +54,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 			return o.show(a, d, len(args) > 0)
 		},
 	}
+	addBundle(cmd, &bundle)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 3 on warnings and on what could not be looked at too")
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "open every link that has findings")
 	a.SpecDirFlag(cmd)
@@ -68,7 +77,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*
 	if err := a.LoadConfig(); err != nil {
 		return nil, err
 	}
-	checks := checksOf(a)
+	checks := a.replay.checks(checksOf(a))
 	if len(links) > 0 {
 		checks = slices.DeleteFunc(checks, func(c doctor.Check) bool { return !slices.Contains(links, string(c.Link)) })
 	}
