@@ -126,8 +126,11 @@ func collect(ctx context.Context, a *app, o *doctorOptions) (*bundle.Bundle, err
 	addFiles(a, c)
 	end := c.Watch()
 	d, err := o.diagnose(ctx, a, nil)
-	for _, command := range []string{"list", "topology", "health", "describe", "ring check", "cdi validate", "cdi list"} {
+	for _, command := range []string{"list", "topology", "health", "ring check", "cdi validate", "cdi list"} {
 		lookBy(ctx, a, command)
+	}
+	if inv, err := a.scan(ctx); err == nil && len(inv.LPUs) > 0 {
+		lookBy(ctx, a, strings.Join(append([]string{"describe"}, cli.Each(inv.LPUs, func(l discovery.LPU) string { return l.Name })...), " "))
 	}
 	end()
 	if err != nil {
