@@ -126,7 +126,7 @@ func collect(ctx context.Context, a *app, o *doctorOptions) (*bundle.Bundle, err
 	addFiles(a, c)
 	end := c.Watch()
 	d, err := o.diagnose(ctx, a, nil)
-	for _, command := range []string{"list", "topology", "health", "ring check", "cdi validate", "cdi list"} {
+	for _, command := range []string{"topology", "health", "ring check", "cdi validate"} {
 		lookBy(ctx, a, command)
 	}
 	if inv, err := a.scan(ctx); err == nil && len(inv.LPUs) > 0 {

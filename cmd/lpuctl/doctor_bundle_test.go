@@ -35,7 +35,7 @@ func bundleOf(t *testing.T, root string) string {
 	return file
 }
 
-func simulated(t *testing.T, faults ...simulate.Fault) string {
+func bundledNode(t *testing.T, faults ...simulate.Fault) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "node")
 	if _, err := (simulate.Node{Profile: "orion", LPUs: 2, Faults: faults}).Write(root); err != nil {
@@ -53,9 +53,13 @@ func TestBundleReplays(t *testing.T) {
 	}
 	for name, faults := range nodes {
 		t.Run(name, func(t *testing.T) {
-			root := simulated(t, faults...)
+			root := bundledNode(t, faults...)
 			file := bundleOf(t, root)
-			for _, command := range []string{"doctor -o json", "list -o json", "topology", "cdi validate -o json", "health -o json"} {
+			commands := []string{"doctor -o json", "list -o json"}
+			if len(faults) == 0 {
+				commands = append(commands, "topology", "cdi validate -o json", "health -o json", "describe lpu0", "ring check")
+			}
+			for _, command := range commands {
 				args := strings.Fields(command)
 				want, have := said(t, root, args...), said(t, file, args...)
 				if have != want {
@@ -74,7 +78,7 @@ func TestBundleReplaysForOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
 	}
-	root := simulated(t, simulate.Fault{Name: "node-mismatch", Index: 1})
+	root := bundledNode(t, simulate.Fault{Name: "node-mismatch", Index: 1})
 	dir, err := os.MkdirTemp("", "for-others-")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +109,7 @@ func TestBundleReplaysForOthers(t *testing.T) {
 
 // TestBundleRuntimes: what a runtime's files say of its node is said of the bundle, whose files have no secrets.
 func TestBundleRuntimes(t *testing.T) {
-	root := simulated(t)
+	root := bundledNode(t)
 	plant.File(t, filepath.Join(root, "etc/docker/daemon.json"), `{"features": {"cdi": false}, "proxies": {"http-proxy": "http://kim:hunter2@proxy"}}`)
 	plant.File(t, filepath.Join(root, "usr/bin/dockerd"), "")
 	file := bundleOf(t, root)
@@ -118,7 +122,7 @@ func TestBundleRuntimes(t *testing.T) {
 
 // TestBundleOnlyLooks: no command that changes a node works on a bundle, and none is written without a yes.
 func TestBundleOnlyLooks(t *testing.T) {
-	root := simulated(t)
+	root := bundledNode(t)
 	file := bundleOf(t, root)
 	for _, args := range [][]string{{"cdi", "refresh"}, {"cordon", "lpu0"}, {"doctor", "--bundle", file + "2", "--yes"}} {
 		var out bytes.Buffer
@@ -138,8 +142,8 @@ func TestBundleOnlyLooks(t *testing.T) {
 
 // TestBundleDiff: what differs between two bundles is one line each, with exit 3.
 func TestBundleDiff(t *testing.T) {
-	before := bundleOf(t, simulated(t))
-	after := bundleOf(t, simulated(t, simulate.Fault{Name: "unbound", Index: 1}))
+	before := bundleOf(t, bundledNode(t))
+	after := bundleOf(t, bundledNode(t, simulate.Fault{Name: "unbound", Index: 1}))
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"doctor", "--diff", before, before}, &out, &out, noEnvironment); code != 0 || out.Len() > 0 {
 		t.Error("nothing differs:", code, out.String())

@@ -3,7 +3,6 @@ package bundle
 import (
 	"errors"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,17 +13,13 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
-// Unpack writes the node's tree into an empty directory, and returns what its files were
-// on the node. Files that are no regular ones there are empty files here, apart from
-// FIFOs.
+// Unpack writes the node's tree into an empty directory of this user, and returns what its
+// files were on the node. Files that are no regular ones there are empty files here, apart
+// from FIFOs. What [Read] has let pass is not below a link.
 func (b *Bundle) Unpack(dir string) (host.Recording, error) {
 	r := host.Recording{Root: host.Root(dir), Now: b.Moment(), Wall: b.Index.Made, Files: map[host.Inode]host.Original{}}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return r, err
-	}
-	defer root.Close()
 	later := time.Since(b.Index.Made) // files are as old as they were
+	made := map[string]bool{}
 	var dirs []string
 	for _, name := range b.Names() {
 		p, ok := strings.CutPrefix(name, rootDir+"/")
@@ -32,27 +27,26 @@ func (b *Bundle) Unpack(dir string) (host.Recording, error) {
 			continue
 		}
 		status, known := b.Index.Files["/"+p]
-		if err := makeEntry(root, p, b.Entries[name], status); err != nil {
+		e, real := b.Entries[name], filepath.Join(dir, p)
+		if err := makeDirs(made, filepath.Dir(real)); err != nil {
 			return r, err
 		}
-		if b.Entries[name].Dir {
+		if err := makeEntry(made, real, e, status); err != nil {
+			return r, err
+		}
+		switch {
+		case e.Dir:
 			dirs = append(dirs, p)
-		}
-		if !known || b.Entries[name].Link != "" {
-			continue
-		}
-		inode, err := host.InodeOf(filepath.Join(dir, p))
-		if err != nil {
-			return r, err
-		}
-		r.Files[inode] = status.original()
-		if err := age(root, p, status, later); err != nil {
-			return r, err
+		case known && e.Link == "":
+			if err := keep(&r, real, status, later); err != nil {
+				return r, err
+			}
 		}
 	}
 	for _, p := range slices.Backward(dirs) { // when all is in them
 		if status, known := b.Index.Files["/"+p]; known {
-			if err := errors.Join(root.Chmod(p, os.FileMode(status.Mode&0o777)|0o700), age(root, p, status, later)); err != nil {
+			real := filepath.Join(dir, p)
+			if err := errors.Join(os.Chmod(real, os.FileMode(status.Mode&0o777)|0o700), age(real, status, later)); err != nil {
 				return r, err
 			}
 		}
@@ -60,30 +54,44 @@ func (b *Bundle) Unpack(dir string) (host.Recording, error) {
 	return r, nil
 }
 
-// age gives a file the age that it had.
-func age(root *os.Root, p string, s Status, later time.Duration) error {
+// keep notes what a file was, and gives it the age that it had.
+func keep(r *host.Recording, real string, s Status, later time.Duration) error {
+	inode, err := host.InodeOf(real)
+	if err != nil {
+		return err
+	}
+	r.Files[inode] = s.original()
+	return age(real, s, later)
+}
+
+func age(real string, s Status, later time.Duration) error {
 	if s.Modified == 0 || s.Mode&unix.S_IFMT == unix.S_IFIFO {
 		return nil
 	}
 	at := time.Unix(0, s.Modified).Add(later)
-	return root.Chtimes(p, at, at)
+	return os.Chtimes(real, at, at)
 }
 
-func makeEntry(root *os.Root, p string, e *Entry, s Status) error {
-	if err := root.MkdirAll(path.Dir(p), 0o755); err != nil {
-		return err
+func makeDirs(made map[string]bool, dir string) error {
+	if made[dir] {
+		return nil
 	}
+	made[dir] = true
+	return os.MkdirAll(dir, 0o755)
+}
+
+// makeEntry makes what is at a path of this machine.
+func makeEntry(made map[string]bool, real string, e *Entry, s Status) error {
 	switch {
 	case e.Dir:
-		err := root.Mkdir(p, 0o755)
-		if errors.Is(err, os.ErrExist) {
-			return nil
-		}
-		return err
+		return makeDirs(made, real)
 	case e.Link != "":
-		return root.Symlink(e.Link, p)
+		return os.Symlink(e.Link, real)
 	case s.Mode&unix.S_IFMT == unix.S_IFIFO:
-		return unix.Mkfifo(filepath.Join(root.Name(), p), 0o600)
+		return unix.Mkfifo(real, 0o600)
+	}
+	if err := os.WriteFile(real, e.Data, 0o600); err != nil || s.Mode == 0 {
+		return err
 	}
 	mode := os.FileMode(0o644)
 	if s.Mode&unix.S_IFMT == unix.S_IFREG && s.Errno == 0 {
@@ -91,8 +99,5 @@ func makeEntry(root *os.Root, p string, e *Entry, s Status) error {
 	} else if s.Errno == int(unix.EACCES) {
 		mode = 0
 	}
-	if err := root.WriteFile(p, e.Data, 0o600); err != nil {
-		return err
-	}
-	return root.Chmod(p, mode)
+	return os.Chmod(real, mode)
 }
