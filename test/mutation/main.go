@@ -41,6 +41,7 @@ func mutations() (all []mutation) {
 	for dir, of := range map[string][]mutation{
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
+		"internal/bundle":     internalBundle(),
 		"internal/filelock":   internalFilelock(),
 		"internal/isolate":    internalIsolate(),
 		"internal/launch":     internalLaunch(),
