@@ -118,7 +118,7 @@ var specKeys = []string{
 // ourVariables begin the names of variables whose values are kept.
 //
 //nolint:gochecknoglobals // a table
-var ourVariables = []string{"LPU", "CDI_", "HYPERACCEL_", "HYPERDEX_", "UDEV_SETTLE_", "XILINX_", "XRT_", "NUM_LPU_DEVICES="}
+var ourVariables = []string{"LPU", "CDI_", "HYPERACCEL_", "HYPERDEX_", "UDEV_SETTLE_", "XILINX_", "XRT_", "NUM_LPU_"}
 
 func isOurs(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
