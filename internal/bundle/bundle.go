@@ -131,7 +131,9 @@ func (b *Bundle) File(p string) []byte {
 }
 
 // Moment is when the bundle was made.
-func (b *Bundle) Moment() host.Moment { return host.Moment{Boot: b.Index.Boot, SinceBoot: b.Index.SinceBoot} }
+func (b *Bundle) Moment() host.Moment {
+	return host.Moment{Boot: b.Index.Boot, SinceBoot: b.Index.SinceBoot}
+}
 
 // original is what a file was on the node.
 func (s Status) original() host.Original {
@@ -145,4 +147,6 @@ func (s Status) original() host.Original {
 }
 
 // below reports whether a path is a directory or in it.
-func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
+func below(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
