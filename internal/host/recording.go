@@ -43,7 +43,7 @@ func Replay(r Recording) (end func()) {
 	return func() { replayed.CompareAndSwap(&r, nil) }
 }
 
-// shift is how much later the clocks of this machine are than those of the recorded one.
+// elapsed is how long the replay has been going on.
 func (r *Recording) elapsed() time.Duration { return bootTime() - r.began }
 
 // original lets a status say what the file was on the recorded machine.
