@@ -276,7 +276,8 @@ func (c *Collector) file(p, asked string, info fs.FileInfo) string {
 	}
 	name := rootDir + p
 	if had := c.bundle.Entries[name]; had != nil {
-		if data, errno := c.attribute(asked); errno == 0 && len(data) > len(had.Data) && below(p, "/sys") { // by another path
+		// It may have been looked at by another path.
+		if data, errno := c.attribute(asked); errno == 0 && len(data) > len(had.Data) && below(p, "/sys") {
 			had.Data = data
 			delete(c.bundle.Index.Files, p)
 		}
