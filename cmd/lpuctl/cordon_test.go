@@ -34,7 +34,7 @@ func TestCordonsAtOnce(t *testing.T) {
 		})
 	}
 	running.Wait()
-	a := &app{cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler)}}
+	a := &app{App: cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler)}}
 	inv, err := a.scan(t.Context())
 	if err != nil {
 		t.Fatal(err)

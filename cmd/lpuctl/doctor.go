@@ -22,7 +22,7 @@ import (
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
-	o, proof := doctorOptions{}, proofOptions{}
+	o, proof, bundle := doctorOptions{}, proofOptions{}, bundleOptions{}
 	cmd := &cobra.Command{
 		Use:     "doctor [LINK...]",
 		Aliases: []string{"status", "check"},
@@ -39,6 +39,8 @@ Before an installation, --pre looks at the host.
 
 With --run it starts containers, and says of each engine whether a container gets what was promised: proved, failed or not provable.
 
+With --bundle it packs what lpuctl reads of this node into a file, without secrets and names, that --root takes in place of a directory.
+
 The exit code is 3 if a link is broken, with --strict also if one has a warning or could not be looked at; 4 if there is no LPU.`,
 		Example: `  sudo lpuctl doctor
   lpuctl doctor runtime spec        # these links, with all that is found
@@ -46,7 +48,10 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
   sudo lpuctl doctor --fix
   sudo lpuctl doctor --certify --fixture node.tar.gz
   sudo lpuctl doctor --run          # the proof: by podman, docker, nerdctl, over CRI
-  lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'`,
+  lpuctl doctor -o json | jq -r '.links[] | select(.state == "broken") | .link'
+  sudo lpuctl doctor --bundle node.tar.gz --yes     # to be sent
+  lpuctl --root node.tar.gz doctor                  # what it said there
+  lpuctl doctor --diff before.tar.gz after.tar.gz   # what has changed`,
 		ValidArgs: cli.Each(doctor.Links(), func(l doctor.Link) string { return string(l) }),
 		Args:      cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,22 +62,18 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 				return err
 			}
 			o.open = o.open || len(args) > 0
-			if o.fix {
+			switch {
+			case proof.asked():
+				return proof.prove(cmd.Context(), a, &o, args)
+			case bundle.given():
+				return bundle.run(cmd, a, &o, args)
+			case o.fix:
 				return o.mend(cmd.Context(), a, cmd.InOrStdin(), args)
 			}
-			if proof.asked() {
-				return proof.prove(cmd.Context(), a, &o, args)
-			}
-			d, err := o.diagnose(cmd.Context(), a, args)
-			for until := time.Now().Add(o.wait); err == nil && o.isBad(d) && time.Now().Before(until); {
-				d, err = o.later(cmd.Context(), a, d, args)
-			}
-			if err != nil {
-				return err
-			}
-			return o.show(a, d)
+			return o.examine(cmd.Context(), a, args)
 		},
 	}
+	addBundle(cmd, &bundle)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 3 on warnings and on what could not be looked at too")
 	cmd.Flags().BoolVarP(&o.open, "all", "a", false, "open every link that has findings")
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again for this `TIME` until nothing is broken")
@@ -82,7 +83,6 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	a.SpecDirFlag(cmd)
 	a.RingTableFlag(cmd)
 	a.FormatFlag(cmd, &o.format, cli.FormatTable, cli.FormatJSON, cli.FormatYAML, cli.FormatJUnit)
-	a.FormatFlag(cmd, &o.format)
 	addCertify(a, cmd)
 	addRun(a, cmd, &proof)
 	return cmd
@@ -92,6 +92,18 @@ type doctorOptions struct {
 	strict, open, fix bool
 	wait              time.Duration
 	format            cli.Format
+}
+
+// examine prints the diagnosis, of the moment when nothing is broken if it is to wait.
+func (o *doctorOptions) examine(ctx context.Context, a *app, links []string) error {
+	d, err := o.diagnose(ctx, a, links)
+	for until := time.Now().Add(o.wait); err == nil && o.isBad(d) && time.Now().Before(until); {
+		d, err = o.later(ctx, a, d, links)
+	}
+	if err != nil {
+		return err
+	}
+	return o.show(a, d)
 }
 
 func linkWords() string {
@@ -112,7 +124,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*
 	if err != nil {
 		return nil, err
 	}
-	checks := checksOf(a)
+	checks := a.replay.checks(checksOf(a))
 	if len(links) > 0 {
 		checks = slices.DeleteFunc(checks, func(c doctor.Check) bool { return !slices.Contains(links, string(c.Link)) })
 	}

@@ -139,7 +139,7 @@ func newJudges(t *testing.T, lpus int, faults ...string) (*judges, bool) {
 // serve watches the node as serve does until it is at rest and agrees with a command.
 func (j *judges) serve() {
 	j.t.Helper()
-	a := &app{cli.App{
+	a := &app{App: cli.App{
 		Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler),
 	}}
 	options, memory, _, err := a.Following()
@@ -248,7 +248,7 @@ func (j *judges) run() []string {
 
 // leased are the LPUs that the arbiter gives.
 func (j *judges) leased() (names []string) {
-	a := &app{cli.App{
+	a := &app{App: cli.App{
 		Terminal: cli.Terminal{Err: new(bytes.Buffer)}, Env: noEnvironment, Root: host.Root(j.root), Log: slog.New(slog.DiscardHandler),
 	}}
 	view, err := a.lookForLeases(person.In(a.Root, leaseGroup))(context.Background(), lease.Seek{})

@@ -24,7 +24,7 @@ func TestAFaultyConfigForgetsNoHook(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		plant.File(t, filepath.Join(dir, "etc/lpuctl/config.yaml"), config)
-		a := &app{cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
+		a := &app{App: cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
 		if arbiter, err := a.newArbiter(); err != nil || (arbiter.Hook != nil) != want {
 			t.Errorf("%s: %v, %v", config, arbiter, err)
 		}

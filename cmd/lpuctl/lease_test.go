@@ -57,7 +57,7 @@ func leasing(t *testing.T, dir, config string, change func(*lease.Arbiter)) (a *
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(config), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	a = &app{cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
+	a = &app{App: cli.App{Root: host.Root(dir), Env: func(string) (string, bool) { return "", false }, Log: slog.New(slog.DiscardHandler)}}
 	arbiter, err := a.newArbiter()
 	if err != nil {
 		t.Fatal(err)

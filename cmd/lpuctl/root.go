@@ -16,11 +16,17 @@ import (
 )
 
 // app is what all commands of lpuctl share.
-type app struct{ cli.App }
+type app struct {
+	cli.App
+
+	replay *replay // of a bundle; nil: the root is a directory
+}
 
 // run is the whole program: arguments in, exit code out.
 func run(ctx context.Context, args []string, out, errOut io.Writer, env func(string) (string, bool)) int {
-	a := &app{cli.App{Terminal: cli.Terminal{Out: out, Err: errOut}, Env: env}}
+	a := &app{App: cli.App{Terminal: cli.Terminal{Out: out, Err: errOut}, Env: env}}
+	a.Replay = a.openBundle
+	defer func() { a.replay.end() }()
 	root := newRootCommand(a, args...)
 	root.SetArgs(args)
 	root.SetOut(out)

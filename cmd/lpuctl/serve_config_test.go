@@ -28,7 +28,7 @@ func TestConfigFileAtRest(t *testing.T) {
 		}
 	}
 	put("a")
-	a := &app{cli.App{ConfigFile: name}}
+	a := &app{App: cli.App{ConfigFile: name}}
 	f := a.followConfig()
 	expect := func(what string, looks ...bool) {
 		t.Helper()

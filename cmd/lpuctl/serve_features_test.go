@@ -30,7 +30,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
-	a := &app{cli.App{Config: config}}
+	a := &app{App: cli.App{Config: config}}
 	for name, want := range map[string]string{"a": "r1", "bz": "r2", "": "r3", "other": ""} {
 		a.NodeName = name
 		labels, entry, err := a.network()

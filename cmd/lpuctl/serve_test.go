@@ -110,7 +110,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, _ := cli.ParseConfig("", nil)
-	a := &app{cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler), Config: config}}
+	a := &app{App: cli.App{Root: host.Root(root), Env: noEnvironment, Log: slog.New(slog.DiscardHandler), Config: config}}
 	ctx, cancel := context.WithCancel(t.Context())
 	c, options := cli.DefaultServe(), plugin.Options{Strategy: plugin.DeviceSpecs}
 	c.Listen = "127.0.0.1:0"

@@ -49,7 +49,7 @@ func (c *claimed) puzzling() bool { return !c.known() && slices.Contains(c.fates
 
 // app is lpuctl on this node.
 func (w *world) app() *app {
-	a := &app{cli.App{
+	a := &app{App: cli.App{
 		Root: host.Root(w.root), Terminal: cli.Terminal{Out: io.Discard, Err: io.Discard}, Log: slog.New(slog.DiscardHandler), Env: noEnvironment,
 	}}
 	if err := a.LoadConfig(); err != nil {

@@ -18,14 +18,24 @@ type Moment struct {
 }
 
 // Now returns the present moment of the machine that this process runs on, whatever root
-// it reads.
+// it reads; in a [Replay] that of the recorded machine.
 func Now() Moment {
+	if r := replayed.Load(); r != nil {
+		return Moment{r.Now.Boot, SinceBoot()}
+	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return Moment{strings.TrimSpace(string(boot)), SinceBoot()}
 }
 
 // SinceBoot is [Moment.SinceBoot] of now.
 func SinceBoot() time.Duration {
+	if r := replayed.Load(); r != nil {
+		return r.Now.SinceBoot + r.elapsed()
+	}
+	return bootTime()
+}
+
+func bootTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // since Linux 2.6.39
 	return time.Duration(t.Nano())
@@ -37,7 +47,11 @@ func WallClock(sinceBoot time.Duration) time.Time {
 	if sinceBoot == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(sinceBoot - SinceBoot()).UTC().Round(time.Second)
+	now := time.Now()
+	if r := replayed.Load(); r != nil {
+		now = r.Wall.Add(r.elapsed())
+	}
+	return now.Add(sinceBoot - SinceBoot()).UTC().Round(time.Second)
 }
 
 // UntilBeat is how long it is from now, a time since boot, to the next multiple of an

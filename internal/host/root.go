@@ -25,7 +25,10 @@ type Root string
 // Resolve follows the links in a path of the root and returns the path on this machine.
 // Elements that do not exist yet stay as they are. The error is that links form a loop,
 // or that the root cannot be read.
-func (r Root) Resolve(p string) (string, error) { return securejoin.SecureJoin(string(r), p) }
+func (r Root) Resolve(p string) (string, error) {
+	r.looked(p)
+	return securejoin.SecureJoin(string(r), p)
+}
 
 // Shown returns a path of the root as a user of this machine would type it, for messages.
 func (r Root) Shown(p string) string { return filepath.Join(string(r), p) }

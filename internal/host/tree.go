@@ -100,6 +100,7 @@ type Dir struct {
 // Dir opens a directory. The error is an *fs.PathError.
 func (t *Tree) Dir(p string) (*Dir, error) {
 	shown := t.Shown(p)
+	t.looked(p)
 	fd, err := t.openInRoot(p)
 	if err != nil {
 		return nil, t.Note(&fs.PathError{Op: "open", Path: shown, Err: err})
@@ -176,6 +177,7 @@ func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	if err == nil {
 		d.note(name, data)
 	}
+	d.wasRead(name, data, err)
 	return data, err
 }
 
@@ -237,10 +239,11 @@ func (d *Dir) check(name string) error {
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
+	err := original(&st)
 	if kind := wholefile.Kind(st.Mode); kind != "" {
 		return fmt.Errorf("%s, not a regular file", kind)
 	}
-	return nil
+	return err
 }
 
 // Text reads an attribute and trims the newline at its end. If it is too long for an
@@ -290,6 +293,7 @@ func NotText(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~'
 
 // Link returns the text of a link in the directory.
 func (d *Dir) Link(name string) (string, error) {
+	d.looked(name)
 	buffer := make([]byte, unix.PathMax)
 	n, err := retry(func() (int, error) { return unix.Readlinkat(d.fd, name, buffer) })
 	if err != nil {
@@ -350,6 +354,7 @@ func (d *Dir) Device(name string) (number uint64, err error) {
 
 // Names lists the directory in no order. It can be called once.
 func (d *Dir) Names() ([]string, error) {
+	d.listed()
 	var names []string
 	for buffer := make([]byte, 8<<10); ; {
 		n, err := retry(func() (int, error) { return unix.ReadDirent(d.fd, buffer) })
@@ -428,7 +433,10 @@ func (t *Tree) Lstat(p string) (unix.Stat_t, error) {
 
 // Lstat returns the status of a file of the directory without opening it.
 func (d *Dir) Lstat(name string) (st unix.Stat_t, err error) {
-	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	d.looked(name)
+	if err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		_ = original(&st)
+	}
 	return st, d.tree.Note(err)
 }
 

@@ -95,6 +95,9 @@ type probe struct {
 // CRI-O, Docker, podman and nerdctl on the machine under root. One that does not answer
 // in time costs its own answer only.
 func Check(ctx context.Context, root string, o Options) []Runtime {
+	if found, recorded := recordedOf(root, o); recorded {
+		return found
+	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	c := &checker{machine: machine{host.Root(root)}, Options: o}
 	c.kubelet = sync.OnceValue(c.findKubelet)

@@ -162,7 +162,7 @@ func (f File) conflict(spec *specs.Spec) (all *Conflict, err error) {
 func (f File) Precedes(node string) bool {
 	var written, made unix.Stat_t
 	real, err := f.Root.Resolve(node)
-	return err == nil && unix.Stat(f.Path, &written) == nil && unix.Stat(real, &made) == nil && made.Ctim.Nano() > written.Ctim.Nano()
+	return err == nil && host.Stat(f.Path, &written) == nil && host.Stat(real, &made) == nil && made.Ctim.Nano() > written.Ctim.Nano()
 }
 
 // Clash is a *Conflict if another file than path, in its directory, defines one of the

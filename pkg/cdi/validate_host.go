@@ -81,7 +81,7 @@ func (v *Validator) seesDev() bool {
 func (v *Validator) stat(path string) (st unix.Stat_t, err error) {
 	real, err := v.Root.Resolve(path)
 	if err == nil {
-		err = unix.Lstat(real, &st)
+		err = host.Lstat(real, &st)
 	}
 	return st, err
 }
@@ -92,7 +92,7 @@ func (v *Validator) lstat(path string) (real string, st unix.Stat_t, err error) 
 	dir, err := v.Root.Resolve(filepath.Dir(path))
 	if err == nil {
 		real = filepath.Join(dir, filepath.Base(path))
-		err = unix.Lstat(real, &st)
+		err = host.Lstat(real, &st)
 	}
 	return real, st, err
 }

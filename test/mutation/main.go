@@ -43,6 +43,7 @@ func mutations() (all []mutation) {
 		"cmd/lpuctl":          cmdLpuctl(),
 		"internal/aside":      internalAside(),
 		"internal/certify":    internalCertify(),
+		"internal/bundle":     internalBundle(),
 		"internal/filelock":   internalFilelock(),
 		"internal/isolate":    internalIsolate(),
 		"internal/launch":     internalLaunch(),

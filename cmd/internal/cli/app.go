@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -35,6 +36,10 @@ type App struct {
 	RingTable string // --ring-table of the commands that scan
 	NodeName  string // --node-name of serve
 
+	// Replay takes the place of a root that is a regular file. It may be nil: then that is
+	// an error.
+	Replay func(*cobra.Command) error
+
 	apart *discovery.Apart // of the scans of this process
 }
 
@@ -48,7 +53,7 @@ func (a *App) SetUpRoot(cmd *cobra.Command, others Commands, args []string) {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version of "+cmd.Name())
 	f := cmd.PersistentFlags()
-	f.StringVar((*string)(&a.Root), "root", "/", "look at the machine under `DIR` instead of this one")
+	f.StringVar((*string)(&a.Root), "root", "/", "look at the machine under `DIR` instead of this one, or at a bundle (lpuctl doctor --bundle)")
 	f.StringVar(&a.ConfigFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
 	f.StringVar(&a.LogLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
 	f.StringVar(&a.LogFormat, "log-format", "text", "log in this `FORMAT`: text or json")
@@ -131,6 +136,11 @@ func (a *App) Prepare(cmd *cobra.Command) error {
 		}
 	}
 	a.Root = host.Root(root)
+	if info, err := os.Stat(root); err == nil && info.Mode().IsRegular() && a.Replay != nil {
+		if err := a.Replay(cmd); err != nil {
+			return err
+		}
+	}
 	return a.SetUpLog()
 }
 
