@@ -411,7 +411,7 @@ func runtimeRows() []row {
 func machineRows() []row {
 	enabled := func(unit string) string {
 		return "mkdir -p $ROOT/run/systemd/system $ROOT/run/systemd/units $ROOT/lib/systemd/system $ROOT/etc/systemd/system/x.target.wants\n" +
-			"echo '[Unit]' > $ROOT/lib/systemd/system/" + unit + "; ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
+			"printf '[Service]\\nExecStart=/usr/bin/true\\n' > $ROOT/lib/systemd/system/" + unit + "; ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
 	}
 	const running = "ln -s 0123456789abcdef $ROOT/run/systemd/units/invocation:lpuctl-serve.service"
 	const limits = `mkdir -p $ROOT/proc/9; echo containerd > $ROOT/proc/9/comm; echo 0::/system.slice/k3s.service > $ROOT/proc/9/cgroup
@@ -427,7 +427,7 @@ func machineRows() []row {
 			breaks: "rm $ROOT/run/systemd/units/invocation:lpuctl-serve.service",
 			finds: []cause{{link: "units", says: `^unit-down lpuctl-serve.service `,
 				then: "grep -q '^systemctl restart lpuctl-serve.service' ran; " + running}}},
-		{name: "the kubelet is enabled and does not run", before: "echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
+		{name: "the kubelet is enabled and does not run", before: "has containerd containerd.io 2.2.0-1; echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
 			breaks: enabled("kubelet.service"),
 			finds:  []cause{{link: "kubelet", says: `^kubelet-away kubelet `, then: "grep -q '^systemctl start kubelet' ran; rm -r $ROOT/lib/systemd $ROOT/etc/systemd"}}},
 		{name: "a link in /dev/char is missing", reports: "NVIDIA/nvidia-container-toolkit#48", devices: true,
