@@ -151,7 +151,7 @@ func anyHealthy(r *rand.Rand) (h healthy) {
 		h.after += "lpuctl cdi refresh\n"
 	}
 	if r.IntN(3) == 0 {
-		h.after += ": > $SPECS/.hidden; : > $SPECS/README\n"
+		h.after += "mkdir -p $SPECS; : > $SPECS/.hidden; : > $SPECS/README\n"
 	}
 	return h
 }
