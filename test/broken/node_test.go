@@ -175,7 +175,8 @@ func broken(links []link) (*link, *problem) {
 	for _, state := range []string{"broken", "warning"} {
 		for i := range links {
 			if l := &links[i]; l.State == state {
-				return l, l.worst()
+				worst := l.worst()
+				return l, worst
 			}
 		}
 	}
@@ -207,8 +208,9 @@ func complaints(links []link) (all []string) {
 }
 
 var (
-	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` + strings.ReplaceAll(standIns, " ", "|") + `) `)
-	ofHost  = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
+	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` +
+		strings.ReplaceAll(standIns, " ", "|") + `) `)
+	ofHost = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
 )
 
 // commands are the commands of a remedy, as a reader takes them out of it: of several ways the first, between semicolons, after a colon
