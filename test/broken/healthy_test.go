@@ -47,7 +47,8 @@ func installed() []string {
 	features := `echo '{"features": {"cdi": true}, "log-driver": "local"}' | put /etc/docker/daemon.json` + "\n"
 	all := []string{
 		"has containerd containerd 1.7.0\n" + toml("version = 2\n"+containerd+"  enable_cdi = true"),
-		"has containerd containerd.io 1.7.27-1\n" + toml("version = 2\n"+containerd+"enable_cdi = true\ncdi_spec_dirs = [\"/etc/cdi\", \"/var/run/cdi\"]"),
+		"has containerd containerd.io 1.7.27-1\n" +
+			toml("version = 2\n"+containerd+"enable_cdi = true\ncdi_spec_dirs = [\"/etc/cdi\", \"/var/run/cdi\"]"),
 		"has containerd containerd 1.7.24~ds1-6\n" + toml("version = 2\nimports = [\"/etc/containerd/conf.d/*.toml\"]") +
 			"printf 'version = 2\\n[plugins.\"io.containerd.grpc.v1.cri\"]\\nenable_cdi = true\\n' | put /etc/containerd/conf.d/cdi.toml\n",
 		"has containerd containerd.io 2.0.4-1\n",
@@ -57,7 +58,8 @@ func installed() []string {
 	for _, release := range []string{"4.3.1+ds1-8+deb12u1", "4.9.3+ds1-1", "5.0.3", "5.4.2", "5.6.0", "5.8.2"} {
 		all = append(all, "has podman podman "+release+"\n")
 	}
-	all = append(all, "has podman podman 5.5.0\n"+`printf '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' | put /etc/containers/containers.conf`+"\n")
+	all = append(all, "has podman podman 5.5.0\n"+
+		`printf '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' | put /etc/containers/containers.conf`+"\n")
 	for _, release := range []string{"5:25.0.5-1", "5:26.1.4-1", "5:27.5.1-1"} {
 		all = append(all, "has dockerd docker-ce "+release+"\n"+features)
 	}
@@ -151,7 +153,7 @@ func anyHealthy(r *rand.Rand) (h healthy) {
 		h.after += "lpuctl cdi refresh\n"
 	}
 	if r.IntN(3) == 0 {
-		h.after += ": > $SPECS/.hidden; : > $SPECS/README\n"
+		h.after += "mkdir -p $SPECS; : > $SPECS/.hidden; : > $SPECS/README\n"
 	}
 	return h
 }

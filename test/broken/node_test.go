@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hyperaccel/lpuctl/test/await"
@@ -25,29 +26,29 @@ var (
 // standIns are the programs that remedies name. What they would do to a card, a row does by itself.
 const standIns = "modprobe xbutil xbmgmt systemctl"
 
+// build makes the programs when the first test asks for them.
+var build = sync.OnceValue(makeTools)
+
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "broken-")
-	if err == nil {
-		err = build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	code := m.Run()
-	_ = os.RemoveAll(dir)
+	if tools != "" {
+		_ = os.RemoveAll(tools)
+	}
 	os.Exit(code)
 }
 
-func build(dir string) error {
-	tools = filepath.Join(dir, "bin")
-	program = filepath.Join(tools, "lpuctl")
+func makeTools() error {
+	dir, err := os.MkdirTemp("", "broken-")
+	if err != nil {
+		return err
+	}
+	tools, program = dir, filepath.Join(dir, "lpuctl")
 	cmd := exec.Command("go", "build", "-o", program, "./cmd/lpuctl")
 	cmd.Dir = "../.."
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
-	err := os.WriteFile(filepath.Join(tools, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755)
+	err = os.WriteFile(filepath.Join(tools, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755)
 	for _, name := range strings.Fields(standIns) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\necho \"${0##*/} $*\" >> ran\n"), 0o755)
@@ -84,6 +85,9 @@ set -e
 
 func simulate(t *testing.T, arguments ...string) *node {
 	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
 	n := &node{t.TempDir()}
 	n.run(t, append([]string{program, "--quiet", "simulate", "node"}, arguments...)...)
 	return n
@@ -171,7 +175,8 @@ func broken(links []link) (*link, *problem) {
 	for _, state := range []string{"broken", "warning"} {
 		for i := range links {
 			if l := &links[i]; l.State == state {
-				return l, l.worst()
+				worst := l.worst()
+				return l, worst
 			}
 		}
 	}
@@ -203,8 +208,9 @@ func complaints(links []link) (all []string) {
 }
 
 var (
-	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` + strings.ReplaceAll(standIns, " ", "|") + `) `)
-	ofHost  = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
+	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` +
+		strings.ReplaceAll(standIns, " ", "|") + `) `)
+	ofHost = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
 )
 
 // commands are the commands of a remedy, as a reader takes them out of it: of several ways the first, between semicolons, after a colon

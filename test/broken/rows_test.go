@@ -55,7 +55,8 @@ func noDriver() []cause {
 
 func cdiOff() []cause {
 	return []cause{{
-		link: "runtime", says: `^cdi-off containerd `, told: `in node/etc/containerd/config.toml under .* add: enable_cdi = true`, then: turnOn,
+		link: "runtime", says: `^cdi-off containerd `, told: `in node/etc/containerd/config.toml under .* add: enable_cdi = true`,
+		then: turnOn,
 	}}
 }
 
@@ -63,7 +64,8 @@ func noSpec() []cause { return refresh(`^no-spec hyperaccel.ai/lpu`) }
 
 // rows are the broken nodes.
 func rows() []row {
-	return slices.Concat(cardRows(), nodeRows(), healthRows(), cablingRows(), specRows(), directoryRows(), runtimeRows(), machineRows(), pairs())
+	return slices.Concat(cardRows(), nodeRows(), healthRows(), cablingRows(), specRows(), directoryRows(), runtimeRows(),
+		machineRows(), pairs())
 }
 
 func cardRows() []row {
@@ -134,8 +136,9 @@ func cardRows() []row {
 			}},
 		},
 		{
-			name: "the management side does not answer", reports: "Xilinx/FPGA_as_a_Service#39", breaks: "aside $CARD/ready; echo 0 > $CARD/ready",
-			finds: []cause{{link: "driver", says: `^not-ready lpu2 `, then: "grep '^xbutil reset --device 0000:45:00.1' ran; back"}},
+			name: "the management side does not answer", reports: "Xilinx/FPGA_as_a_Service#39",
+			breaks: "aside $CARD/ready; echo 0 > $CARD/ready",
+			finds:  []cause{{link: "driver", says: `^not-ready lpu2 `, then: "grep '^xbutil reset --device 0000:45:00.1' ran; back"}},
 		},
 		{
 			name:   "a card was reset behind its driver",
@@ -159,7 +162,8 @@ func nodeRows() []row {
 		{
 			name: "a device file has the numbers of another card", reports: "NVIDIA/k8s-device-plugin#536", devices: true,
 			breaks: "aside $NODE; rm $NODE; mknod $NODE c 226 131",
-			finds:  []cause{{link: "device-file", says: `^node-mismatch lpu2 .*226:131, but the LPU is 226:130`, then: "test ! -e $NODE; " + rebound}},
+			finds: []cause{{link: "device-file", says: `^node-mismatch lpu2 .*226:131, but the LPU is 226:130`,
+				then: "test ! -e $NODE; " + rebound}},
 		},
 		{
 			name: "a device file is a directory", devices: true, breaks: "aside $NODE; rm $NODE; mkdir $NODE",
@@ -187,8 +191,9 @@ func nodeRows() []row {
 			finds:  []cause{{link: "device-file", says: `^(shared-node|node-foreign|node-mismatch|bad-node) `, told: ".", then: "back"}},
 		},
 		{
-			name: "all device files are missing", devices: true, tree: "--profile lpu --lpus 1", breaks: "aside $ROOT/dev/lpu0; rm $ROOT/dev/lpu0",
-			finds: []cause{{link: "device-file", says: `^node-missing lpu0 .*/dev/lpu0`, then: "back"}},
+			name: "all device files are missing", devices: true, tree: "--profile lpu --lpus 1",
+			breaks: "aside $ROOT/dev/lpu0; rm $ROOT/dev/lpu0",
+			finds:  []cause{{link: "device-file", says: `^node-missing lpu0 .*/dev/lpu0`, then: "back"}},
 		},
 	}
 }
@@ -207,7 +212,8 @@ func healthRows() []row {
 		},
 		{
 			name: "a card lost power", breaks: attribute("power", "D3cold", "$CARD/power_state"),
-			finds: []cause{{link: "health", says: `^power-lost lpu2 `, told: "when it has power again, rebind the driver, by unbind and bind in .*/xocl", then: "back"}},
+			finds: []cause{{link: "health", says: `^power-lost lpu2 `, told: "when it has power again, rebind the driver, by unbind and bind in .*/xocl",
+				then: "back"}},
 		},
 		{
 			name: "the driver calls a card bad", breaks: attribute("state", "1", "$CARD/device_bad_state"),
@@ -261,7 +267,8 @@ func cablingRows() []row {
 			finds: table(`^ring-(syntax|type) .*table.json`, "."),
 		},
 		{name: "a ring table is empty", breaks: fresh + ": > $TABLE", finds: table(`^ring-(empty|syntax|type|key) .*table.json`, ".")},
-		{name: "a ring table is all zero", breaks: fresh + `sed -i 's/: [1-7]/: 0/' $TABLE`, finds: table(`^ring-all-zero `, "run hyperdex-net again")},
+		{name: "a ring table is all zero", breaks: fresh + `sed -i 's/: [1-7]/: 0/' $TABLE`,
+			finds: table(`^ring-all-zero `, "run hyperdex-net again")},
 		{
 			name: "a ring table is of fewer cards", before: "cp $TABLE table",
 			breaks: fresh + `printf '{"num_device": 2, "network": [%s, %s]}' '{"src_id": 0, "dst_id": 1, "direction": "Right"}' ` +
@@ -300,25 +307,33 @@ func specRows() []row {
 		{name: "the spec gives the node of another card", reports: "NVIDIA/k8s-device-plugin#536",
 			breaks: edit("0,/renderD132/s//renderD133/"), finds: refresh(`^node-wrong lpu0 `)},
 		{name: "the spec lacks a card", breaks: edit("0,/lpu0/s//lpu9/"), finds: refresh(`^(node-wrong lpu9|device-missing) `)},
-		{name: "the spec has a device more", breaks: edit("0,/lpu0-1/s//lpu1-0/"), finds: refresh(`^(stale-device|device-missing|set-wrong) `)},
-		{name: "the device for all lacks a card", breaks: edit(`/"name": "all"/,$s/renderD133/renderD999/`), finds: refresh(`^(set-wrong|node-missing) `)},
+		{name: "the spec has a device more", breaks: edit("0,/lpu0-1/s//lpu1-0/"),
+			finds: refresh(`^(stale-device|device-missing|set-wrong) `)},
+		{name: "the device for all lacks a card", breaks: edit(`/"name": "all"/,$s/renderD133/renderD999/`),
+			finds: refresh(`^(set-wrong|node-missing) `)},
 		{name: "the spec gives every container a node", breaks: edit(`s,^  "containerEdits": {,& "deviceNodes": [{"path": "/dev/null"}]\,,`),
 			finds: refresh(`^(common-node|node-missing) `)},
-		{name: "the spec is cut", breaks: "head -c 3000 $SPEC > cut; cp cut $SPEC", finds: refresh(`^spec-(syntax|refused) .*hyperaccel.ai-lpu.json`)},
+		{name: "the spec is cut", breaks: "head -c 3000 $SPEC > cut; cp cut $SPEC",
+			finds: refresh(`^spec-(syntax|refused) .*hyperaccel.ai-lpu.json`)},
 		{name: "the spec is empty", breaks: ": > $SPEC", finds: refresh(`^spec-(refused|syntax) .*hyperaccel.ai-lpu.json`)},
 		{name: "the spec is a directory", breaks: "rm $SPEC; mkdir $SPEC", finds: refresh(`^spec-unreadable .*hyperaccel.ai-lpu.json`)},
 		{name: "the spec is a link to nowhere", breaks: "rm $SPEC; ln -s gone $SPEC", finds: refresh(`^spec-unreadable .*a symbolic link`)},
 		{name: "the spec has a key of a later day", breaks: edit(`0,/"name"/s//"nmae": "x", "name"/`), finds: refresh(`^spec-unknown-key `)},
-		{name: "the spec says a version that is too low", breaks: edit(`s/"cdiVersion": ".*"/"cdiVersion": "9.9.9"/`), finds: refresh(`^spec-version `)},
+		{name: "the spec says a version that is too low", breaks: edit(`s/"cdiVersion": ".*"/"cdiVersion": "9.9.9"/`),
+			finds: refresh(`^spec-version `)},
 		{name: "only root may read the spec", breaks: "chmod 0600 $SPEC", finds: refresh(`^spec-mode .*hyperaccel.ai-lpu.json`)},
-		{name: "a mounted directory is gone", breaks: "mv $ROOT/opt/xilinx/xrt $ROOT/opt/xilinx/old", finds: refresh(`^mount-missing .*/opt/xilinx/xrt`)},
+		{name: "a mounted directory is gone", breaks: "mv $ROOT/opt/xilinx/xrt $ROOT/opt/xilinx/old",
+			finds: refresh(`^mount-missing .*/opt/xilinx/xrt`)},
 		{name: "the ring table of containers was changed", breaks: "for f in $ROOT/run/lpuctl/ring/*; do echo {} > $f; done",
 			finds: refresh(`^ring-table-broken `)},
-		{name: "the ring tables of containers are gone", breaks: "rm -r $ROOT/run/lpuctl", finds: refresh(`^mount-missing .*/run/lpuctl/ring/`)},
-		{name: "the spec is from another driver", reports: "NVIDIA/gpu-operator#1651", breaks: edit(`s/LPU_DRIVER_VERSION=[0-9.]*/LPU_DRIVER_VERSION=1.0/`),
-			finds: refresh(`^spec-drift `)},
+		{name: "the ring tables of containers are gone", breaks: "rm -r $ROOT/run/lpuctl",
+			finds: refresh(`^mount-missing .*/run/lpuctl/ring/`)},
+		{name: "the spec is from another driver", reports: "NVIDIA/gpu-operator#1651",
+			breaks: edit(`s/LPU_DRIVER_VERSION=[0-9.]*/LPU_DRIVER_VERSION=1.0/`),
+			finds:  refresh(`^spec-drift `)},
 		{name: "node numbers that are old", reports: "ROCm/k8s-gpu-dra-driver#86", devices: true,
-			breaks: edit(`0,/"path": "\/dev\/dri\/renderD132"/s//& , "type": "c", "major": 226, "minor": 200/`), finds: refresh(`^node-numbers `)},
+			breaks: edit(`0,/"path": "\/dev\/dri\/renderD132"/s//& , "type": "c", "major": 226, "minor": 200/`),
+			finds:  refresh(`^node-numbers `)},
 		{name: "a second file defines our devices", breaks: foreign + "hyperaccel.ai/lpu > $SPECS/copy.yaml",
 			finds: []cause{{link: "spec", says: `^conflict .*copy.yaml`}}},
 		{name: "a file in the other directory hides ours", breaks: "mkdir -p $ROOT/etc/cdi; cp $SPEC $ROOT/etc/cdi/old.json",
@@ -336,7 +351,8 @@ func directoryRows() []row {
 		{name: "a kind of one letter crashes runtimes", breaks: foreign + "example.com/l > $SPECS/l.yaml",
 			finds: []cause{{link: "spec", says: `^one-letter-name .*l.yaml`, told: "two letters or more", then: remove("l.yaml")}}},
 		{name: "others may not read the spec directory", breaks: "chmod 0700 $SPECS", finds: refresh(`^spec-dir-mode .*/var/run/cdi`)},
-		{name: "the spec directory is a link", breaks: "mv $SPECS $ROOT/var/specs; ln -s ../specs $SPECS", finds: refresh(`^spec-dir-link .*/var/run/cdi`)},
+		{name: "the spec directory is a link", breaks: "mv $SPECS $ROOT/var/specs; ln -s ../specs $SPECS",
+			finds: refresh(`^spec-dir-link .*/var/run/cdi`)},
 		{name: "a hook is missing", reports: "", breaks: `cat > $SPECS/hook.yaml <<END
 cdiVersion: 0.5.0
 kind: hyperaccel.ai/lpu
@@ -363,8 +379,9 @@ func runtimeRows() []row {
 	}
 	return []row{
 		{name: "containerd has CDI off", reports: "NVIDIA/gpu-operator#598", before: off, breaks: turnOff, finds: cdiOff()},
-		{name: "containerd's key is misspelt", before: containerd(good), breaks: "sed -i s/enable_cdi/enabel_cdi/ $ROOT/etc/containerd/config.toml",
-			finds: mended(`^cdi-off containerd `, `enable_cdi`, "sed -i s/enabel_cdi/enable_cdi/ $ROOT/etc/containerd/config.toml")},
+		{name: "containerd's key is misspelt", before: containerd(good),
+			breaks: "sed -i s/enable_cdi/enabel_cdi/ $ROOT/etc/containerd/config.toml",
+			finds:  mended(`^cdi-off containerd `, `enable_cdi`, "sed -i s/enabel_cdi/enable_cdi/ $ROOT/etc/containerd/config.toml")},
 		{name: "containerd's key is in the wrong table", before: containerd(good),
 			breaks: "sed -i '2a [plugins.\"io.containerd.grpc.v1.cri\".containerd]' $ROOT/etc/containerd/config.toml",
 			finds:  mended(`^cdi-off containerd `, `enable_cdi = true`, "sed -i '3d' $ROOT/etc/containerd/config.toml")},
@@ -389,16 +406,18 @@ func runtimeRows() []row {
 		{name: "Docker's config is refused", before: `has dockerd docker-ce 5:28.5.2-1; echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`,
 			breaks: `sed -i 's/true/"true"/' $ROOT/etc/docker/daemon.json`,
 			finds:  mended(`^config-refused docker`, ".", `sed -i 's/"true"/true/' $ROOT/etc/docker/daemon.json`)},
-		{name: "Docker is too old", breaks: "has dockerd docker.io 20.10.24+dfsg1-1", finds: mended(`^cdi-unsupported docker`, "install 25.0 or later",
-			"sed -i 's/20.10.24+dfsg1-1/28.2.0/' $ROOT/var/lib/dpkg/status")},
+		{name: "Docker is too old", breaks: "has dockerd docker.io 20.10.24+dfsg1-1",
+			finds: mended(`^cdi-unsupported docker`, "install 25.0 or later",
+				"sed -i 's/20.10.24+dfsg1-1/28.2.0/' $ROOT/var/lib/dpkg/status")},
 		{name: "podman is too old", reports: "NVIDIA/nvidia-container-toolkit#63", breaks: "has podman podman 3.0.1+dfsg1-3",
 			finds: mended(`^cdi-unsupported podman`, "install 4.1 or later", "sed -i 's/3.0.1+dfsg1-3/4.3.1/' $ROOT/var/lib/dpkg/status")},
 		{name: "podman stops at a directory that is missing", reports: "cncf-tags/container-device-interface#78",
 			breaks: "has podman podman 4.2.0", finds: mended(`^spec-dir-absent podman .*/etc/cdi is not there`, "", "")},
 		{name: "CRI-O stops at a directory that is missing", reports: "cncf-tags/container-device-interface#115",
 			breaks: "has crio cri-o 1.24.2", finds: mended(`^spec-dir-absent cri-?o .*/etc/cdi is not there`, "", "")},
-		{name: "podman's config is refused", before: "has podman podman 5.6.0", breaks: "echo '[engine' | put /etc/containers/containers.conf",
-			finds: mended(`^config-refused podman`, ".", "rm $ROOT/etc/containers/containers.conf")},
+		{name: "podman's config is refused", before: "has podman podman 5.6.0",
+			breaks: "echo '[engine' | put /etc/containers/containers.conf",
+			finds:  mended(`^config-refused podman`, ".", "rm $ROOT/etc/containers/containers.conf")},
 		{name: "podman's own directories are not ours", reports: "containers/podman#25691", before: "has podman podman 5.6.0",
 			breaks: `printf '[engine]\ncdi_spec_dirs = ["/opt/cdi"]\n' | put /etc/containers/containers.conf`,
 			finds:  mended(`^spec-dir-not-read podman`, "cdi_spec_dirs", `sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/containers/containers.conf`)},
@@ -411,7 +430,7 @@ func runtimeRows() []row {
 func machineRows() []row {
 	enabled := func(unit string) string {
 		return "mkdir -p $ROOT/run/systemd/system $ROOT/run/systemd/units $ROOT/lib/systemd/system $ROOT/etc/systemd/system/x.target.wants\n" +
-			"echo '[Unit]' > $ROOT/lib/systemd/system/" + unit + "; ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
+			"printf '[Service]\\nExecStart=/usr/bin/true\\n' > $ROOT/lib/systemd/system/" + unit + "; ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
 	}
 	const running = "ln -s 0123456789abcdef $ROOT/run/systemd/units/invocation:lpuctl-serve.service"
 	const limits = `mkdir -p $ROOT/proc/9; echo containerd > $ROOT/proc/9/comm; echo 0::/system.slice/k3s.service > $ROOT/proc/9/cgroup
@@ -427,9 +446,10 @@ func machineRows() []row {
 			breaks: "rm $ROOT/run/systemd/units/invocation:lpuctl-serve.service",
 			finds: []cause{{link: "units", says: `^unit-down lpuctl-serve.service `,
 				then: "grep -q '^systemctl restart lpuctl-serve.service' ran; " + running}}},
-		{name: "the kubelet is enabled and does not run", before: "echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
+		{name: "the kubelet is enabled and does not run", before: "has containerd containerd.io 2.2.0-1; echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
 			breaks: enabled("kubelet.service"),
-			finds:  []cause{{link: "kubelet", says: `^kubelet-away kubelet `, then: "grep -q '^systemctl start kubelet' ran; rm -r $ROOT/lib/systemd $ROOT/etc/systemd"}}},
+			finds: []cause{{link: "kubelet", says: `^kubelet-away kubelet `,
+				then: "grep -q '^systemctl start kubelet' ran; rm -r $ROOT/lib/systemd $ROOT/etc/systemd"}}},
 		{name: "a link in /dev/char is missing", reports: "NVIDIA/nvidia-container-toolkit#48", devices: true,
 			before: "mkdir -p $ROOT/run/systemd/system $ROOT/usr/lib/systemd $ROOT/dev/char; : > $ROOT/usr/lib/systemd/libsystemd-shared-252.so\n" +
 				"has runc runc 1.1.5+ds1-1+deb12u1; for n in 130 131 132 133; do ln -s ../dri/renderD$n $ROOT/dev/char/226:$n; done",
@@ -437,7 +457,8 @@ func machineRows() []row {
 			finds:  []cause{{link: "dev-char", says: `^dev-char-missing lpu2 .*runc 1.1.5`}}},
 		{name: "containers may lock too little memory", reports: "NVIDIA/nvidia-container-toolkit#2037", before: limits + "limit unlimited",
 			breaks: limits + "limit 8388608",
-			finds:  []cause{{link: "memlock", says: `^memlock-low k3s.service .*8 MiB`, told: "k3s.service.d/lpuctl-memlock.conf", then: limits + "limit unlimited"}}},
+			finds: []cause{{link: "memlock", says: `^memlock-low k3s.service .*8 MiB`, told: "k3s.service.d/lpuctl-memlock.conf",
+				then: limits + "limit unlimited"}}},
 		{name: "a profile of AppArmor denies the device files", before: profile,
 			breaks: `sed -i '2a deny /dev/dri/renderD* rw,' $ROOT/etc/apparmor.d/strict`,
 			finds: []cause{{link: "security", says: `^apparmor-denies strict .*renderD1`, told: "apparmor_parser -r .*/etc/apparmor.d/strict",
@@ -456,7 +477,8 @@ func pairs() []row {
 			finds: both(refresh(`^node-wrong lpu0 `), refresh(`^spec-hangs .*wait.json`))},
 		{name: "no driver, after the spec was written without the card", breaks: unbind + "lpuctl cdi refresh",
 			finds: both(noDriver(), refresh(`^(device-missing|not-in-spec|spec-drift|set-wrong) `))},
-		{name: "not calibrated, and a table that all may write to", breaks: "aside $CARD/mig_calibration; echo 0x0 > $CARD/mig_calibration; chmod 0666 $TABLE",
+		{name: "not calibrated, and a table that all may write to",
+			breaks: "aside $CARD/mig_calibration; echo 0x0 > $CARD/mig_calibration; chmod 0666 $TABLE",
 			finds: []cause{
 				{link: "health", says: `^not-calibrated lpu2 `, then: "back"},
 				{link: "cabling", says: `^ring-unsafe .*table.json`},
