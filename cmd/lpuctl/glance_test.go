@@ -78,7 +78,7 @@ func TestNextSteps(t *testing.T) {
 	if got := nextSteps(inv, oldSpec, false); got[0].command != "sudo lpuctl cdi refresh" {
 		t.Errorf("first comes %s", got[0].command)
 	}
-	here := &app{cli.App{Root: "/"}}
+	here := &app{App: cli.App{Root: "/"}}
 	want := "sudo lpuctl cdi refresh"
 	if os.Geteuid() == 0 {
 		want = "lpuctl cdi refresh"

@@ -17,7 +17,7 @@ const readme = "../../README.md"
 func TestReadme(t *testing.T) {
 	const shown = "/tmp/orion"
 	root := filepath.Join(t.TempDir(), "orion")
-	replay(t, readme, nil, shown, root)
+	replaySession(t, readme, nil, shown, root)
 	drawing := new(bytes.Buffer)
 	if code := run(t.Context(), []string{"--root", root, "topology", "-o", "svg"}, drawing, drawing, noEnvironment); code != 0 {
 		t.Fatal(drawing)

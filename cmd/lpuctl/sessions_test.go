@@ -34,9 +34,9 @@ var anna = regexp.MustCompile(`anna\(\d+\)`)
 var ofThisMachine = regexp.MustCompile(
 	`(?m)^(?:warning: memlock: .*|note: .*\[node-unverified\])\n  remedy: .*\n|^warning: the arbiter cannot see all processes: .*\n`)
 
-// replay runs the commands of lpuctl in the sessions of a page, and holds what they print against the page. The page shows a directory by
+// replaySession runs the commands of lpuctl in the sessions of a page, and holds what they print against the page. The page shows a directory by
 // another name. Other programs are not run, and what they print stays. It returns how many commands the page has.
-func replay(t *testing.T, path string, environment []string, shown, dir string) (commands int) {
+func replaySession(t *testing.T, path string, environment []string, shown, dir string) (commands int) {
 	t.Helper()
 	pageIs(t, path, docs.Replay(readText(t, path), func(command string) (string, bool) {
 		commands++
@@ -135,7 +135,7 @@ func TestTutorials(t *testing.T) {
 				write("etc/passwd", fmt.Sprintf("anna:x:%d:0::/:/bin/sh\n", os.Getuid()))
 				serveLeases(t, root, environment)
 			}
-			if n := replay(t, path, environment, "", root); n == 0 || n > 6 {
+			if n := replaySession(t, path, environment, "", root); n == 0 || n > 6 {
 				t.Errorf("%s has %d commands", path, n)
 			}
 		})
