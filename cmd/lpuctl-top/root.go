@@ -127,7 +127,7 @@ func (a *app) variable(name string) string {
 	return value
 }
 
-func (a *app) style() top.Style { return top.StyleOf(a.variable) }
+func (a *app) style() top.Style { return top.Style{UTF8: !a.Screen.ASCII, Colour: a.Screen.ColorOut} }
 
 func isTerminal(r io.Reader) bool {
 	f, isFile := r.(*os.File)

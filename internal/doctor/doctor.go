@@ -172,7 +172,7 @@ func (d *Diagnosis) fold() {
 		if from := s.causes(broken); len(from) > 0 {
 			s.State, s.From = Follows, from
 		}
-		broken[s.Link] = was == Broken
+		broken[s.Link] = was == Broken && s.Findings.HasErrors() // a warning that is blamed hides nothing
 	}
 }
 

@@ -11,20 +11,6 @@ type Style struct {
 	Colour bool // else no colours and no other attributes
 }
 
-// StyleOf returns the style of a terminal by the variables of its environment: the locale
-// (locale(7)) and NO_COLOR (https://no-color.org).
-func StyleOf(variable func(string) string) Style {
-	locale := ""
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if locale = variable(name); locale != "" {
-			break
-		}
-	}
-	locale = strings.ToLower(locale)
-	utf8 := strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
-	return Style{UTF8: utf8, Colour: variable("NO_COLOR") == "" && variable("TERM") != "dumb"}
-}
-
 // bar returns a value as a bar of some columns, which is full at the limit.
 func (s Style) bar(value, limit float64, columns int) string {
 	full := max(0, min(1, share(value, limit))) * float64(columns)

@@ -50,7 +50,7 @@ func anchors(text string) (found []string) {
 // TestWords: what users read does not grow. That is all of docs but the pages for contributors and the page of error words, which
 // has a limit of its own.
 func TestWords(t *testing.T) {
-	const limit, aim = 47_456, 25_000
+	const limit, aim = 52_500, 25_000
 	others := []string{"architecture.md", "dependencies.md", "error-words.md", "hardware.md", "performance.md"}
 	words := 0
 	for _, page := range pages(t, "docs") {

@@ -106,7 +106,8 @@ func TestStandIns(t *testing.T) {
 	for _, dir := range []string{"../../../cmd", "../../../pkg", "../../../internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			// A drawing in SVG says itself in which characters it is.
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "/svg.go") {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "/svg.go") ||
+				strings.HasSuffix(path, "/glyphs.go") { // which has both sorts
 				return err
 			}
 			source, err := os.ReadFile(path)
