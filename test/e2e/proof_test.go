@@ -133,11 +133,13 @@ func TestProof(t *testing.T) {
             "path": "/dev/lpu0",`
 	text := string(good)
 	for name, c := range map[string]struct{ from, to, want string }{
-		"node of another LPU":   {node, node + ` "hostPath": "/dev/lpu1",`, ": that is /dev/lpu1 of lpu1"},
-		"one node too many":     {node, `{"path": "/dev/lpu1"}, ` + node, "/dev/lpu1 is there: the node of lpu1, which was not asked for"},
-		"a mount is missing":    {`"containerPath": "/usr/lib/hyperaccel"`, `"containerPath": "/usr/lib/elsewhere"`, "the mount /usr/lib/hyperaccel: no such file"},
-		"wrong numbers":         {node, node + ` "type": "c", "major": ` + other + `,`, ": that is /dev/lpu1 of lpu1"},
-		"a variable is missing": {`"LPU_VISIBLE_DEVICES=0"`, `"LPU_HIDDEN_DEVICES=0"`, "the variable LPU_VISIBLE_DEVICES is not set, and was promised as 0"},
+		"node of another LPU": {node, node + ` "hostPath": "/dev/lpu1",`, ": that is /dev/lpu1 of lpu1"},
+		"one node too many":   {node, `{"path": "/dev/lpu1"}, ` + node, "/dev/lpu1 is there: the node of lpu1, which was not asked for"},
+		"a mount is missing": {`"containerPath": "/usr/lib/hyperaccel"`, `"containerPath": "/usr/lib/elsewhere"`,
+			"the mount /usr/lib/hyperaccel: no such file"},
+		"wrong numbers": {node, node + ` "type": "c", "major": ` + other + `,`, ": that is /dev/lpu1 of lpu1"},
+		"a variable is missing": {`"LPU_VISIBLE_DEVICES=0"`, `"LPU_HIDDEN_DEVICES=0"`,
+			"the variable LPU_VISIBLE_DEVICES is not set, and was promised as 0"},
 		"permissions": {node + `
             "permissions": "rw"`, node + `
             "permissions": "r"`, "/dev/lpu0 cannot be opened for reading and writing: operation not permitted: the device cgroup"},
@@ -187,7 +189,9 @@ func TestProofOfUsedLPUs(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	machine.ServeLeases(t, root)
-	all := append([]string{machine.Binary(t), "--root", root, "run", "--memlock", "0", "--no-isolation", "--"}, "sh", "-c", "echo leased; exec sleep 1000")
+	all := []string{
+		machine.Binary(t), "--root", root, "run", "--memlock", "0", "--no-isolation", "--", "sh", "-c", "echo leased; exec sleep 1000",
+	}
 	leased := machine.Start(t, all...)
 	await.Until(t, "lpu0 is leased", func() error { return leased.Says("leased\n") })
 	r = machine.Run(t, proofOf(t, root, []string{path})...)

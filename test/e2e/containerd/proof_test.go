@@ -85,11 +85,12 @@ func TestProof(t *testing.T) {
 				if err := e.start(); err != nil {
 					t.Fatal(err)
 				}
-				if p := prove(t, 3, "containerd"); p.State != "failed" || !strings.Contains(p.Why, "CDI is off") || p.Remedy != "see lpuctl runtime check" {
+				p := prove(t, 3, "containerd")
+				if p.State != "failed" || !strings.Contains(p.Why, "CDI is off") || p.Remedy != "see lpuctl runtime check" {
 					t.Errorf("with CDI off: %+v", p)
 				}
 			}
-			for _, image := range strings.Fields(machine.Output(t, "ctr", "-n", "k8s.io", "images", "ls", "-q")) {
+			for image := range strings.FieldsSeq(machine.Output(t, "ctr", "-n", "k8s.io", "images", "ls", "-q")) {
 				machine.Output(t, "ctr", "-n", "k8s.io", "images", "rm", "--sync", image)
 			}
 			if p := prove(t, 0, "containerd"); p.State != "not provable" || !strings.HasPrefix(p.Why, "no sandbox image") {
