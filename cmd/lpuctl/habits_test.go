@@ -15,9 +15,8 @@ func TestHabits(t *testing.T) {
 	if _, err := (simulate.Node{Profile: "orion", LPUs: 4}).Write(root); err != nil {
 		t.Fatal(err)
 	}
-	const checks = "lpuctl health; lpuctl cdi validate; lpuctl runtime check"
 	for typed, want := range map[string]string{
-		"status": "lpuctl health", "info": "lpuctl list -o wide", "doctor": checks, "smi": "lpuctl list", "top": "lpuctl health --watch",
+		"info": "lpuctl list -o wide", "smi": "lpuctl list",
 		"watch": "lpuctl list --watch", "events": "lpuctl list --watch", "free": "lpuctl allocate", "who": "lpuctl list", "users": "lpuctl list",
 		"drain": "lpuctl cordon LPU --reason TEXT", "reset": "lpuctl health", "logs": "journalctl -u lpuctl-serve", "exec": "lpuctl run",
 		"cdi install": "lpuctl cdi refresh", "cdi enable": "lpuctl runtime check", "runtime configure": "lpuctl runtime check",

@@ -10,14 +10,10 @@ import (
 // for them. What is not part of the command stands behind it in brackets.
 func commandHabits() map[string]string {
 	return map[string]string{
-		"lpuctl status":     "lpuctl health",
 		"lpuctl info":       "lpuctl list -o wide (lpuctl describe LPU shows everything about one)",
 		"lpuctl show":       "lpuctl list",
-		"lpuctl doctor":     "lpuctl health; lpuctl cdi validate; lpuctl runtime check",
 		"lpuctl diagnose":   "lpuctl health; lpuctl cdi validate; lpuctl runtime check",
-		"lpuctl check":      "lpuctl health; lpuctl cdi validate; lpuctl runtime check",
 		"lpuctl smi":        "lpuctl list",
-		"lpuctl top":        "lpuctl health --watch",
 		"lpuctl monitor":    "lpuctl health --watch",
 		"lpuctl watch":      "lpuctl list --watch",
 		"lpuctl events":     "lpuctl list --watch",
