@@ -12,9 +12,9 @@ func commandHabits() map[string]string {
 	return map[string]string{
 		"lpuctl info":       "lpuctl list -o wide (lpuctl describe LPU shows everything about one)",
 		"lpuctl show":       "lpuctl list",
-		"lpuctl diagnose":   "lpuctl health; lpuctl cdi validate; lpuctl runtime check",
+		"lpuctl diagnose":   "lpuctl doctor",
 		"lpuctl smi":        "lpuctl list",
-		"lpuctl monitor":    "lpuctl health --watch",
+		"lpuctl monitor":    "lpuctl top",
 		"lpuctl watch":      "lpuctl list --watch",
 		"lpuctl events":     "lpuctl list --watch",
 		"lpuctl free":       "lpuctl allocate (names an LPU that is free; -n 4 names four)",
