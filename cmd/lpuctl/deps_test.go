@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNoClusterClient holds out of lpuctl what would make each of its commands start two to three times slower. It belongs to lpuctl-dra, and
-// what draws on the terminal to lpuctl-top.
+// TestNoClusterClient holds out of lpuctl what would make each of its commands start two to three times slower. It belongs to lpuctl-dra,
+// and what draws on the terminal to lpuctl-top.
 func TestNoClusterClient(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", ".").Output()

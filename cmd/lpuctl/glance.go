@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func lookAtSpec(a *app, inv *discovery.Inventory) (state specState, text string,
 		return noSpec, "", err
 	case have == nil:
 		return noSpec, "CDI spec: none is installed", nil
-	case conflict != nil || string(have) != string(want):
+	case conflict != nil || !bytes.Equal(have, want):
 		return oldSpec, "CDI spec: " + file.Path + " differs from the hardware", nil
 	}
 	return rightSpec, "CDI spec: " + file.Path + " is up to date", nil

@@ -59,7 +59,8 @@ func TestGlance(t *testing.T) {
 	look(none, "no LPU on this node\n", "  lpuctl demo  ")
 	look(sound, "8 LPUs, 8 usable\nCDI spec: none is installed\n", " cdi refresh  ")
 	look(sound, "8 LPUs, 8 usable\nCDI spec: "+sound+"/var/run/cdi/hyperaccel.ai-lpu.json is up to date\n", " runtime check  ")
-	look(sick, "8 LPUs, 6 usable\n", "\nerror: lpu1: no driver", "\n  remedy: modprobe xocl", "\nand 1 other finding (lpuctl --root ", " describe lpu1  ")
+	look(sick, "8 LPUs, 6 usable\n", "\nerror: lpu1: no driver", "\n  remedy: modprobe xocl",
+		"\nand 1 other finding (lpuctl --root ", " describe lpu1  ")
 	if _, _, code := piped(t, nil, "--root", sound, "--quiet", "cordon", "lpu3", "--reason", "x"); code != cli.ExitDone {
 		t.Fatalf("cordon ends with %d", code)
 	}

@@ -158,7 +158,8 @@ func TestColorOnTerminals(t *testing.T) {
 			t.Errorf("%s --color %s says other words:\n%s", c.env, c.flag, text)
 		}
 	}
-	if _, said, _ := piped(t, []string{"LPUCTL_COLOR=always"}, "--root", root, "health"); !strings.Contains(said, "\x1b[31merror\x1b[0m: lpu1: ") {
+	_, said, _ := piped(t, []string{"LPUCTL_COLOR=always"}, "--root", root, "health")
+	if !strings.Contains(said, "\x1b[31merror\x1b[0m: lpu1: ") {
 		t.Errorf("LPUCTL_COLOR=always says\n%q", said)
 	}
 	if _, _, code := piped(t, nil, "--root", root, "--quiet", "cdi", "refresh"); code != cli.ExitFound {

@@ -34,8 +34,8 @@ var anna = regexp.MustCompile(`anna\(\d+\)`)
 var ofThisMachine = regexp.MustCompile(
 	`(?m)^(?:warning: memlock: .*|note: .*\[node-unverified\])\n  remedy: .*\n|^warning: the arbiter cannot see all processes: .*\n`)
 
-// replaySession runs the commands of lpuctl in the sessions of a page, and holds what they print against the page. The page shows a directory by
-// another name. Other programs are not run, and what they print stays. It returns how many commands the page has.
+// replaySession runs the commands of lpuctl in the sessions of a page, and holds what they print against the page. The page shows a
+// directory by another name. Other programs are not run, and what they print stays. It returns how many commands the page has.
 func replaySession(t *testing.T, path string, environment []string, shown, dir string) (commands int) {
 	t.Helper()
 	pageIs(t, path, docs.Replay(readText(t, path), func(command string) (string, bool) {

@@ -103,7 +103,8 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 	var unit, toml, json, spec, own, state, lines strings.Builder
 	for i := range 25 {
-		fmt.Fprintf(&unit, "Environment=\"TOKEN_%d=%s\" LPU_NAME=x\nExecStart=/usr/bin/serve --password=%s\\\n  --more %[2]s\n", i, secret(i), secret(100+i))
+		fmt.Fprintf(&unit, "Environment=\"TOKEN_%d=%s\" LPU_NAME=x\nExecStart=/usr/bin/serve --password=%s\\\n  --more %[2]s\n",
+			i, secret(i), secret(100+i))
 		fmt.Fprintf(&toml, "[plugins.\"registry\".auth%d]\nusername = \"kim\"\npassword = \"%s\" # %[2]s\n", i, secret(200+i))
 		fmt.Fprintf(&json, ", \"key%d\": {\"auth\": [\"%s\"]}", i, secret(300+i))
 		fmt.Fprintf(&spec, "    - API_%d=%s # %[2]s\n", i, secret(400+i))
@@ -119,10 +120,11 @@ func TestSecretsStayOut(t *testing.T) {
 		"etc/containerd/config.toml":          "version = 2\n" + toml.String() + "[plugins.\"io.containerd.grpc.v1.cri\"]\nenable_cdi = true\n",
 		"etc/containers/containers.conf":      "[engine]\ncdi_spec_dirs = [\"/etc/cdi\"]\n" + toml.String(),
 		"etc/docker/daemon.json":              `{"features": {"cdi": true}` + json.String() + "}",
-		"etc/cdi/other.yaml":                  "cdiVersion: 0.6.0\nkind: other.org/card\ncontainerEdits:\n  env:\n    - LPU_X=kept-as-it-is\n" + spec.String(),
 		"etc/lpuctl/config.yaml":              "cdi: # kim\n  kind: hyperaccel.ai/lpu\n" + own.String(),
 		"run/lpuctl/leases.json":              `{"leases": [{}` + state.String() + "]}",
 		"etc/systemd/system/docker.service.d": "",
+		"etc/cdi/other.yaml": "cdiVersion: 0.6.0\nkind: other.org/card\ncontainerEdits:\n  env:\n    - LPU_X=kept-as-it-is\n" +
+			spec.String(),
 	} {
 		if text != "" {
 			plant.File(t, filepath.Join(root, name), text)
@@ -132,7 +134,9 @@ func TestSecretsStayOut(t *testing.T) {
 	c.Specs("/etc/cdi")
 	c.State("/run/lpuctl")
 	c.Own("/etc/lpuctl/config.yaml")
-	for _, p := range []string{"/etc/systemd/system/*.service", "/etc/containerd/config.toml", "/etc/containers/containers.conf", "/etc/docker/daemon.json"} {
+	for _, p := range []string{
+		"/etc/systemd/system/*.service", "/etc/containerd/config.toml", "/etc/containers/containers.conf", "/etc/docker/daemon.json",
+	} {
 		c.Config(p)
 	}
 	c.Journal("lpuctl-serve", strings.Split(lines.String()+"time=2026 level=INFO msg=\"on server7 for kim at 10.1.2.3\"", "\n"))
@@ -155,8 +159,8 @@ func TestSecretsStayOut(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"enable_cdi = true", "cdi_spec_dirs", `"cdi": true`, "LPU_X=kept-as-it-is", "API_3=left out", "kind: hyperaccel.ai/lpu", "user-1(1000)", "ExecStart=/usr/bin/serve", "host-",
-		"LPU_NAME=x", `msg="served"`,
+		"enable_cdi = true", "cdi_spec_dirs", `"cdi": true`, "LPU_X=kept-as-it-is", "API_3=left out", "kind: hyperaccel.ai/lpu",
+		"user-1(1000)", "ExecStart=/usr/bin/serve", "host-", "LPU_NAME=x", `msg="served"`,
 	} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%q is not in the bundle", want)
@@ -166,7 +170,8 @@ func TestSecretsStayOut(t *testing.T) {
 
 // TestUnpackKeepsWhatFilesWere: a device is one in a replay, and a read that failed fails.
 func TestUnpackKeepsWhatFilesWere(t *testing.T) {
-	b, err := Read(bytes.NewReader(archive(t, `{"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","kind":"Bundle","format":1,"boot":"b","sinceBoot":60000000000,
+	b, err := Read(bytes.NewReader(archive(t, `{
+		"apiVersion":"lpuctl.hyperaccel.ai/v1alpha1","kind":"Bundle","format":1,"boot":"b","sinceBoot":60000000000,
 		"files":{"/dev/x":{"mode":8630,"major":226,"minor":128},"/sys/a":{"mode":33188,"errno":5}}}`,
 		tar.Header{Name: "root/dev/x"}, tar.Header{Name: "root/sys/a"}, link("root/sys/b", "a"))))
 	if err != nil {

@@ -191,11 +191,8 @@ func (c *Collector) take(p, asked string, links int) string {
 		if !admitted(next) && !c.isNamed(asked) && !c.present(next) {
 			return ""
 		}
-		info, err := os.Lstat(c.root.Shown(next))
-		if err != nil {
-			if !host.IsAbsent(err) && !errors.Is(err, unix.ENOTDIR) {
-				c.omit(next, host.Reason(err).Error())
-			}
+		info := c.lstat(next)
+		if info == nil {
 			return ""
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
@@ -212,6 +209,19 @@ func (c *Collector) take(p, asked string, links int) string {
 		at = next
 	}
 	return at
+}
+
+// lstat returns what a path is, nil if nothing is there or if that cannot be read, which is
+// noted.
+func (c *Collector) lstat(p string) fs.FileInfo {
+	info, err := os.Lstat(c.root.Shown(p))
+	if err == nil {
+		return info
+	}
+	if !host.IsAbsent(err) && !errors.Is(err, unix.ENOTDIR) {
+		c.omit(p, host.Reason(err).Error())
+	}
+	return nil
 }
 
 // Tables adds ring tables of containers.
@@ -387,7 +397,8 @@ type Summary struct {
 // Summary sums up a bundle: what the kernel says, and each other file.
 func (b *Bundle) Summary() []Summary {
 	var all []Summary
-	hardware, nodes := Summary{What: "what the kernel says of the cards and the ports above (/sys)"}, Summary{What: "numbers of device nodes (/dev)"}
+	hardware := Summary{What: "what the kernel says of the cards and the ports above (/sys)"}
+	nodes := Summary{What: "numbers of device nodes (/dev)"}
 	for _, name := range b.Names() {
 		e := b.Entries[name]
 		switch {

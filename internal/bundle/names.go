@@ -40,7 +40,9 @@ func NewNames(hosts, users []string) *Names {
 // kept are names that say nothing of whose machine it is, and words of our own.
 //
 //nolint:gochecknoglobals // a table
-var kept = []string{"localhost", "root", "lpu", "lpuctl", "orion", "bertha", "node", "card", "containerd", "docker", "podman", "user", "host"}
+var kept = []string{
+	"localhost", "root", "lpu", "lpuctl", "orion", "bertha", "node", "card", "containerd", "docker", "podman", "user", "host",
+}
 
 func (n *Names) add(kind, name string) {
 	if len(name) < 2 || n.known[name] != "" || slices.Contains(kept, strings.ToLower(name)) {
@@ -62,11 +64,10 @@ func (n *Names) user(name string) string {
 }
 
 // Texts that are a secret or name a machine, wherever they stand.
-//
-//nolint:gochecknoglobals // patterns
 var (
 	// Of these a capturing group is kept.
-	afterWord = regexp.MustCompile(`(?i)((?:token|passw(?:or)?d|passphrase|secret|credential|api[-_]?key|auth|private[-_]?key|bearer|basic|cookie|session)` +
+	afterWord = regexp.MustCompile(`(?i)((?:` +
+		`token|passw(?:or)?d|passphrase|secret|credential|api[-_]?key|auth|private[-_]?key|bearer|basic|cookie|session)` +
 		`[\w.-]*(?:"?\s*[=:]\s*"?|\s+))[^\s"',;]+`)
 	inURL    = regexp.MustCompile(`(\w+://)[^\s/@"']+@`)
 	pem      = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)`)
@@ -216,7 +217,7 @@ func editValue(v any, path []string, edit func(path []string, s string) string) 
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = editValue(v[key], append(path[:len(path):len(path)], key), edit)
+			v[key] = editValue(v[key], append(slices.Clip(path), key), edit)
 		}
 	}
 	return v

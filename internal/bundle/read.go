@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/internal/statefile"
@@ -85,7 +86,8 @@ func Read(r io.Reader) (*Bundle, error) {
 	if _, err := io.Copy(io.Discard, unpacked); err != nil {
 		return nil, cut(err)
 	}
-	return b, b.check()
+	err = b.check()
+	return b, err
 }
 
 // cut says of an archive that ends too early what is wrong.
@@ -245,7 +247,7 @@ func (b *Bundle) checkLink(name, target string) error {
 			at = at[:len(at)-1]
 			continue
 		}
-		at = append(at[:len(at):len(at)], element)
+		at = append(slices.Clip(at), element)
 		e := b.Entries[strings.Join(at, "/")]
 		if e == nil || e.Link == "" {
 			continue

@@ -34,7 +34,7 @@ var stateKeys = []string{
 //nolint:gochecknoglobals // a table
 var userKeys = []string{"user", "by"}
 
-var userName = regexp.MustCompile(`^[^\s(]+`) //nolint:gochecknoglobals // a pattern
+var userName = regexp.MustCompile(`^[^\s(]+`)
 
 // redactState is for a document that lpuctl wrote.
 func redactState(_ string, data []byte, n *Names) ([]byte, error) {
@@ -127,7 +127,7 @@ func isOurs(variable string) bool {
 
 // redactSpec is for a CDI spec: as it is, without the values of variables and annotations
 // of others, arguments of hooks, and keys that are not known.
-func redactSpec(p string, data []byte, n *Names) ([]byte, error) {
+func redactSpec(p string, data []byte, _ *Names) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		return nil, errors.New("it cannot be parsed, and so it is not known what in it is secret")
@@ -424,11 +424,11 @@ func unitVariables(value string) string {
 //
 //nolint:gochecknoglobals // a table
 var journalKeys = []string{
-	"time", "level", "msg", "error", "remedy", "lpu", "lpus", "address", "path", "file", "root", "problems", "finding", "id", "state", "health",
-	"resource", "took", "interval", "devices", "reason",
+	"time", "level", "msg", "error", "remedy", "lpu", "lpus", "address", "path", "file", "root", "problems", "finding", "id", "state",
+	"health", "resource", "took", "interval", "devices", "reason",
 }
 
-var attribute = regexp.MustCompile(`([A-Za-z][\w.]*)=("(?:[^"\\]|\\.)*"|\S*)`) //nolint:gochecknoglobals // a pattern
+var attribute = regexp.MustCompile(`([A-Za-z][\w.]*)=("(?:[^"\\]|\\.)*"|\S*)`)
 
 // journal returns the lines that lpuctl has logged, with the attributes that are known,
 // and how many lines are left out.

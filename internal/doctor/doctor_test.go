@@ -101,8 +101,8 @@ func TestALinkThatHangs(t *testing.T) {
 	})
 }
 
-// TestFixes: what is broken is mended in the order of the links, each command once. Nothing is run for what only follows, what has to be done
-// by hand, or what is in use.
+// TestFixes: what is broken is mended in the order of the links, each command once. Nothing is run for what only follows, what has to be
+// done by hand, or what is in use.
 func TestFixes(t *testing.T) {
 	broken := func(id finding.ID, subject, remedy string) finding.List {
 		return finding.List{finding.New(id, subject, "broken", remedy)}

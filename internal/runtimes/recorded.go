@@ -37,7 +37,7 @@ func recordedOf(root string, o Options) ([]Runtime, bool) {
 	if !ok || o.ContainerdAddress != "" || o.ContainerdConfig != "" {
 		return nil, false
 	}
-	r := found.(Recorded) //nolint:errcheck,forcetypeassert // Replay alone stores
+	r := found.(Recorded) //nolint:forcetypeassert // Replay alone stores
 	if o.filesOnly {
 		return slices.Clone(r.Files), true
 	}

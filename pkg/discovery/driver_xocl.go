@@ -26,7 +26,8 @@ func (xocl) states([]Node) []string { return []string{xoclOffline, xoclReady} }
 // through the management function, and wait for a timeout if that is not ready. So ready
 // is read first. None of this was seen on a card: HW-13 to HW-19 of docs/hardware.md.
 func (xocl) read(f *function, lpu *LPU, dir *host.Dir) {
-	remedy := "if it stays so, reset the card, and if that does not help, power-cycle the server: xbutil reset --device " + lpu.Address.String()
+	remedy := "if it stays so, reset the card, and if that does not help, power-cycle the server: xbutil reset --device " +
+		lpu.Address.String()
 	if offline := lpu.attributes().optional(dir.Line(xoclOffline)); offline != "" && offline != "0" {
 		lpu.reason(finding.Offline,
 			"the driver holds the card offline (dev_offline is "+offline+"): a reset is under way, or its firewall tripped", remedy)

@@ -289,7 +289,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"remove the file, then rebind the driver, so that its node is made again"},
 		{NodeMissing, Error, "The device node is not in /dev.",
 			"rebind the driver, so that its node is made again; in a container, hand the node in"},
-		{NotCalibrated, Error, "The card's memory is not calibrated.", "if this does not help, power-cycle the server: xbutil reset --device ADDRESS"},
+		{NotCalibrated, Error, "The card's memory is not calibrated.",
+			"if this does not help, power-cycle the server: xbutil reset --device ADDRESS"},
 		{NotInSpec, Error, "The CDI spec in place does not define the LPU, and so no container gets it.",
 			"see the log of lpuctl serve, and lpuctl cdi validate"},
 		{NotReady, Error, "The card's management side does not answer.",
@@ -374,8 +375,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 			"delete the pod, so that it is made again"},
 		{SameCard, Warning, "An LPU is part of another LPU's card: a virtual function (SR-IOV) of it, or a second function whose ids match.",
 			"if the card is one LPU, take the virtual functions away, or narrow the match of its model in the config file"},
-		{SELinuxDenies, Warning, "SELinux keeps containers from opening a device file that they get from the host, as a user's podman gives it. " +
-			"It is an error if it keeps the device plugin from making its socket.",
+		{SELinuxDenies, Warning, "SELinux keeps containers from opening a device file that they get from the host, as a user's podman gives it." +
+			" It is an error if it keeps the device plugin from making its socket.",
 			"as root: setsebool -P container_use_devices on; of the plugin: give its pod the type container_device_plugin_t"},
 		{UeventsSilent, Note, "The kernel's events do not arrive, and so a change is seen by polling, up to a second later.",
 			"nothing; in a pod with hostUsers: false this is normal"},
@@ -543,8 +544,8 @@ var table = [...]Group{ //nolint:gochecknoglobals // never changed; Go has no co
 		{SocketMissing, Note, "The daemon does not run: its socket is not there.", "start it, if it is meant to run"},
 		{SocketNoAnswer, Warning, "What listens on the socket does not answer.", "see the daemon's log for what hangs"},
 		{SocketRefused, Warning, "The daemon does not run: nobody listens on its socket.", "start it"},
-		{SpecDirAbsent, Error, "A directory for specs is missing, and the release of the runtime (CDI library before 0.5.1) then finds no device " +
-			"in the others either.", "make the directory: mkdir -m 0755 DIR"},
+		{SpecDirAbsent, Error, "A directory for specs is missing, and the release of the runtime (CDI library before 0.5.1) then finds no" +
+			" device in the others either.", "make the directory: mkdir -m 0755 DIR"},
 		{SpecDirNotRead, Error, "The runtime does not read the directory that lpuctl writes to.",
 			"add the directory to the runtime's config, or write to one that it reads (--spec-dir)"},
 		{UnknownKey, Warning, "A key looks like a misspelt CDI setting.", "write the key that is named"},

@@ -49,7 +49,7 @@ func makeTools() error {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	err = os.WriteFile(filepath.Join(tools, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755)
-	for _, name := range strings.Fields(standIns) {
+	for name := range strings.FieldsSeq(standIns) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\necho \"${0##*/} $*\" >> ran\n"), 0o755)
 		}

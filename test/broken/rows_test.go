@@ -104,8 +104,8 @@ func cardRows() []row {
 		},
 		{
 			name: "two functions of a card have the model's ids", tree: "--lpus 1",
-			before: "mkdir -p $ROOT/etc/lpuctl; printf 'models:\\n- {name: orion-u55c, match: [{vendor: 10ee, device: 505d}], nodes: [\"drm:render\"]}\\n'" +
-				" > $ROOT/etc/lpuctl/config.yaml",
+			before: "mkdir -p $ROOT/etc/lpuctl; printf 'models:\\n" +
+				"- {name: orion-u55c, match: [{vendor: 10ee, device: 505d}], nodes: [\"drm:render\"]}\\n' > $ROOT/etc/lpuctl/config.yaml",
 			breaks: `cd $PCI/devices; real=$(readlink -f 0000:43:00.1); cp -r $real ${real%1}2
 				ln -s $(readlink 0000:43:00.1 | sed 's/1$/2/') 0000:43:00.2; echo 0x000f > 0000:43:00.2/subsystem_device`,
 			finds: []cause{{
@@ -178,8 +178,9 @@ func nodeRows() []row {
 			finds: []cause{{link: "device-file", says: `^no-node lpu2 `, told: "see dmesg for the driver's complaint", then: "back"}},
 		},
 		{
-			name:   "a second node of the class",
-			breaks: "d=$(readlink -f $ROOT/sys/class/drm/renderD130); cp -r $d ${d%/*}/renderD199; ln -sr ${d%/*}/renderD199 $ROOT/sys/class/drm/renderD199",
+			name: "a second node of the class",
+			breaks: "d=$(readlink -f $ROOT/sys/class/drm/renderD130); cp -r $d ${d%/*}/renderD199; " +
+				"ln -sr ${d%/*}/renderD199 $ROOT/sys/class/drm/renderD199",
 			finds: []cause{{
 				link: "device-file", says: `^(bad-node|shared-node) lpu2 `, told: "reload the driver",
 				then: "d=$(readlink -f $ROOT/sys/class/drm/renderD199); rm -r $d $ROOT/sys/class/drm/renderD199",
@@ -212,8 +213,10 @@ func healthRows() []row {
 		},
 		{
 			name: "a card lost power", breaks: attribute("power", "D3cold", "$CARD/power_state"),
-			finds: []cause{{link: "health", says: `^power-lost lpu2 `, told: "when it has power again, rebind the driver, by unbind and bind in .*/xocl",
-				then: "back"}},
+			finds: []cause{{
+				link: "health", says: `^power-lost lpu2 `, told: "when it has power again, rebind the driver, by unbind and bind in .*/xocl",
+				then: "back",
+			}},
 		},
 		{
 			name: "the driver calls a card bad", breaks: attribute("state", "1", "$CARD/device_bad_state"),
@@ -346,8 +349,9 @@ func directoryRows() []row {
 	return []row{
 		{name: "a FIFO is in the spec directory", breaks: "mkfifo $SPECS/wait.json", finds: refresh(`^spec-hangs .*wait.json`)},
 		{name: "a file of another crashes runtimes",
-			breaks: `printf 'cdiVersion: 0.5.0\nkind: example.com/lpu\ndevices:\n- name: x\n  containerEdits:\n    deviceNodes:\n    -\n' > $SPECS/x.yaml`,
-			finds:  []cause{{link: "spec", says: `^spec-crashes .*x.yaml`, told: "remove it, or write a value", then: remove("x.yaml")}}},
+			breaks: `printf 'cdiVersion: 0.5.0\nkind: example.com/lpu\ndevices:\n- name: x\n  containerEdits:\n    deviceNodes:\n    -\n'` +
+				` > $SPECS/x.yaml`,
+			finds: []cause{{link: "spec", says: `^spec-crashes .*x.yaml`, told: "remove it, or write a value", then: remove("x.yaml")}}},
 		{name: "a kind of one letter crashes runtimes", breaks: foreign + "example.com/l > $SPECS/l.yaml",
 			finds: []cause{{link: "spec", says: `^one-letter-name .*l.yaml`, told: "two letters or more", then: remove("l.yaml")}}},
 		{name: "others may not read the spec directory", breaks: "chmod 0700 $SPECS", finds: refresh(`^spec-dir-mode .*/var/run/cdi`)},
@@ -368,42 +372,43 @@ END
 }
 
 func runtimeRows() []row {
-	containerd := func(config string) string {
-		return "has containerd containerd 1.7.35\nput /etc/containerd/config.toml <<'END'\n" + config + "\nEND\n"
-	}
-	const table = "[plugins.\"io.containerd.grpc.v1.cri\"]\n"
-	const on = "\nenable_cdi = true"
-	good := "version = 2\n" + table + "enable_cdi = true"
+	const containerd = `has containerd containerd 1.7.35
+put /etc/containerd/config.toml <<'END'
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+enable_cdi = true
+END
+`
+	const cdiIsOn = `echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`
 	mended := func(says, told, then string) []cause {
 		return []cause{{link: "runtime", says: says, told: told, then: then}}
 	}
 	return []row{
 		{name: "containerd has CDI off", reports: "NVIDIA/gpu-operator#598", before: off, breaks: turnOff, finds: cdiOff()},
-		{name: "containerd's key is misspelt", before: containerd(good),
+		{name: "containerd's key is misspelt", before: containerd,
 			breaks: "sed -i s/enable_cdi/enabel_cdi/ $ROOT/etc/containerd/config.toml",
 			finds:  mended(`^cdi-off containerd `, `enable_cdi`, "sed -i s/enabel_cdi/enable_cdi/ $ROOT/etc/containerd/config.toml")},
-		{name: "containerd's key is in the wrong table", before: containerd(good),
+		{name: "containerd's key is in the wrong table", before: containerd,
 			breaks: "sed -i '2a [plugins.\"io.containerd.grpc.v1.cri\".containerd]' $ROOT/etc/containerd/config.toml",
 			finds:  mended(`^cdi-off containerd `, `enable_cdi = true`, "sed -i '3d' $ROOT/etc/containerd/config.toml")},
-		{name: "containerd's config is no TOML", before: containerd(good), breaks: "sed -i '2s/]//' $ROOT/etc/containerd/config.toml",
+		{name: "containerd's config is no TOML", before: containerd, breaks: "sed -i '2s/]//' $ROOT/etc/containerd/config.toml",
 			finds: mended(`^config-refused containerd .*config.toml`, "correct", "sed -i '2s/$/]/' $ROOT/etc/containerd/config.toml")},
-		{name: "containerd's CRI is disabled, and Kubernetes needs it", before: containerd(good) +
+		{name: "containerd's CRI is disabled, and Kubernetes needs it", before: containerd +
 			"echo 'containerRuntimeEndpoint: unix:///run/containerd/containerd.sock' | put /var/lib/kubelet/config.yaml",
 			breaks: `sed -i '1a disabled_plugins = ["io.containerd.grpc.v1.cri"]' $ROOT/etc/containerd/config.toml`,
 			finds:  mended(`^cri-disabled containerd `, "remove .* from disabled_plugins", "sed -i 2d $ROOT/etc/containerd/config.toml")},
-		{name: "containerd reads another directory", reports: "kubernetes-sigs/dra-driver-nvidia-gpu#736", before: containerd(good),
+		{name: "containerd reads another directory", reports: "kubernetes-sigs/dra-driver-nvidia-gpu#736", before: containerd,
 			breaks: `sed -i '$a cdi_spec_dirs = ["/opt/cdi"]' $ROOT/etc/containerd/config.toml`,
 			finds: mended(`^spec-dir-not-read containerd `, `cdi_spec_dirs`,
 				`sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/containerd/config.toml`)},
 		{name: "containerd is too old", breaks: "has containerd containerd 1.6.20",
 			finds: mended(`^cdi-unsupported containerd `, "install", `sed -i s/1.6.20/2.2.0/ $ROOT/var/lib/dpkg/status`)},
 		{name: "Docker has CDI off", reports: "moby/moby#45192", breaks: "has dockerd docker-ce 5:27.5.1-1",
-			finds: mended(`^cdi-off docker`, `daemon.json add, or write if there is no such file: \{"features": \{"cdi": true\}\}`,
-				`echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`)},
-		{name: "Docker is told to have CDI off", before: `has dockerd docker-ce 5:28.5.2-1; echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`,
+			finds: mended(`^cdi-off docker`, `daemon.json add, or write if there is no such file: \{"features": \{"cdi": true\}\}`, cdiIsOn)},
+		{name: "Docker is told to have CDI off", before: "has dockerd docker-ce 5:28.5.2-1; " + cdiIsOn,
 			breaks: "sed -i s/true/false/ $ROOT/etc/docker/daemon.json",
 			finds:  mended(`^cdi-off docker`, `daemon.json:1 set "cdi": true`, "sed -i s/false/true/ $ROOT/etc/docker/daemon.json")},
-		{name: "Docker's config is refused", before: `has dockerd docker-ce 5:28.5.2-1; echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`,
+		{name: "Docker's config is refused", before: "has dockerd docker-ce 5:28.5.2-1; " + cdiIsOn,
 			breaks: `sed -i 's/true/"true"/' $ROOT/etc/docker/daemon.json`,
 			finds:  mended(`^config-refused docker`, ".", `sed -i 's/"true"/true/' $ROOT/etc/docker/daemon.json`)},
 		{name: "Docker is too old", breaks: "has dockerd docker.io 20.10.24+dfsg1-1",
@@ -420,17 +425,20 @@ func runtimeRows() []row {
 			finds:  mended(`^config-refused podman`, ".", "rm $ROOT/etc/containers/containers.conf")},
 		{name: "podman's own directories are not ours", reports: "containers/podman#25691", before: "has podman podman 5.6.0",
 			breaks: `printf '[engine]\ncdi_spec_dirs = ["/opt/cdi"]\n' | put /etc/containers/containers.conf`,
-			finds:  mended(`^spec-dir-not-read podman`, "cdi_spec_dirs", `sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/containers/containers.conf`)},
+			finds: mended(`^spec-dir-not-read podman`, "cdi_spec_dirs",
+				`sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/containers/containers.conf`)},
 		{name: "CRI-O reads another directory", before: "has crio cri-o 1.30.0",
 			breaks: `printf '[crio.runtime]\ncdi_spec_dirs = ["/opt/cdi"]\n' | put /etc/crio/crio.conf`,
-			finds:  mended(`^spec-dir-not-read cri-?o`, "cdi_spec_dirs", `sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/crio/crio.conf`)},
+			finds: mended(`^spec-dir-not-read cri-?o`, "cdi_spec_dirs",
+				`sed -i 's,"/opt/cdi","/opt/cdi"\, "/var/run/cdi",' $ROOT/etc/crio/crio.conf`)},
 	}
 }
 
 func machineRows() []row {
 	enabled := func(unit string) string {
 		return "mkdir -p $ROOT/run/systemd/system $ROOT/run/systemd/units $ROOT/lib/systemd/system $ROOT/etc/systemd/system/x.target.wants\n" +
-			"printf '[Service]\\nExecStart=/usr/bin/true\\n' > $ROOT/lib/systemd/system/" + unit + "; ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
+			"printf '[Service]\\nExecStart=/usr/bin/true\\n' > $ROOT/lib/systemd/system/" + unit + "; " +
+			"ln -s /lib/systemd/system/" + unit + " $ROOT/etc/systemd/system/x.target.wants/\n"
 	}
 	const running = "ln -s 0123456789abcdef $ROOT/run/systemd/units/invocation:lpuctl-serve.service"
 	const limits = `mkdir -p $ROOT/proc/9; echo containerd > $ROOT/proc/9/comm; echo 0::/system.slice/k3s.service > $ROOT/proc/9/cgroup
@@ -446,7 +454,8 @@ func machineRows() []row {
 			breaks: "rm $ROOT/run/systemd/units/invocation:lpuctl-serve.service",
 			finds: []cause{{link: "units", says: `^unit-down lpuctl-serve.service `,
 				then: "grep -q '^systemctl restart lpuctl-serve.service' ran; " + running}}},
-		{name: "the kubelet is enabled and does not run", before: "has containerd containerd.io 2.2.0-1; echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
+		{name: "the kubelet is enabled and does not run",
+			before: "has containerd containerd.io 2.2.0-1; echo 'kind: KubeletConfiguration' | put /var/lib/kubelet/config.yaml",
 			breaks: enabled("kubelet.service"),
 			finds: []cause{{link: "kubelet", says: `^kubelet-away kubelet `,
 				then: "grep -q '^systemctl start kubelet' ran; rm -r $ROOT/lib/systemd $ROOT/etc/systemd"}}},
@@ -483,7 +492,8 @@ func pairs() []row {
 				{link: "health", says: `^not-calibrated lpu2 `, then: "back"},
 				{link: "cabling", says: `^ring-unsafe .*table.json`},
 			}},
-		{name: "a mount is gone, and Docker has CDI off", before: `has dockerd docker-ce 5:27.5.1-1; echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`,
+		{name: "a mount is gone, and Docker has CDI off",
+			before: `has dockerd docker-ce 5:27.5.1-1; echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`,
 			breaks: "mv $ROOT/opt/xilinx/xrt $ROOT/opt/xilinx/old; rm $ROOT/etc/docker/daemon.json",
 			finds: both(refresh(`^mount-missing .*/opt/xilinx/xrt`), []cause{{link: "runtime", says: `^cdi-off docker`, told: "daemon.json",
 				then: `echo '{"features": {"cdi": true}}' | put /etc/docker/daemon.json`}})},

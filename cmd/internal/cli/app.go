@@ -53,7 +53,8 @@ func (a *App) SetUpRoot(cmd *cobra.Command, others Commands, args []string) {
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version of "+cmd.Name())
 	f := cmd.PersistentFlags()
-	f.StringVar((*string)(&a.Root), "root", "/", "look at the machine under `DIR` instead of this one, or at a bundle (lpuctl doctor --bundle)")
+	f.StringVar((*string)(&a.Root), "root", "/",
+		"look at the machine under `DIR` instead of this one, or at a bundle (lpuctl doctor --bundle)")
 	f.StringVar(&a.ConfigFile, "config", "", "read `FILE` instead of /etc/lpuctl/config.yaml")
 	f.StringVar(&a.LogLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn or error; unless it is given, serve takes info")
 	f.StringVar(&a.LogFormat, "log-format", "text", "log in this `FORMAT`: text or json")
