@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/simulate"
@@ -74,7 +73,7 @@ func TestFixture(t *testing.T) {
 		}
 		copied := unpack(t, data)
 		copied.scan()
-		if diff := gocmp.Diff(summary(n.inventory), summary(copied.inventory), cmpopts.IgnoreUnexported(discovery.Node{})); diff != "" {
+		if diff := gocmp.Diff(summary(n.inventory), summary(copied.inventory)); diff != "" {
 			t.Errorf("%s: a scan of the fixture: %s", p.Name, diff)
 		}
 		kinds, files := x.Contents()

@@ -272,7 +272,7 @@ func (l *LPU) remake(n *Node, id finding.ID) string {
 	}
 	remove := ""
 	switch {
-	case id == finding.NodeMismatch && n.directory: // as Docker makes one for a volume
+	case id == finding.NodeMismatch && n.Directory: // as Docker makes one for a volume
 		remove = "rm -d " + n.Path + "; "
 	case id == finding.NodeMismatch:
 		remove = "rm " + n.Path + "; "

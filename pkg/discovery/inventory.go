@@ -350,7 +350,7 @@ type Node struct {
 	// Hidden: lpuctl run keeps this process from the node, which is there.
 	Hidden bool `json:"hidden,omitempty"`
 
-	directory bool // a directory is in its place
+	Directory bool `json:"-"` // a directory is in its place, as its mode says (stat(2))
 }
 
 // Link is the PCI Express link of a function. A field is 0 when the kernel does not know

@@ -182,7 +182,7 @@ func (s *scan) judgeNode(a pci.Address, n Node, st unix.Stat_t, err error) (Node
 	case err != nil:
 		return n, finding.NodeMissing, n.Path + " is not there, though the driver has made it"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
-		n.directory = st.Mode&unix.S_IFMT == unix.S_IFDIR
+		n.Directory = st.Mode&unix.S_IFMT == unix.S_IFDIR
 		return n, finding.NodeMismatch, fmt.Sprintf("%s is %s, not a character device", n.Path, cmp.Or(wholefile.Kind(st.Mode), "a regular file"))
 	case n.Major == 0:
 		n.Major, n.Minor = major, minor

@@ -21,7 +21,7 @@ func TestNodeRemedies(t *testing.T) {
 		}
 	}
 	l := LPU{Address: pci.Address{Bus: 0x43, Function: 1}, Driver: "xocl"}
-	got := l.remake(&Node{Path: "/dev/dri/renderD128", directory: true}, finding.NodeMismatch)
+	got := l.remake(&Node{Path: "/dev/dri/renderD128", Directory: true}, finding.NodeMismatch)
 	if want := rebind + "rm -d /dev/dri/renderD128; " + again; got != want {
 		t.Errorf("a directory: %s", got)
 	}
