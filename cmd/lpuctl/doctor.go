@@ -76,6 +76,8 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 	addBundle(cmd, &bundle)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with 3 on warnings and on what could not be looked at too")
 	cmd.Flags().BoolVarP(&o.open, "all", "a", false, "open every link that has findings")
+	cmd.Flags().DurationVar(&o.within, "within", doctor.Limit, "take what has not answered in this `TIME` for not seen")
+	cli.FromEnvironment(cmd.Flags().Lookup("within"))
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again for this `TIME` until nothing is broken")
 	cmd.Flags().BoolVar(&o.fix, "fix", false, "show the commands that mend what is broken, and run them after a yes; as root")
 	cmd.MarkFlagsMutuallyExclusive("fix", "wait")
@@ -90,7 +92,7 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 
 type doctorOptions struct {
 	strict, open, fix bool
-	wait              time.Duration
+	wait, within      time.Duration
 	format            cli.Format
 }
 
@@ -119,7 +121,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*
 	}
 	err := a.LoadConfig()
 	if faults := cli.ConfigFaults(err); faults != nil { // all the rest depends on what it says
-		return doctor.Diagnose(ctx, []doctor.Check{doctor.Config.Answer("", faults)}), nil
+		return doctor.Diagnose(ctx, o.within, []doctor.Check{doctor.Config.Answer("", faults)}), nil
 	}
 	if err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*
 	if len(links) > 0 {
 		checks = slices.DeleteFunc(checks, func(c doctor.Check) bool { return !slices.Contains(links, string(c.Link)) })
 	}
-	return doctor.Diagnose(ctx, checks), nil
+	return doctor.Diagnose(ctx, o.within, checks), nil
 }
 
 // later looks again after a moment.

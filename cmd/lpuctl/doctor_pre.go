@@ -28,7 +28,7 @@ func (o *doctorOptions) pre(cmd *cobra.Command, a *app) (asked bool, err error) 
 	if err := a.LoadConfig(); err != nil {
 		return true, err
 	}
-	d := doctor.Diagnose(cmd.Context(), doctor.Before(doctor.Host{
+	d := doctor.Diagnose(cmd.Context(), o.within, doctor.Before(doctor.Host{
 		Root: a.Root, Drivers: driversOf(a),
 		Runtimes: func(ctx context.Context) []runtimes.Runtime {
 			return runtimes.Check(ctx, string(a.Root), runtimes.Options{})

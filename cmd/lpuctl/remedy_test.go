@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -44,6 +45,7 @@ func TestRemedies(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", raceAtEnd)
 			env.Setenv("TABLES", captures)
+			env.Setenv("LPUCTL_WITHIN", await.Limit.String())
 			env.Setenv("LPUCTL_ROOT", "node")
 			env.Values[current{}] = &remedy{}
 			return nil

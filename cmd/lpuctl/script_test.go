@@ -13,6 +13,7 @@ import (
 
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/isolate"
+	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
 )
 
@@ -50,6 +51,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", raceAtEnd)
 			env.Setenv("TESTDATA", captures)
+			env.Setenv("LPUCTL_WITHIN", await.Limit.String()) // what the machine has to do besides says nothing of a node
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("BOOT", host.Now().Boot)
 			env.Setenv("OURS", filepath.SplitList(env.Getenv("PATH"))[0]) // where lpuctl is, and nothing that this machine has

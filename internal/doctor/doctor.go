@@ -12,8 +12,7 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// Limit is how long all checks together may take. What has not answered by then counts as
-// not seen.
+// Limit is how long all checks together may usually take.
 const Limit = 3 * time.Second
 
 // Check is what is looked at for one link.
@@ -89,9 +88,10 @@ type Diagnosis struct {
 }
 
 // Diagnose runs checks side by side and puts together what they found. It returns after
-// [Limit] at the latest, also if a check hangs.
-func Diagnose(ctx context.Context, checks []Check) *Diagnosis {
-	ctx, cancel := context.WithTimeout(ctx, Limit)
+// some time at the latest, also if a check hangs: what has not answered by then counts as
+// not seen.
+func Diagnose(ctx context.Context, within time.Duration, checks []Check) *Diagnosis {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	answers := make([]chan Result, len(checks))
 	for i, c := range checks {
@@ -101,7 +101,7 @@ func Diagnose(ctx context.Context, checks []Check) *Diagnosis {
 	d := &Diagnosis{Steps: []Step{}}
 	found := map[Link][]Result{}
 	for i, c := range checks {
-		r := await(ctx, c, answers[i])
+		r := outcome(ctx, within, c, answers[i])
 		found[c.Link] = append(found[c.Link], r)
 		d.NoLPU = d.NoLPU || r.NoLPU
 	}
@@ -115,8 +115,8 @@ func Diagnose(ctx context.Context, checks []Check) *Diagnosis {
 	return d
 }
 
-// await returns the answer of a check, or what is known without it when the time is over.
-func await(ctx context.Context, c Check, answer <-chan Result) Result {
+// outcome returns the answer of a check, or what is known without it when the time is over.
+func outcome(ctx context.Context, within time.Duration, c Check, answer <-chan Result) Result {
 	select {
 	case r := <-answer:
 		return r
@@ -126,7 +126,7 @@ func await(ctx context.Context, c Check, answer <-chan Result) Result {
 	case r := <-answer:
 		return r
 	default:
-		return Result{Unseen: []Unseen{{c.About, "no answer within " + Limit.String(), "look for what hangs: dmesg, mount"}}}
+		return Result{Unseen: []Unseen{{c.About, "no answer within " + within.String(), "look for what hangs: dmesg, mount"}}}
 	}
 }
 

@@ -73,7 +73,7 @@ func TestStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, s := range doctor.Diagnose(t.Context(), c.checks).Steps {
+			for _, s := range doctor.Diagnose(t.Context(), doctor.Limit, c.checks).Steps {
 				got = append(got, string(s.Link)+"="+string(s.State))
 			}
 			if text := strings.Join(got, " "); text != c.want {
@@ -87,7 +87,7 @@ func TestStates(t *testing.T) {
 func TestALinkThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, free := time.Now(), make(chan struct{})
-		d := doctor.Diagnose(t.Context(), []doctor.Check{
+		d := doctor.Diagnose(t.Context(), doctor.Limit, []doctor.Check{
 			answer(doctor.Card, doctor.Result{Says: "8"}),
 			{Link: doctor.Runtime, About: "the runtimes", Run: func(context.Context) doctor.Result { <-free; return doctor.Result{} }},
 		})
@@ -107,7 +107,7 @@ func TestFixes(t *testing.T) {
 	broken := func(id finding.ID, subject, remedy string) finding.List {
 		return finding.List{finding.New(id, subject, "broken", remedy)}
 	}
-	d := doctor.Diagnose(t.Context(), []doctor.Check{
+	d := doctor.Diagnose(t.Context(), doctor.Limit, []doctor.Check{
 		answer(doctor.Driver, doctor.Result{Findings: slices.Concat(
 			broken(finding.NoDriver, "lpu1", "modprobe xocl; echo 1 > /sys/bus/pci/drivers_probe"),
 			broken(finding.NoDriver, "lpu2", "modprobe xocl; echo 2 > /sys/bus/pci/drivers_probe"),
@@ -136,7 +136,7 @@ func TestFixes(t *testing.T) {
 // TestJUnit: a broken link is a failure, and what was not looked at is skipped.
 func TestJUnit(t *testing.T) {
 	var text strings.Builder
-	if err := doctor.Diagnose(t.Context(), []doctor.Check{
+	if err := doctor.Diagnose(t.Context(), doctor.Limit, []doctor.Check{
 		answer(doctor.Driver, doctor.Result{Findings: of(finding.NoDriver), Says: "<7 of 8>"}),
 		answer(doctor.Node, doctor.Result{Says: "7 of 8", Part: true}),
 		answer(doctor.Spec, doctor.Result{Findings: of(finding.SpecMode)}),

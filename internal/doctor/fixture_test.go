@@ -12,7 +12,11 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 	"github.com/hyperaccel/lpuctl/pkg/health"
+	"github.com/hyperaccel/lpuctl/test/await"
 )
+
+// patience is how long checks may take on a machine that has much to do.
+var patience = await.Limit //nolint:gochecknoglobals // that is a variable
 
 // tree makes a machine of some files. A text that begins with "-> " is what a link leads to; a path that ends in / is a directory.
 func tree(t *testing.T, files map[string]string) host.Root {
@@ -65,7 +69,7 @@ func one(change ...func(*discovery.LPU)) Scan {
 // wants runs a check and compares its state, what it says or finds, and what it could not see.
 func wants(t *testing.T, what string, c Check, state State, words ...string) Step {
 	t.Helper()
-	d := Diagnose(t.Context(), []Check{c})
+	d := Diagnose(t.Context(), patience, []Check{c})
 	if len(d.Steps) != 1 {
 		t.Fatalf("%s: %d steps", what, len(d.Steps))
 	}

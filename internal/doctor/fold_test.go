@@ -19,7 +19,7 @@ func diagnosed(t *testing.T, ids map[Link]finding.ID) *Diagnosis {
 			}})
 		}
 	}
-	return Diagnose(t.Context(), checks)
+	return Diagnose(t.Context(), patience, checks)
 }
 
 // TestSuspects: a warning that may bring an error about comes before it, and one that may not is a warning.
@@ -50,7 +50,7 @@ func TestSuspects(t *testing.T) {
 
 // TestNoLPU: a machine without an LPU has nothing to look at, which is not well.
 func TestNoLPU(t *testing.T) {
-	d := Diagnose(t.Context(), Cards(func(context.Context) (*discovery.Inventory, error) { return &discovery.Inventory{}, nil }))
+	d := Diagnose(t.Context(), patience, Cards(func(context.Context) (*discovery.Inventory, error) { return &discovery.Inventory{}, nil }))
 	if s := d.Steps[0]; !d.NoLPU || s.State != Absent || s.Says != "no LPU on the PCI bus" {
 		t.Errorf("%+v", d)
 	}

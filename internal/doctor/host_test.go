@@ -170,7 +170,7 @@ func TestBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return Diagnose(t.Context(), Before(Host{
+		return Diagnose(t.Context(), patience, Before(Host{
 			Root: root, Drivers: []string{"xocl", "ha"}, Runtimes: func(context.Context) []runtimes.Runtime { return found },
 			Free: func(string) (uint64, error) {
 				if room == 0 {
