@@ -29,22 +29,22 @@ var (
 )
 
 // Commands returns the commands of the remedy, as they are typed, in their order. Of
-// several ways it is the first. nil: the remedy is in words, or it has to be completed.
-func (f *Finding) Commands() (commands []string) {
-	way, _, _ := strings.Cut(f.Remedy, ", or ")
-	clauses := strings.Split(way, "; ")
-	for i, clause := range clauses {
-		if _, command, ok := strings.Cut(clause, ": "); ok {
-			clauses[i] = command
+// several ways it is the first that has some. nil: the remedy is in words, or it has to be
+// completed.
+func (f *Finding) Commands() []string {
+	for way := range strings.SplitSeq(f.Remedy, ", or ") {
+		var commands []string
+		for clause := range strings.SplitSeq(way, "; ") {
+			if _, command, ok := strings.Cut(clause, ": "); ok {
+				clause = command
+			}
+			if typed().MatchString(clause) {
+				commands = append(commands, clause)
+			}
+		}
+		if len(commands) > 0 && !slices.ContainsFunc(commands, placeholder().MatchString) {
+			return commands
 		}
 	}
-	for _, clause := range clauses {
-		if typed().MatchString(clause) {
-			commands = append(commands, clause)
-		}
-	}
-	if slices.ContainsFunc(commands, placeholder().MatchString) {
-		return nil
-	}
-	return commands
+	return nil
 }

@@ -208,7 +208,7 @@ func complaints(links []link) (all []string) {
 }
 
 var (
-	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|install|setfacl|` +
+	command = regexp.MustCompile(`^(sudo|lpuctl|chmod|chown|rm|mv|echo|ln|sed|mknod|mkdir|setfacl|` +
 		strings.ReplaceAll(standIns, " ", "|") + `) `)
 	ofHost = regexp.MustCompile(`(^|[ =>])/(sys|dev|etc|run|var|opt)/`)
 )
@@ -216,13 +216,17 @@ var (
 // commands are the commands of a remedy, as a reader takes them out of it: of several ways the first, between semicolons, after a colon
 // if there are words before them.
 func commands(remedy string) (all []string) {
-	way, _, _ := strings.Cut(remedy, ", or ")
-	for clause := range strings.SplitSeq(way, "; ") {
-		if _, after, ok := strings.Cut(clause, ": "); ok {
-			clause = after
+	for way := range strings.SplitSeq(remedy, ", or ") {
+		for clause := range strings.SplitSeq(way, "; ") {
+			if _, after, ok := strings.Cut(clause, ": "); ok {
+				clause = after
+			}
+			if command.MatchString(clause) {
+				all = append(all, clause)
+			}
 		}
-		if command.MatchString(clause) {
-			all = append(all, clause)
+		if len(all) > 0 {
+			break
 		}
 	}
 	return all

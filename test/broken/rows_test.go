@@ -94,9 +94,9 @@ func cardRows() []row {
 		},
 		{
 			name: "a card runs its factory image", reports: "Xilinx/FPGA_as_a_Service#28",
-			breaks: `aside $CARD/rom.u.40/VBNV $PCI/devices/0000:45:00.0/rom.m.40/VBNV $PCI/devices/0000:45:00.0/recovery
+			breaks: `aside $CARD/rom.u.*/VBNV $PCI/devices/0000:45:00.0/rom.m.*/VBNV $PCI/devices/0000:45:00.0/recovery
 				echo 1 > $PCI/devices/0000:45:00.0/recovery
-				echo xilinx_u55c_recovery | tee $CARD/rom.u.40/VBNV > $PCI/devices/0000:45:00.0/rom.m.40/VBNV`,
+				for f in $CARD/rom.u.*/VBNV $PCI/devices/0000:45:00.0/rom.m.*/VBNV; do echo xilinx_u55c_recovery > $f; done`,
 			finds: []cause{{
 				link: "card", says: `^recovery-shell lpu2 .*factory image`, told: `xbmgmt program --base --device 0000:45:00.0, then power-cycle`,
 				then: "back",
