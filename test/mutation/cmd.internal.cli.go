@@ -6,7 +6,7 @@ func cmdInternalCLI() []mutation {
 			name:    "colours go into a pipe",
 			fix:     "auto && t.Screen.Redraws, auto && t.Screen.ErrRedraws",
 			without: "auto, auto",
-			test:    "TestColors",
+			test:    "TestColorOnTerminals", pkg: "cmd/lpuctl",
 		},
 		{
 			name:    "NO_COLOR is not heeded",
