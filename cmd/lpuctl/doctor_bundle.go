@@ -23,6 +23,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
+	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -105,13 +106,16 @@ func writeSummary(w io.Writer, b *bundle.Bundle, size int) {
 	for _, s := range b.Summary() {
 		fmt.Fprintf(w, "  %5d %8d  %s\n", s.Files, s.Bytes, s.What)
 	}
-	for title, notes := range map[string][]bundle.Note{"Left out": b.Index.LeftOut, "Replaced by stand-ins": b.Index.Replaced} {
-		if len(notes) > 0 {
-			fmt.Fprintf(w, "%s:\n", title)
-		}
-		for _, n := range notes {
-			fmt.Fprintf(w, "  %s\n", n)
-		}
+	writeNotes(w, "Left out", b.Index.LeftOut)
+	writeNotes(w, "Replaced by stand-ins", b.Index.Replaced)
+}
+
+func writeNotes(w io.Writer, title string, notes []bundle.Note) {
+	if len(notes) > 0 {
+		fmt.Fprintf(w, "%s:\n", title)
+	}
+	for _, n := range notes {
+		fmt.Fprintf(w, "  %s\n", shell.Printable(n.String()))
 	}
 }
 

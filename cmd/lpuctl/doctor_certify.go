@@ -51,8 +51,9 @@ type certificate struct {
 }
 
 func (a *app) certifyNode(ctx context.Context, format cli.Format, fixture string) error {
-	record := certify.NewRecord(a.Root)
-	inv, err := a.scanWith(ctx, discovery.Options{Management: true, Noted: record.Note})
+	record, end := certify.Watch(a.Root)
+	inv, err := a.scanWith(ctx, discovery.Options{Management: true})
+	end()
 	if err != nil {
 		return err
 	}

@@ -99,19 +99,26 @@ func usedBy(ctx context.Context, a *app) func(subject string) string {
 		return func(string) string { return "it is not known who uses what: " + err.Error() }
 	}
 	node.FindUsers(ctx, a.Root, inv)
-	inPods := podsOf(ctx, a)
+	pods, err := podsLPUs(ctx, a)
+	text := ""
+	if err != nil {
+		text = "it is not known which LPUs pods have: " + err.Error()
+	}
 	return func(subject string) string {
 		for i := range inv.LPUs {
 			if l := &inv.LPUs[i]; subject == l.Name || subject == l.Address.String() {
-				return cmp.Or(inUse(l), inPods(l))
+				return cmp.Or(inUse(l, pods[l.Address]), text)
 			}
 		}
 		return ""
 	}
 }
 
-func inUse(l *discovery.LPU) string {
+// inUse says who has an LPU; pod has it from Kubernetes.
+func inUse(l *discovery.LPU, pod string) string {
 	switch {
+	case pod != "":
+		return fmt.Sprintf("%s is in use by %s", l.Name, pod)
 	case l.Leased != nil:
 		return fmt.Sprintf("%s is leased to %s", l.Name, l.Leased)
 	case len(l.Users) > 0:
@@ -120,30 +127,4 @@ func inUse(l *discovery.LPU) string {
 		return fmt.Sprintf("this user cannot see whether %s is in use; run it as root", l.Name)
 	}
 	return ""
-}
-
-// podsOf returns what says which pod has an LPU.
-func podsOf(ctx context.Context, a *app) func(*discovery.LPU) string {
-	memory, err := node.RememberIn(a.Root)
-	if err != nil {
-		return func(*discovery.LPU) string { return err.Error() }
-	}
-	of, err := a.Pods(memory)
-	if err != nil {
-		return func(*discovery.LPU) string { return err.Error() }
-	}
-	said, claims, untold := of.All(ctx)
-	claimed, unread := claims.Holders()
-	inPods := said.InPods()
-	return func(l *discovery.LPU) string {
-		switch holder := cmp.Or(inPods[l.Address], claimed[l.Address]); {
-		case holder != "":
-			return fmt.Sprintf("%s is in use by %s", l.Name, holder)
-		case untold != nil:
-			return untold.Error()
-		case unread != nil:
-			return unread.Error()
-		}
-		return ""
-	}
 }

@@ -254,7 +254,7 @@ func (o *proofOptions) take(ctx context.Context, a *app) (*taken, error) {
 	return t, err
 }
 
-// podsLPUs are the LPUs that pods have, if it can be known.
+// podsLPUs returns the LPUs that pods have. With an error it is not known of some.
 func podsLPUs(ctx context.Context, a *app) (map[pci.Address]string, error) {
 	memory, err := node.RememberIn(a.Root)
 	if err != nil {
@@ -263,10 +263,6 @@ func podsLPUs(ctx context.Context, a *app) (map[pci.Address]string, error) {
 	of, err := a.Pods(memory)
 	if err != nil {
 		return nil, err
-	}
-	standing := of.Owner().Stand()
-	if program, unseen := standing.Program(); program == "" && unseen == nil {
-		return nil, nil // Kubernetes hands out none
 	}
 	return of.Holders(ctx)
 }

@@ -54,7 +54,7 @@ func (r *replay) begin(a *app) error {
 	if err != nil {
 		return err
 	}
-	r.ends = append(r.ends, func() { _ = removeAll(dir) })
+	r.ends = append(r.ends, func() { _ = os.RemoveAll(dir) })
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return err
 	}
@@ -87,9 +87,6 @@ func (r *replay) end() {
 		end()
 	}
 }
-
-// removeAll removes a directory. All that Unpack makes can be removed.
-func removeAll(dir string) error { return os.RemoveAll(dir) }
 
 // checks returns the checks of a replay: what the files of the bundle say is judged by
 // this lpuctl, and of all else is known what was found on the node.

@@ -142,8 +142,10 @@ func (n *tree) scan() {
 		match := []discovery.Match{{Vendor: "20fb", Device: "0010"}}
 		models = discovery.MergeModels(models, []discovery.Model{{Name: "bertha", Match: match}})
 	}
-	n.record = NewRecord(host.Root(n.root))
-	inv, err := discovery.Scan(context.Background(), n.root, discovery.Options{Models: models, Management: true, Noted: n.record.Note})
+	var end func()
+	n.record, end = Watch(host.Root(n.root))
+	inv, err := discovery.Scan(context.Background(), n.root, discovery.Options{Models: models, Management: true})
+	end()
 	n.must(err)
 	discovery.FindUsers(context.Background(), n.root, inv)
 	n.inventory = inv
@@ -237,7 +239,7 @@ func cases() []cased {
 			n.must(err)
 			n.write(n.of(1, "xmc.u.*/serial_num"), string(serial))
 		}},
-		{number: "HW-28", holds: unchanged, refutes: unchanged, late: func(n *tree) { n.record.Note(n.management(0, "error"), nil) }},
+		{number: "HW-28", holds: unchanged, refutes: unchanged, late: func(n *tree) { n.record.note(n.management(0, "error"), "") }},
 		{number: "HW-30", holds: func(n *tree) { n.must(n.machine.AllOnes(0, true)) }, refutes: func(n *tree) {
 			n.must(n.machine.AllOnes(0, true))
 			n.remove(n.of(0, "current_link_width"))

@@ -14,21 +14,26 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
-// Record is what a scan has read of sysfs. Its method Note is [discovery.Options.Noted].
+// Record is what a scan has read of sysfs.
 type Record struct {
 	mu   sync.Mutex
-	root host.Root
 	read map[string]string // bytes of files and texts of links, by path below the root
 }
 
-// NewRecord returns a record of reads below a root.
-func NewRecord(root host.Root) *Record { return &Record{root: root, read: map[string]string{}} }
+// Watch returns a record of what this process reads below a root until end is called.
+func Watch(root host.Root) (r *Record, end func()) {
+	r = &Record{read: map[string]string{}}
+	return r, host.Watch(&host.Witness{Root: root, Linked: r.note, Read: func(p string, data []byte, err error) {
+		if err == nil {
+			r.note(p, string(data))
+		}
+	}})
+}
 
-// Note notes a read.
-func (r *Record) Note(p string, data []byte) {
+func (r *Record) note(p, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.read[strings.TrimPrefix(strings.TrimPrefix(p, r.root.Shown("/")), "/")] = string(data)
+	r.read[strings.TrimPrefix(p, "/")] = text
 }
 
 // reads returns what was read so far.

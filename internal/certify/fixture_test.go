@@ -144,8 +144,10 @@ func TestFixtureIsNotWrittenOver(t *testing.T) {
 // TestRecordHasWhatAScanReads holds that a scan notes files and links, and no file that it could not read.
 func TestRecordHasWhatAScanReads(t *testing.T) {
 	n := newTree(t, simulate.Node{Profile: "edge", LPUs: 1})
-	n.record = NewRecord(host.Root(n.root))
-	_, err := discovery.Scan(context.Background(), n.root, discovery.Options{Noted: n.record.Note, Apart: &discovery.Apart{}})
+	var end func()
+	n.record, end = Watch(host.Root(n.root))
+	_, err := discovery.Scan(context.Background(), n.root, discovery.Options{Apart: &discovery.Apart{}})
+	end()
 	n.must(err)
 	reads := n.record.reads()
 	dir := n.machine.Card(0).Address.Dir()

@@ -34,7 +34,6 @@ type Tree struct {
 	// shortage is the first that a read had, also of those through another function.
 	shortage *atomic.Pointer[error]
 	through  ReadThrough
-	noted    Noted
 }
 
 // ReadThrough reads at most limit bytes from the start of a file, which is known to be a
@@ -44,17 +43,7 @@ type ReadThrough func(d *Dir, name string, limit int) ([]byte, error)
 // Through returns the same tree, whose files are read by another function. It is open as
 // long as t is.
 func (t *Tree) Through(read ReadThrough) *Tree {
-	return &Tree{Root: t.Root, NoOpenat2: t.NoOpenat2, dir: t.dir, shortage: t.shortage, through: read, noted: t.noted}
-}
-
-// Noted is called with what a tree has read: the bytes of an attribute, or the text of a
-// link. The path has the root. Several goroutines may call it at once.
-type Noted func(path string, data []byte)
-
-// Noting returns the same tree, which calls a function with each attribute and link that
-// it has read. It is open as long as t is.
-func (t *Tree) Noting(noted Noted) *Tree {
-	return &Tree{Root: t.Root, NoOpenat2: t.NoOpenat2, dir: t.dir, shortage: t.shortage, through: t.through, noted: noted}
+	return &Tree{Root: t.Root, NoOpenat2: t.NoOpenat2, dir: t.dir, shortage: t.shortage, through: read}
 }
 
 // Open opens the root. The error is that of open(2).
@@ -174,17 +163,8 @@ func (d *Dir) Dup() (fd int, err error) { return unix.FcntlInt(uintptr(d.fd), un
 // wait for ever.
 func (d *Dir) Head(name string, limit int) ([]byte, error) {
 	data, err := d.head(name, limit)
-	if err == nil {
-		d.note(name, data)
-	}
 	d.wasRead(name, data, err)
 	return data, err
-}
-
-func (d *Dir) note(name string, data []byte) {
-	if d.tree.noted != nil {
-		d.tree.noted(path.Join(d.Path, name), data)
-	}
 }
 
 func (d *Dir) head(name string, limit int) ([]byte, error) {
@@ -299,7 +279,7 @@ func (d *Dir) Link(name string) (string, error) {
 	if err != nil {
 		return "", d.Fault(name, err)
 	}
-	d.note(name, buffer[:n])
+	d.linked(name, string(buffer[:n]))
 	return string(buffer[:n]), nil
 }
 

@@ -7,12 +7,13 @@ import (
 )
 
 // Witness sees what is looked at below a root: paths of the root, absolute. Its functions
-// are called from several goroutines.
+// are called from several goroutines; one that is nil is not called.
 type Witness struct {
 	Root   Root
 	Looked func(path string)
 	Listed func(dir string)
 	Read   func(path string, data []byte, err error)
+	Linked func(path, text string) // the text of a link was read
 }
 
 //nolint:gochecknoglobals // it sees what all of this process read
@@ -26,7 +27,7 @@ func Watch(w *Witness) (end func()) {
 
 // looked says that a path of a root is looked at.
 func (r Root) looked(p string) {
-	if w := witness.Load(); w != nil && w.Root == r {
+	if w := witness.Load(); w != nil && w.Root == r && w.Looked != nil {
 		w.Looked(path.Join("/", p))
 	}
 }
@@ -42,19 +43,25 @@ func (d *Dir) own(name string) (*Witness, string) {
 }
 
 func (d *Dir) looked(name string) {
-	if w, p := d.own(name); w != nil {
+	if w, p := d.own(name); w != nil && w.Looked != nil {
 		w.Looked(p)
 	}
 }
 
 func (d *Dir) listed() {
-	if w, p := d.own(""); w != nil {
+	if w, p := d.own(""); w != nil && w.Listed != nil {
 		w.Listed(p)
 	}
 }
 
 func (d *Dir) wasRead(name string, data []byte, err error) {
-	if w, p := d.own(name); w != nil {
+	if w, p := d.own(name); w != nil && w.Read != nil {
 		w.Read(p, data, err)
+	}
+}
+
+func (d *Dir) linked(name, text string) {
+	if w, p := d.own(name); w != nil && w.Linked != nil {
+		w.Linked(p, text)
 	}
 }

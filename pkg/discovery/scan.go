@@ -94,9 +94,6 @@ type Options struct {
 	Apart *Apart
 	// Memory is what the watcher whose scan it is keeps; nil: the scan is on its own.
 	Memory Memory
-	// Noted is called with what the scan has read below the root, see [host.Noted]; nil: it
-	// is not.
-	Noted host.Noted
 }
 
 // Scan reads the machine under root and returns what it found. A card that is broken or
@@ -110,7 +107,7 @@ func Scan(ctx context.Context, root string, options Options) (*Inventory, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSysfs, err)
 	}
-	s := newScan(t.Noting(options.Noted), options)
+	s := newScan(t, options)
 	defer s.release()
 	return s.run(ctx)
 }

@@ -9,9 +9,9 @@ func internalHost() []mutation {
 			test:    "TestFollowCordons", pkg: "internal/node",
 		},
 		{
-			name:    "a fixture lacks what another process reads",
-			fix:     ", through: read, noted: t.noted}",
-			without: ", through: read}",
+			name:    "a fixture lacks the links that were read",
+			fix:     "\td.linked(name, string(buffer[:n]))\n",
+			without: "",
 			test:    "TestRecordHasWhatAScanReads", pkg: "internal/certify",
 		},
 		{
