@@ -72,8 +72,9 @@ NODE=$ROOT/dev/dri/renderD130
 SPECS=$ROOT/var/run/cdi
 SPEC=$SPECS/hyperaccel.ai-lpu.json
 TABLE=$ROOT/opt/hyperdex/hrt/xclbin/table.json
-# aside keeps a file as it is now, and back brings all of them back.
-aside() { mkdir -p aside; for f; do f=$(realpath -s --relative-to=. "$f"); tar cf "aside/$(echo "$f" | tr / +).tar" "$f"; done; }
+# aside keeps a file as it is now, and back brings all of them back. An ordinary user's node has no device files.
+aside() { mkdir -p aside; for f; do keep "$f"; done; }
+keep() { ! [ -e "$1" ] || { f=$(realpath -s --relative-to=. "$1"); tar cf "aside/$(echo "$f" | tr / +).tar" "$f"; }; }
 back() { for f in aside/*.tar; do tar xf "$f"; done; }
 # has installs a release of a package, as dpkg writes it.
 has() { mkdir -p $ROOT/usr/bin $ROOT/var/lib/dpkg; : > $ROOT/usr/bin/$1

@@ -32,7 +32,7 @@ func both(a, b []cause) []cause { return slices.Concat(a, b) }
 const (
 	unbind = `
 		aside $(readlink -f $CARD) $PCI/drivers/xocl/$ADDRESS $NODE
-		rm $CARD/driver $PCI/drivers/xocl/$ADDRESS $NODE; rm -r $CARD/drm
+		rm $CARD/driver $PCI/drivers/xocl/$ADDRESS; rm -f $NODE; rm -r $CARD/drm
 	`
 	off = `has containerd containerd 1.7.35
 		printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n' | put /etc/containerd/config.toml
