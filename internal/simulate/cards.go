@@ -124,7 +124,7 @@ func plainCard(c *card) []*function {
 	}}
 }
 
-// berthaCard is a plain card whose driver tells of its sensors, as docs/health.md asks of
+// berthaCard is a plain card whose driver tells of its sensors, as docs/health-notes.md asks of
 // it.
 func berthaCard(c *card) []*function {
 	functions := plainCard(c)

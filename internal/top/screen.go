@@ -188,7 +188,7 @@ func (v *View) lpus(rows []*LPU, now time.Time) []string {
 }
 
 // graph are the header and the lines of the history of LPUs. Memory in use and the busy
-// share of the time are not known: docs/health.md says why.
+// share of the time are not known: docs/health-notes.md says why.
 func (v *View) graph(rows []*LPU) []string {
 	const others = 5 + 1 + 1 + 8 + 1 + 1 + 9 + 1 + 4 + 1 + 4 // all but the two lines
 	width := min(historySteps, (v.Width-others)/2)

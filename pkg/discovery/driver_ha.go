@@ -12,7 +12,7 @@ import (
 // ha is the driver of a Bertha.
 type ha struct{ generic }
 
-// haState is the attribute of the class device that says how the card is (docs/health.md).
+// haState is the attribute of the class device that says how the card is (docs/health-notes.md).
 const haState = "state"
 
 func (ha) states(nodes []Node) (paths []string) {
@@ -22,7 +22,7 @@ func (ha) states(nodes []Node) (paths []string) {
 	return paths
 }
 
-// read reads what docs/health.md asks of the driver of a Bertha: attributes of the
+// read reads what docs/health-notes.md asks of the driver of a Bertha: attributes of the
 // class device.
 func (ha) read(f *function, lpu *LPU, _ *host.Dir) {
 	dir := f.classDevice()

@@ -7,5 +7,5 @@
 // hysteresis both ways, a grace for what may pass, growth of counters, and what stays
 // until the driver is bound again.
 //
-// docs/health.md explains every signal to users; a test holds it against [Signals].
+// docs/health.md lists every signal for users; a test holds it against [Signals].
 package health

@@ -38,10 +38,9 @@ func TestPage(t *testing.T) {
 
 func table() string {
 	var b strings.Builder
-	b.WriteString("| id | class | source | what it is | for pods | remedy |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| id | class | source | for pods |\n|---|---|---|---|\n")
 	for _, s := range health.Signals() {
-		rule := finding.RuleOf(s.ID)
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.ID, s.Class, s.Source, rule.Meaning, forPods(s), rule.Remedy)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.ID, s.Class, s.Source, forPods(s))
 	}
 	return b.String()
 }

@@ -204,7 +204,7 @@ func (p *program) takes(n int) (lpus []int, ring bool, err error) {
 }
 
 // first returns the position in the table of the first of n LPUs that the program takes. It is written from the description of the
-// program in docs/ring.md, and not from lpuctl's own reader.
+// program in docs/ring-notes.md, and not from lpuctl's own reader.
 func (p *program) first(n int) (int, error) {
 	count := p.table.NumDevice
 	if count < 1 || count > len(p.table.Network) {
