@@ -30,7 +30,7 @@ type Meaning struct {
 func Meanings() []Meaning {
 	return []Meaning{
 		{deviceIndex, "index of the only LPU", "no index: XRT calls the only LPU 0"},
-		{visibleDevices, "indices of the LPUs, in ring order", "no indices: XRT does not read it, and numbers the LPUs anew"},
+		{visibleDevices, "indices of the LPUs, in ring order", "no indices: XRT does not read it, and numbers its LPUs from 0"},
 		{ringOrder, "no indices", "XRT's indices of the same LPUs, in ring order"},
 		{connectedLPUs, "whether each LPU is cabled to the next", "the same"},
 		{numberOfLPUs, "number of LPUs given to the container", "XRT's indices are 0 to one less"},
