@@ -286,7 +286,7 @@ bench-dra: ## what arcs as devices cost the scheduler, beside single devices and
 	KUBERNETES=$(KUBERNETES) go run ./test/bench-dra -nodes 100,300$(if $(LPUCTL_LONG),$(comma)1000) -json dist/bench-dra.json | tee dist/bench-dra.txt
 
 .PHONY: simulate-allocation
-simulate-allocation: ## play pods against other vendors' rules; writes the tables and plots of docs/allocation.md
+simulate-allocation: ## play pods against other vendors' rules; writes the tables and plots of docs/allocation-notes.md
 	go run ./test/allocation
 
 .PHONY: fmt

@@ -7,8 +7,8 @@ import "slices"
 // ring is one arc. On a chain no arc goes past the end.
 //
 // On a ring of 8 it is the order that left the most room in a search (test/allocation
-// -orders; figures in docs/allocation.md). On others single LPUs are taken from one end
-// and arcs from the other.
+// -orders; figures in docs/allocation-notes.md). On others single LPUs are taken from one
+// end and arcs from the other.
 func Starts(n, size int, closed bool) (starts []int) {
 	last := n - size
 	if closed && size < n {

@@ -14,14 +14,10 @@ const (
 	page  = "../../docs/findings.md"
 	intro = `# Findings
 
-Everything that lpuctl finds out of order, with the id that scripts can rely on. The tables are made of the one in
-[pkg/finding/table.go](../pkg/finding/table.go): after a change of it, ` + "`go test ./pkg/finding -update`" + ` writes them again.
+<!-- The tables are made of pkg/finding/table.go: go test ./pkg/finding -update -->
 
-An *error* makes something unusable, a *warning* needs a look, a *note* explains. ` +
-		`A finding names its file and line where there is one, and has
-a remedy; where it knows names and paths, the remedy is more precise than the one below. In ` +
-		"`cdi validate`" + `, a file of another kind is
-its maker's business: what is wrong with it is a note.
+Every problem that lpuctl reports, by its id. An *error* makes something unusable, a *warning* needs attention, a *note* explains. The
+remedy that lpuctl prints has the names and paths of the case. In ` + "`cdi validate`" + `, problems of other kinds' files are notes.
 `
 )
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -202,7 +203,11 @@ func (p *Pods) Ask(ctx context.Context) (*Said, error) {
 	defer func() { _ = conn.Close() }()
 	said, err := askForPods(ctx, podresources.NewPodResourcesListerClient(conn), "")
 	if err != nil {
-		return nil, fmt.Errorf("the kubelet does not say which pods have LPUs: %s", status.Convert(err).Message())
+		why := status.Convert(err).Message()
+		if strings.Contains(why, "error reading server preface") { // gRPC's words for it
+			why = "no answer at " + p.Socket + ", which takes connections"
+		}
+		return nil, fmt.Errorf("the kubelet does not say which pods have LPUs: %s", why)
 	}
 	return said, nil
 }

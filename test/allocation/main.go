@@ -1,6 +1,6 @@
 // Allocation plays pods on simulated rings and holds the rule of lpuctl (pkg/ring) against the rules of other vendors'
 // device plugins, re-implemented from what they publish, and against the exact optimum. It writes the tables and plots
-// of docs/allocation.md.
+// of docs/allocation-notes.md.
 package main
 
 import (
@@ -90,7 +90,7 @@ const (
 )
 
 func main() {
-	docs := flag.String("docs", "docs", "write allocation.md and the plots into this directory")
+	docs := flag.String("docs", "docs", "write "+page+" and the plots into this directory")
 	seeds := flag.Int("seeds", 12, "runs of each policy")
 	count := flag.Int("pods", 20000, "pods of each run")
 	find := flag.Bool("orders", false, "search for the order in which DRA publishes arcs, on other pods than the report's, and print it")
@@ -118,7 +118,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "allocation:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("wrote the tables of %s and its plots\n", filepath.Join(*docs, "allocation.md"))
+	fmt.Printf("wrote the tables of %s and its plots\n", filepath.Join(*docs, page))
 	if len(r.missed) > 0 {
 		for _, m := range r.missed {
 			fmt.Println("MISSED:", m)

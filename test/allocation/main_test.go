@@ -116,14 +116,14 @@ func TestPolicies(t *testing.T) {
 
 // TestDocumentHasTheTables: what is published is what this program writes.
 func TestDocumentHasTheTables(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/allocation.md")
+	doc, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &report{seeds: 2, pods: 50, say: func(string, ...any) {}, tables: map[string]string{}, plots: map[string]string{}}
 	r.optimum()
 	if table := r.tables["optimum"]; !strings.Contains(string(doc), table) {
-		t.Errorf("docs/allocation.md is out of date (make simulate-allocation): it should have\n%s", table)
+		t.Errorf("docs/%s is out of date (make simulate-allocation): it should have\n%s", page, table)
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"strings"
 )
 
-// report is all results, as the tables of docs/allocation.md by name.
+// page is the file that has the tables.
+const page = "allocation-notes.md"
+
+// report is all results, as the tables of docs/allocation-notes.md by name.
 type report struct {
 	seeds, pods int
 	say         func(format string, args ...any)
@@ -453,9 +456,9 @@ func (r *report) loads() {
 	r.say("loads")
 }
 
-// write puts the tables between their marks in allocation.md, and the plots beside it.
+// write puts the tables between their marks in allocation-notes.md, and the plots beside it.
 func (r *report) write(dir string) error {
-	path := filepath.Join(dir, "allocation.md")
+	path := filepath.Join(dir, page)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err

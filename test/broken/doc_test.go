@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/doctor.md")
+var update = flag.Bool("update", false, "write the table of docs/doctor-notes.md")
 
 const (
-	page  = "../../docs/doctor.md"
+	page  = "../../docs/doctor-notes.md"
 	begin = "<!-- broken nodes: go test ./test/broken -run TestPage -update -->\n"
 	end   = "<!-- end of broken nodes -->\n"
 )
 
-// TestPage holds the table in docs/doctor.md against the rows.
+// TestPage holds the table in docs/doctor-notes.md against the rows.
 func TestPage(t *testing.T) {
 	data, err := os.ReadFile(page)
 	if err != nil {

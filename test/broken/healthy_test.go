@@ -18,7 +18,7 @@ type healthy struct {
 
 func (h *healthy) try(t *testing.T) {
 	t.Helper()
-	n := simulate(t, words(h.tree)...)
+	n := simulate(t, strings.Fields(h.tree)...)
 	n.sh(t, h.before)
 	n.run(t, program, "--quiet", "cdi", "refresh")
 	n.sh(t, h.after)

@@ -94,7 +94,7 @@ func TestErrorWordsOfOthers(t *testing.T) {
 			t.Errorf("%s does not have %q", ErrorWords, words)
 		}
 	}
-	if n := len(strings.Fields(page)); n > 2500 {
+	if n := len(strings.Fields(page)); n > 2400 {
 		t.Errorf("%s has %d words", ErrorWords, n)
 	}
 }

@@ -877,7 +877,7 @@ func TestMetrics(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/dra.md")
 	c.do(err)
 	documented := map[string]bool{}
-	for _, name := range regexp.MustCompile("(?m)^\\| `(lpuctl_dra_[a-z_]+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, name := range regexp.MustCompile("(?m)^\\| `(lpuctl_dra_[a-z_]+)").FindAllStringSubmatch(string(page), -1) {
 		documented[name[1]] = true
 	}
 	for _, name := range regexp.MustCompile("(?m)^# HELP (lpuctl_dra_[a-z_]+) ").FindAllStringSubmatch(text.String(), -1) {

@@ -175,6 +175,30 @@ func Install(t *testing.T, root string) {
 	BindMount(t, root+"/run/lpuctl/ring", "/run/lpuctl/ring")
 }
 
+// AsNode makes this machine a node as far as a container runtime looks, as [Install] does, and returns what takes it back: what changes on
+// the node between the two is seen only when it is called again.
+func AsNode(t *testing.T, root string) (end func()) {
+	t.Helper()
+	var mounted []string
+	for _, dir := range glob(t, root, "/opt/*", "/dev/dri", "/var/run/cdi", "/run/lpuctl") {
+		here := strings.Replace(dir, "/var/run/", "/run/", 1)
+		if err := os.MkdirAll(here, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(root+dir, here, "", unix.MS_BIND, ""); err != nil {
+			t.Fatalf("%s: %v", here, err)
+		}
+		mounted = append(mounted, here)
+	}
+	return func() {
+		for _, here := range mounted {
+			if err := unix.Unmount(here, unix.MNT_DETACH); err != nil {
+				t.Errorf("%s: %v", here, err)
+			}
+		}
+	}
+}
+
 // glob is the paths below a root that match patterns, without the root.
 func glob(t *testing.T, root string, patterns ...string) (paths []string) {
 	t.Helper()

@@ -231,7 +231,7 @@ func Mount(t *testing.T, source, target, kind string, flags uintptr, options str
 }
 
 // Write writes a file, and the directories above it.
-func Write(t *testing.T, path, text string) {
+func Write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)

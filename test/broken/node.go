@@ -26,27 +26,25 @@ var (
 // standIns are the programs that remedies name. What they would do to a card, a row does by itself.
 const standIns = "modprobe xbutil xbmgmt systemctl"
 
-// build makes the programs when the first test asks for them.
-var build = sync.OnceValue(makeTools)
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if tools != "" {
-		_ = os.RemoveAll(tools)
-	}
-	os.Exit(code)
-}
-
-func makeTools() error {
+// makeTools makes the programs, once.
+var makeTools = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "broken-")
 	if err != nil {
 		return err
 	}
 	tools, program = dir, filepath.Join(dir, "lpuctl")
-	cmd := exec.Command("go", "build", "-o", program, "./cmd/lpuctl")
-	cmd.Dir = "../.."
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, said)
+	if built := os.Getenv("LPUCTL"); built != "" {
+		err = os.Symlink(built, program)
+	} else {
+		cmd := exec.Command("go", "build", "-o", program, "./cmd/lpuctl")
+		cmd.Dir = "../.."
+		said, failed := cmd.CombinedOutput()
+		if failed != nil {
+			err = fmt.Errorf("%w: %s", failed, said)
+		}
+	}
+	if err != nil {
+		return err
 	}
 	err = os.WriteFile(filepath.Join(tools, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755)
 	for name := range strings.FieldsSeq(standIns) {
@@ -55,6 +53,13 @@ func makeTools() error {
 		}
 	}
 	return err
+})
+
+// RemoveTools removes the programs that tests have made.
+func RemoveTools() {
+	if tools != "" {
+		_ = os.RemoveAll(tools)
+	}
 }
 
 // node is a node in a directory of its own. Its root is "node" there, and commands run there.
@@ -86,10 +91,15 @@ set -e
 
 func simulate(t *testing.T, arguments ...string) *node {
 	t.Helper()
-	if err := build(); err != nil {
+	if err := makeTools(); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t.TempDir()}
+	dir, err := os.MkdirTemp("", "") //nolint:usetesting // paths of sockets must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := &node{dir}
 	n.run(t, append([]string{program, "--quiet", "simulate", "node"}, arguments...)...)
 	return n
 }
@@ -244,5 +254,3 @@ func (n *node) carry(t *testing.T, remedy string) {
 		n.run(t, "sh", "-c", ofHost.ReplaceAllString(each, "${1}node/$2/"))
 	}
 }
-
-func words(text string) []string { return strings.Fields(text) }
