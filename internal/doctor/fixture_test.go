@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long checks may take on a machine that has much to do.
-var patience = await.Limit //nolint:gochecknoglobals // that is a variable
+var patience = await.Limit
 
 // tree makes a machine of some files. A text that begins with "-> " is what a link leads to; a path that ends in / is a directory.
 func tree(t *testing.T, files map[string]string) host.Root {

@@ -18,6 +18,8 @@ import (
 )
 
 // The program, and the programs that stand in for others, below a directory that all tests share.
+//
+//nolint:gochecknoglobals // made once
 var (
 	program string
 	tools   string
@@ -27,6 +29,8 @@ var (
 const standIns = "modprobe xbutil xbmgmt systemctl"
 
 // makeTools makes the programs, once.
+//
+//nolint:gochecknoglobals // a function
 var makeTools = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "broken-")
 	if err != nil {
