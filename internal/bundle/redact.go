@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,10 +76,12 @@ func isPlain(s string) bool {
 // redactTable is for a ring table. Its comments are left out.
 func redactTable(p string, data []byte, n *Names) ([]byte, error) {
 	if path.Ext(p) == ".json" {
-		if !json.Valid(data) {
+		d := json.NewDecoder(bytes.NewReader(data))
+		if d.Decode(new(json.RawMessage)) != nil {
 			return nil, errUnparsed
 		}
-		return []byte(n.text(string(data))), nil
+		end := d.InputOffset()
+		return append([]byte(n.text(string(data[:end]))), shape(data[end:], nil, 0)...), nil
 	}
 	if _, faults := strictyaml.ReadYAML(data); unreadable(faults) {
 		return nil, errUnparsed

@@ -41,15 +41,23 @@ func shaped(p string, data []byte, stay []string) ([]byte, error) {
 // quoted is what an error says of the text itself.
 var quoted = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|U\\+[0-9A-F]+")
 
-// complaints are what the parsers of such a file say of it, with lines. until is where one
-// of JSON stops; 0: it does not.
+// startOf is where a line begins, from 1.
+func startOf(data []byte, line int) (at int) {
+	for ; line > 1; line-- {
+		at += bytes.IndexByte(data[at:], '\n') + 1
+	}
+	return at
+}
+
+// complaints are what the parsers of such a file say of it, with lines. until is behind the
+// character at which one of JSON or TOML stops; 0: it does not.
 func complaints(p string, data []byte) (all []string, until int) {
 	if isTOML(p) {
 		var d map[string]any
 		err := toml.Unmarshal(data, &d)
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
-			line, _ := at.Position()
-			return []string{fmt.Sprint(line, err)}, 0
+			line, column := at.Position()
+			return []string{fmt.Sprint(line, err)}, min(startOf(data, line)+column, len(data))
 		}
 		return texts(err), 0
 	}
@@ -82,7 +90,7 @@ const marks = "{}[]:,\"'#-&*!|>%@`?\\=.+<"
 var literals = regexp.MustCompile(`^(true|false|null|inf|nan|0[xob][0-9]*|[0-9]+[eE]?[0-9]*)$`)
 
 // shape returns a text of which letters are an a and digits a 1, and all that the syntax is
-// made of is where it was. Of a word that a parser of JSON has begun what it has read stays:
+// made of is where it was. Of a word that a parser has begun (until) what it has read stays:
 // that is not more than the beginning of null, and one letter.
 func shape(data []byte, stay []string, until int) []byte {
 	out := bytes.Clone(data)

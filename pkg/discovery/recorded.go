@@ -45,8 +45,9 @@ func ReplayUsers(root string, r RecordedUsers) (end func()) {
 // replayUsers is [FindUsers] on a recorded machine.
 func (inv *Inventory) replayUsers(r RecordedUsers) {
 	for i := range inv.LPUs {
-		if users := r.Users[inv.LPUs[i].Address]; users != nil {
-			inv.LPUs[i].Users = users
+		for _, u := range r.Users[inv.LPUs[i].Address] {
+			u.UID = -1 // it is not recorded
+			inv.LPUs[i].Users = append(inv.LPUs[i].Users, u)
 		}
 	}
 	for _, what := range r.Hidden {
