@@ -83,8 +83,10 @@ var (
 	pem      = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)`)
 	longText = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 	mixed    = regexp.MustCompile(`[0-9].*[A-Za-z]|[A-Za-z].*[0-9]`)
-	ipText   = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b|\[?[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:\]|\b)`)
-	mail     = regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)
+	// What a parser of YAML names where nothing defines it: any word of a file.
+	anchor = regexp.MustCompile(`(unknown anchor )'[^']*'`)
+	ipText = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b|\[?[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:\]|\b)`)
+	mail   = regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)
 )
 
 // secrets leaves out what looks like a secret.
@@ -98,6 +100,7 @@ func (n *Names) secrets(text string) string {
 	out(pem, leftOut)
 	out(inURL, "${1}left-out@")
 	out(mail, "left-out")
+	out(anchor, "${1}'left-out'")
 	out(afterWord, "${1}left-out")
 	return longText.ReplaceAllStringFunc(text, func(s string) string {
 		if !strings.HasPrefix(s, "/") {
