@@ -37,15 +37,15 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if long.Race {
-		scripts = slices.DeleteFunc(scripts, func(path string) bool { return !strings.Contains(readText(t, path), "&\n") })
+		files = slices.DeleteFunc(files, func(path string) bool { return !strings.Contains(readText(t, path), "&\n") })
 	}
 	testscript.Run(t, testscript.Params{
-		Files:               scripts,
+		Files:               files,
 		UpdateScripts:       os.Getenv("LPUCTL_UPDATE") != "",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
