@@ -201,7 +201,7 @@ func addFiles(a *app, c *bundle.Collector) {
 	}
 	c.Own(cli.DefaultConfigFile, cli.ConfigKeys())
 	for _, file := range []string{
-		discovery.InstalledRingTable, discovery.HyperdexRingTable, a.Config.Ring.Table,
+		discovery.InstalledRingTable, discovery.HyperdexRingTable, a.Config.Ring.Table, discovery.LastRingTable,
 	} {
 		if file != "" {
 			c.Table(path.Clean(file))

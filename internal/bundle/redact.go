@@ -178,10 +178,8 @@ func editScalars(text string, keeps func(above []string, value string) bool) (st
 	}
 	lines := strings.SplitAfter(text, "\n")
 	var bad error
-	last := 0
 	edit := map[int][]*yaml.Node{}
 	walk(document.Node, []string{""}, func(above []string, node *yaml.Node) {
-		last = max(last, node.Line)
 		if keeps(above, node.Value) {
 			return
 		}
@@ -201,7 +199,7 @@ func editScalars(text string, keeps func(above []string, value string) bool) (st
 			lines[line-1] = replaced
 		}
 	}
-	for i := last; i < len(lines) && len(faults) > 0; i++ { // of what follows the document, the shape
+	for i := lastLine(document.Node); i < len(lines) && len(faults) > 0; i++ { // of what follows the document, the shape
 		lines[i] = string(shape([]byte(lines[i]), nil, 0))
 	}
 	return strings.Join(lines, ""), bad
@@ -238,6 +236,15 @@ func keepsInSpec(above []string, value string) bool {
 		return true // device numbers and modes
 	}
 	return slices.Contains(specKeys, key)
+}
+
+// lastLine is the line in which the last part of a YAML document begins.
+func lastLine(node *yaml.Node) int {
+	last := node.Line
+	for _, child := range node.Content {
+		last = max(last, lastLine(child))
+	}
+	return last
 }
 
 // walk calls each with every scalar of a YAML document and the keys that it stands under.
