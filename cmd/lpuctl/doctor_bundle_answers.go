@@ -54,7 +54,7 @@ func answersOf(ctx context.Context, a *app, d *doctor.Diagnosis, inv *discovery.
 
 // addAnswers adds answers, with paths as below "/".
 func addAnswers(a *app, c *bundle.Collector, answers map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(answers)) { // so that stand-ins have the same numbers each time
+	for _, name := range slices.Sorted(maps.Keys(answers)) { // stand-ins have the same numbers then
 		text, err := json.Marshal(answers[name])
 		if err != nil {
 			return err

@@ -199,7 +199,8 @@ func editScalars(text string, keeps func(above []string, value string) bool) (st
 			lines[line-1] = replaced
 		}
 	}
-	for i := lastLine(document.Node); i < len(lines) && len(faults) > 0; i++ { // of what follows the document, the shape
+	// Of what follows the document the shape is taken.
+	for i := lastLine(document.Node); i < len(lines) && len(faults) > 0; i++ {
 		lines[i] = string(shape([]byte(lines[i]), nil, 0))
 	}
 	return strings.Join(lines, ""), bad

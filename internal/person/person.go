@@ -45,8 +45,7 @@ const (
 	// firstUser is the first uid of a user who is no part of the system (UID_MIN in
 	// login.defs(5)).
 	firstUser = 1000
-	// nobody is the uid of the user that is none (systemd's UIDS-GIDS.md).
-	nobody = 65534
+	noUser    = 65534 // the uid of the user that is none (systemd's UIDS-GIDS.md)
 )
 
 // People knows the users of the machine. It is safe for concurrent use.
@@ -160,7 +159,7 @@ func (p *People) Names() ([]string, error) {
 	known, err := p.load()
 	var names []string
 	for name, uid := range known.users.uids {
-		if uid >= firstUser && uid != nobody {
+		if uid >= firstUser && uid != noUser {
 			names = append(names, name)
 		}
 	}
