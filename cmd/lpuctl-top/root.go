@@ -25,14 +25,7 @@ type app struct {
 // run is the whole program: arguments in, exit code out.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, env func(string) (string, bool)) int {
 	a := &app{cli.App{Terminal: cli.Terminal{Program: program, Out: out, Err: errOut}, Env: env}, in}
-	root := newRootCommand(a, args...)
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
-		a.Complain(err)
-	}
+	_, err := a.Execute(ctx, newRootCommand(a, args...), args)
 	return cli.CodeOf(err)
 }
 

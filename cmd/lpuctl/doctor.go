@@ -13,7 +13,6 @@ import (
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/doctor"
-	"github.com/hyperaccel/lpuctl/internal/node"
 	"github.com/hyperaccel/lpuctl/internal/owner"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -63,6 +62,8 @@ The exit code is 3 if a link is broken, with --strict also if one has a warning 
 			}
 			o.open = o.open || len(args) > 0
 			switch {
+			case proof.asked() && a.replay != nil:
+				return cli.Usage("no container can be started on a bundle: leave out --run")
 			case proof.asked():
 				return proof.prove(cmd.Context(), a, &o, args)
 			case bundle.given():
@@ -175,11 +176,7 @@ func scanOnce(a *app) doctor.Scan {
 
 // standing is who hands out the LPUs to pods.
 func standing(a *app) (owner.File, owner.Standing, error) {
-	memory, err := node.RememberIn(a.Root)
-	if err != nil {
-		return owner.File{}, owner.Standing{}, err
-	}
-	of, err := a.Pods(memory)
+	of, err := podsOf(a)
 	if err != nil {
 		return owner.File{}, owner.Standing{}, err
 	}

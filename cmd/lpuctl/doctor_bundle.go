@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +20,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/doctor"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/node"
-	"github.com/hyperaccel/lpuctl/internal/runtimes"
+	"github.com/hyperaccel/lpuctl/internal/person"
 	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/internal/wholefile"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
@@ -93,9 +91,7 @@ func (o *bundleOptions) agreed(in io.Reader, out io.Writer) error {
 	if file, ok := in.(*os.File); !ok || !cli.IsTerminal(file) || !cli.IsTerminal(out) {
 		return cli.Usage("nothing was written: look at the list; then: --yes")
 	}
-	fmt.Fprintf(out, "Write this to %s? [y/N] ", o.file)
-	answer, _ := bufio.NewReader(in).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+	if yes, _ := askYes(in, out, "Write this to "+o.file+"?"); !yes {
 		return cli.Fail(cli.ExitFailed, "", "nothing was written")
 	}
 	return nil
@@ -121,26 +117,33 @@ func writeNotes(w io.Writer, title string, notes []bundle.Note) {
 
 // collect looks at this node as the commands do that work on a bundle later.
 func collect(ctx context.Context, a *app, o *doctorOptions) (*bundle.Bundle, error) {
-	if err := a.LoadConfig(); err != nil {
+	faulty, err := o.unconfigured(ctx, a)
+	if err != nil {
 		return nil, err
 	}
 	now, wall := host.Now(), time.Now()
-	names := bundle.NewNames(hostNames(a.Root), userNames(a.Root))
-	c := bundle.NewCollector(a.Root, names)
+	people, _ := person.In(a.Root, leaseGroup).Names() // more are known by what they have leased
+	names := bundle.NewNames(hostNames(a.Root), people)
+	c := bundle.NewCollector(a.Root, names, a.Config.CDI.Kind)
 	addFiles(a, c)
 	end := c.Watch()
 	d, err := o.diagnose(ctx, a, nil)
 	for _, command := range []string{"topology", "health", "ring check", "cdi validate"} {
 		lookBy(ctx, a, command)
 	}
-	if inv, err := a.scan(ctx); err == nil && len(inv.LPUs) > 0 {
+	inv, unread := a.scan(ctx)
+	if unread == nil && len(inv.LPUs) > 0 {
 		lookBy(ctx, a, strings.Join(append([]string{"describe"}, cli.Each(inv.LPUs, func(l discovery.LPU) string { return l.Name })...), " "))
 	}
 	end()
 	if err != nil {
 		return nil, err
 	}
-	if err := addAnswers(ctx, a, c, d); err != nil {
+	if faulty != nil {
+		d = faulty
+	}
+	addHolders(names, inv)
+	if err := addAnswers(a, c, answersOf(ctx, a, d, inv, wall)); err != nil {
 		return nil, err
 	}
 	if a.Root == "/" {
@@ -150,6 +153,24 @@ func collect(ctx context.Context, a *app, o *doctorOptions) (*bundle.Bundle, err
 		Made: wall.UTC(), Boot: now.Boot, SinceBoot: now.SinceBoot, Program: cli.ReadVersion().Version, Kernel: kernel(), UID: os.Geteuid(),
 	})
 	return b, ctx.Err()
+}
+
+// unconfigured reads the config. If its file cannot be used, the defaults count from here
+// on, and the diagnosis says what is wrong with the file; else it is nil.
+func (o *doctorOptions) unconfigured(ctx context.Context, a *app) (*doctor.Diagnosis, error) {
+	err := a.LoadConfig()
+	if err == nil {
+		return nil, nil
+	}
+	if info, unseen := os.Stat(string(a.Root)); unseen != nil || !info.IsDir() || host.IsShortage(err) || cli.CodeOf(err) == cli.ExitUsage {
+		return nil, err
+	}
+	check := doctor.Config.Answer("", cli.ConfigFaults(err))
+	if cli.ConfigFaults(err) == nil {
+		check.Run = func(context.Context) doctor.Result { return doctor.Unable("the config file", err) }
+	}
+	a.Config, _ = cli.ParseConfig("", nil)
+	return doctor.Diagnose(ctx, o.within, []doctor.Check{check}), nil
 }
 
 // lookBy has a command look at this node. What it says does not matter.
@@ -178,11 +199,12 @@ func addFiles(a *app, c *bundle.Collector) {
 	for _, dir := range []string{cdi.RingTableDir, cdi.RingTableDir + "/over", node.StateDir + "/ring"} {
 		c.Tables(dir)
 	}
+	c.Own(cli.DefaultConfigFile, cli.ConfigKeys())
 	for _, file := range []string{
-		cli.DefaultConfigFile, discovery.InstalledRingTable, discovery.HyperdexRingTable, a.Config.Ring.Table,
+		discovery.InstalledRingTable, discovery.HyperdexRingTable, a.Config.Ring.Table, discovery.LastRingTable,
 	} {
 		if file != "" {
-			c.Own(path.Clean(file))
+			c.Table(path.Clean(file))
 		}
 	}
 	for _, pattern := range []string{
@@ -209,50 +231,6 @@ func hostNames(root host.Root) (names []string) {
 		names = append(names, strings.TrimSpace(string(data)))
 	}
 	return names
-}
-
-// peopleFrom is the first uid of people, and nobodyID that of the user that is none
-// (login.defs(5), systemd's UIDS-GIDS.md).
-const (
-	peopleFrom = 1000
-	nobodyID   = 65534
-)
-
-// userNames are the names of people in the machine's passwd(5).
-func userNames(root host.Root) (names []string) {
-	data, err := root.Read("/etc/passwd", 1<<20)
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(data)) {
-		fields := strings.Split(line, ":")
-		if len(fields) < 3 {
-			continue
-		}
-		if uid, err := strconv.Atoi(fields[2]); err == nil && uid >= peopleFrom && uid != nobodyID {
-			names = append(names, fields[0])
-		}
-	}
-	return names
-}
-
-// addAnswers adds what was found, with paths as below "/".
-func addAnswers(ctx context.Context, a *app, c *bundle.Collector, d *doctor.Diagnosis) error {
-	answers := map[string]any{
-		bundle.Doctor:   doctorDocument{cli.NewHeader("Diagnosis"), d},
-		bundle.Runtimes: runtimes.Record(ctx, string(a.Root), runtimes.Options{SpecDir: a.Config.CDI.SpecDir}),
-	}
-	for name, answer := range answers {
-		text, err := json.Marshal(answer)
-		if err != nil {
-			return err
-		}
-		if a.Root != "/" {
-			text = (&there{dir: string(a.Root)}).rename(text)
-		}
-		c.Answer(name, text)
-	}
-	return nil
 }
 
 // journalLines is how many lines of each unit are looked at, and journalPatience how long.

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
 	"github.com/hyperaccel/lpuctl/internal/doctor"
@@ -34,14 +31,13 @@ func (o *doctorOptions) mend(ctx context.Context, a *app, in io.Reader, links []
 		a.Say("no command mends this")
 		return cli.Found()
 	}
-	fmt.Fprintf(a.Err, "run %s? [yes/no] ", cli.Plural(len(commands), "command"))
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if strings.TrimSpace(answer) != "yes" {
-		a.Say("nothing was run")
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
+	if a.replay != nil {
+		a.Say("nothing was run: a bundle can only be looked at")
 		return cli.Found()
+	}
+	if yes, err := askYes(in, a.Err, "Run "+cli.Plural(len(commands), "command")+"?"); err != nil || !yes {
+		a.Say("nothing was run")
+		return cmp.Or(err, cli.Found())
 	}
 	for _, command := range commands {
 		fmt.Fprintln(a.Err, "+", command)

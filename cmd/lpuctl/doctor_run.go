@@ -19,6 +19,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/launch"
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/internal/node"
+	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/proof"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
 	"github.com/hyperaccel/lpuctl/internal/shell"
@@ -256,15 +257,20 @@ func (o *proofOptions) take(ctx context.Context, a *app) (*taken, error) {
 
 // podsLPUs returns the LPUs that pods have. With an error it is not known of some.
 func podsLPUs(ctx context.Context, a *app) (map[pci.Address]string, error) {
-	memory, err := node.RememberIn(a.Root)
-	if err != nil {
-		return nil, err
-	}
-	of, err := a.Pods(memory)
+	of, err := podsOf(a)
 	if err != nil {
 		return nil, err
 	}
 	return of.Holders(ctx)
+}
+
+// podsOf is what asks which pods have LPUs. The config was read.
+func podsOf(a *app) (*pods.Node, error) {
+	memory, err := node.RememberIn(a.Root)
+	if err != nil {
+		return nil, err
+	}
+	return a.Pods(memory)
 }
 
 // takeLease leases LPUs. If that is refused for all that are free, it leases one.

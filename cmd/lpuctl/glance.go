@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hyperaccel/lpuctl/cmd/internal/cli"
+	"github.com/hyperaccel/lpuctl/internal/doctor"
 	"github.com/hyperaccel/lpuctl/internal/shell"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
@@ -40,7 +41,7 @@ func glance(ctx context.Context, a *app) error {
 	if len(inv.LPUs) > 0 {
 		lines = append(lines, text)
 	}
-	lines = append(lines, a.firstWrong(inv)...)
+	lines = append(lines, a.firstWrong(ctx, inv)...)
 	lines = append(lines, "", "Next:")
 	steps := nextSteps(inv, spec, sharesByLease(a.Root, inv))
 	width := 0
@@ -112,13 +113,18 @@ func lookAtSpec(a *app, inv *discovery.Inventory) (state specState, text string,
 	return rightSpec, "CDI spec: " + file.Path + " is up to date", nil
 }
 
-// firstWrong is the worst of what is wrong, with its remedy, and how much else there is.
-func (a *app) firstWrong(inv *discovery.Inventory) []string {
+// firstWrong is the cause to look at first, as doctor names it, of what a scan shows; without
+// a broken link the first warning. It has its remedy, and how much else there is.
+func (a *app) firstWrong(ctx context.Context, inv *discovery.Inventory) []string {
 	all := withoutNotes(outOfOrder(inv)).ForPeople()
 	if len(all) == 0 {
 		return nil
 	}
 	first := worst(all)
+	scanned := func(context.Context) (*discovery.Inventory, error) { return inv, nil }
+	if broken := doctor.Diagnose(ctx, doctor.Limit, doctor.Cards(scanned)).First(); broken != nil {
+		first = worst(withoutNotes(broken.Findings).ForPeople())
+	}
 	hue := cli.Yellow
 	if first.Severity == finding.Error {
 		hue = cli.Red

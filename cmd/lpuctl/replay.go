@@ -15,7 +15,9 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/bundle"
 	"github.com/hyperaccel/lpuctl/internal/doctor"
 	"github.com/hyperaccel/lpuctl/internal/host"
+	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/runtimes"
+	"github.com/hyperaccel/lpuctl/pkg/discovery"
 )
 
 // replay is a bundle that is looked at in place of a machine.
@@ -29,7 +31,7 @@ type replay struct {
 func onBundles() []string {
 	return []string{
 		"list", "health", "describe", "topology", "doctor", "runtime check", "cdi validate", "cdi list", "cdi explain", "cdi generate",
-		"cdi diff", "ring show", "ring check", "ring read", "config show", "config check", "allocate",
+		"cdi diff", "ring show", "ring check", "ring read", "config show", "config check", "allocate", "usage",
 	}
 }
 
@@ -72,9 +74,29 @@ func (r *replay) begin(a *app) error {
 	} else if ok {
 		r.ends = append(r.ends, runtimes.Replay(dir, said))
 	}
+	if err := r.replayHolders(dir); err != nil {
+		return err
+	}
 	out, errOut := &there{w: a.Out, dir: dir}, &there{w: a.Err, dir: dir}
 	r.ends = append(r.ends, out.flush, errOut.flush)
 	a.Root, a.Out, a.Err = host.Root(dir), out, errOut
+	return nil
+}
+
+// replayHolders lets it be known who had LPUs: processes and pods.
+func (r *replay) replayHolders(dir string) error {
+	var users discovery.RecordedUsers
+	if ok, err := r.bundle.Answer(bundle.Users, &users); err != nil {
+		return err
+	} else if ok {
+		r.ends = append(r.ends, discovery.ReplayUsers(dir, users))
+	}
+	var holders pods.Recorded
+	if ok, err := r.bundle.Answer(bundle.Pods, &holders); err != nil {
+		return err
+	} else if ok {
+		r.ends = append(r.ends, pods.Replay(host.Root(dir), holders))
+	}
 	return nil
 }
 

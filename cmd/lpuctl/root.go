@@ -27,14 +27,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, env func(str
 	a := &app{App: cli.App{Terminal: cli.Terminal{Out: out, Err: errOut}, Env: env}}
 	a.Replay = a.openBundle
 	defer func() { a.replay.end() }()
-	root := newRootCommand(a, args...)
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && err.Error() != "" {
-		a.Complain(err)
-	}
+	cmd, err := a.Execute(ctx, newRootCommand(a, args...), args)
 	switch {
 	case cmd.Name() == runName:
 		return launch.Code(err)

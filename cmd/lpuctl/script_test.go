@@ -15,6 +15,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/isolate"
 	"github.com/hyperaccel/lpuctl/test/await"
 	"github.com/hyperaccel/lpuctl/test/long"
+	"github.com/hyperaccel/lpuctl/test/scripts"
 )
 
 // raceAtEnd keeps the race detector from holding up the end of each program that a test starts by a second.
@@ -36,15 +37,15 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if long.Race {
-		scripts = slices.DeleteFunc(scripts, func(path string) bool { return !strings.Contains(readText(t, path), "&\n") })
+		files = slices.DeleteFunc(files, func(path string) bool { return !strings.Contains(readText(t, path), "&\n") })
 	}
 	testscript.Run(t, testscript.Params{
-		Files:               scripts,
+		Files:               files,
 		UpdateScripts:       os.Getenv("LPUCTL_UPDATE") != "",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -66,18 +67,6 @@ func TestScripts(t *testing.T) {
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},
+		Cmds: map[string]scripts.Command{"code": scripts.Code("lpuctl")},
 	})
-}
-
-// code runs lpuctl and wants this exit code: code 3 --root node cdi refresh.
-func code(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec("lpuctl", args[1:]...)
-	got := "0"
-	if err != nil {
-		got = err.Error()
-	}
-	if got != args[0] && got != "exit status "+args[0] {
-		ts.Fatalf("lpuctl %v: %s, want exit code %s", args[1:], got, args[0])
-	}
 }

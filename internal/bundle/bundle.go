@@ -29,8 +29,9 @@ const (
 	TotalMax   = 48 << 20 // bytes of all entries together
 	EntryMax   = 8 << 20  // bytes of one entry
 	EntriesMax = 200_000
-	nameMax    = 1024 // bytes of a name
-	depthMax   = 64   // elements of a name, and links that are followed
+	specMax    = 32 << 20 // bytes of a spec that are read (cdi.SpecMax); of others fewer than EntryMax
+	nameMax    = 1024     // bytes of a name
+	depthMax   = 64       // elements of a name, and links that are followed
 )
 
 // Names of entries.
@@ -45,7 +46,8 @@ const (
 const (
 	Doctor   = "doctor.json"   // the diagnosis
 	Runtimes = "runtimes.json" // what container runtimes said
-	Leases   = "leases.json"   // what the arbiter of leases said
+	Users    = "users.json"    // which processes use LPUs
+	Usage    = "usage.json"    // what the arbiter of leases said of the use until then
 	Pods     = "pods.json"     // what the kubelet said
 )
 
@@ -77,6 +79,7 @@ type Status struct {
 	Modified int64  `json:"modified,omitempty"` // nanoseconds since 1970
 	Changed  int64  `json:"changed,omitempty"`  // st_ctim, likewise
 	Errno    int    `json:"errno,omitempty"`    // of a read
+	Size     int64  `json:"size,omitempty"`     // of a file that is too large to be here
 }
 
 // Note says of how much something holds.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestSecretsStayOut: of 200 secrets that are planted where secrets are, none is in the bytes of the bundle, nor are names.
+// TestSecretsStayOut: of 300 secrets that are planted where secrets are, none is in the bytes of the bundle, nor are names.
 func TestSecretsStayOut(t *testing.T) {
 	root := t.TempDir()
 	var secrets []string
@@ -101,8 +102,10 @@ func TestSecretsStayOut(t *testing.T) {
 		secrets = append(secrets, s)
 		return s
 	}
-	var unit, toml, json, spec, own, state, lines strings.Builder
+	var unit, toml, json, spec, own, state, lines, broken strings.Builder
 	for i := range 25 {
+		fmt.Fprintf(&broken, " \"token %d\": [%s, \"%s\", {{'%s'\n", i, secret(1000+i), secret(1100+i), secret(1200+i))
+		fmt.Fprintf(&own, "foreign%d: {kind: \"%s\"}\n", i, secret(1300+i))
 		fmt.Fprintf(&unit, "Environment=\"TOKEN_%d=%s\" LPU_NAME=x\nExecStart=/usr/bin/serve --password=%s\\\n  --more %[2]s\n",
 			i, secret(i), secret(100+i))
 		fmt.Fprintf(&toml, "[plugins.\"registry\".auth%d]\nusername = \"kim\"\npassword = \"%s\" # %[2]s\n", i, secret(200+i))
@@ -112,7 +115,7 @@ func TestSecretsStayOut(t *testing.T) {
 		fmt.Fprintf(&state, ", {\"user\": \"kim(1000)\", \"command\": \"train --key %s\"}", secret(600+i))
 		fmt.Fprintf(&lines, "time=2026 level=INFO msg=\"served\" error=\"token=%s refused\" argument=%[1]s\npassword %[1]s\n", secret(700+i))
 	}
-	if len(secrets) != 200 {
+	if len(secrets) != 300 {
 		t.Fatal(len(secrets))
 	}
 	for name, text := range map[string]string{
@@ -123,6 +126,14 @@ func TestSecretsStayOut(t *testing.T) {
 		"etc/lpuctl/config.yaml":              "cdi: # kim\n  kind: hyperaccel.ai/lpu\n" + own.String(),
 		"run/lpuctl/leases.json":              `{"leases": [{}` + state.String() + "]}",
 		"etc/systemd/system/docker.service.d": "",
+		"etc/cdi/broken.yaml":                 "kind: x\n" + broken.String(),
+		"etc/cdi/broken.json":                 "{" + broken.String(),
+		"etc/cdi/second.yaml":                 "kind: x\n---\nsecond: document\n" + broken.String(),
+		"etc/cdi/escapes.json":                `{"kind": "x", "other": {"name": "\u003c` + secrets[0] + `\""}}`,
+		"etc/containers/broken.conf":          "[x]\n" + broken.String(),
+		"etc/docker/broken.json":              broken.String(),
+		"etc/lpuctl/ring.json":                broken.String(),
+		"run/lpuctl/health.json":              `{"boot": "` + broken.String(),
 		"etc/cdi/other.yaml": "cdiVersion: 0.6.0\nkind: other.org/card\ncontainerEdits:\n  env:\n    - LPU_X=kept-as-it-is\n" +
 			spec.String(),
 	} {
@@ -133,9 +144,10 @@ func TestSecretsStayOut(t *testing.T) {
 	c := NewCollector(host.Root(root), NewNames([]string{"server7.example.org"}, []string{"kim"}))
 	c.Specs("/etc/cdi")
 	c.State("/run/lpuctl")
-	c.Own("/etc/lpuctl/config.yaml")
+	c.Table("/etc/lpuctl/ring.json")
+	c.Own("/etc/lpuctl/config.yaml", []string{"cdi", "kind"})
 	for _, p := range []string{
-		"/etc/systemd/system/*.service", "/etc/containerd/config.toml", "/etc/containers/containers.conf", "/etc/docker/daemon.json",
+		"/etc/systemd/system/*.service", "/etc/containerd/config.toml", "/etc/containers/*.conf", "/etc/docker/*.json",
 	} {
 		c.Config(p)
 	}
@@ -152,6 +164,14 @@ func TestSecretsStayOut(t *testing.T) {
 	text, err := io.ReadAll(unzipped)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"etc/cdi/broken.yaml", "etc/cdi/broken.json", "etc/cdi/second.yaml", "etc/cdi/escapes.json", "etc/containers/broken.conf",
+		"etc/docker/broken.json", "etc/lpuctl/ring.json", "etc/lpuctl/config.yaml", "run/lpuctl/health.json",
+	} {
+		if e := b.Entries["root/"+name]; e == nil || len(e.Data) == 0 {
+			t.Errorf("%s is not in the bundle", name)
+		}
 	}
 	for _, s := range append(secrets, "kim", "server7", "example.org", "10.1.2.3") {
 		if at := bytes.Index(text, []byte(s)); at >= 0 {
@@ -243,4 +263,29 @@ func FuzzRead(f *testing.F) {
 			t.Error(left, err)
 		}
 	})
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestAnswersHaveStandIns: names of users, pods and namespaces have stand-ins in answers, also those that are common words.
+func TestAnswersHaveStandIns(t *testing.T) {
+	c := NewCollector(host.Root(t.TempDir()), NewNames(nil, nil))
+	id := strings.Repeat("0a", 32)
+	c.Answer(Pods, []byte(`{"holders": {"0000:01:00.1": "pod team-a/served, container main", "0000:02:00.1": "claim team-a/served (1-2)"}}`))
+	c.Answer(Users, []byte(`{"users": [{"command": "served", "container": "`+id+`", "user": "anna", "by": "1000"}]}`))
+	for _, want := range []string{
+		"pod namespace-1/pod-1, container container-1", "claim namespace-1/claim-1 (1-2)", `"command": "served"`, id, `"user": "user-1"`,
+		`"by": "1000"`,
+	} {
+		if !bytes.Contains(slices.Concat(c.bundle.Entries["answers/pods.json"].Data, c.bundle.Entries["answers/users.json"].Data), []byte(want)) {
+			t.Errorf("%s is not in %s", want, c.bundle.Entries["answers/pods.json"].Data)
+		}
+	}
 }

@@ -32,7 +32,15 @@ type Collector struct {
 	bundle  *Bundle
 	leftOut map[Note]int
 	dirs    []string // of specs and of state: their files are taken as they are, by kind
-	exact   map[string]redactor
+	exact   map[string]wanted
+	stay    []string // words that stay in a file that cannot be parsed
+	taken   int      // bytes of files
+}
+
+// wanted is how a file comes into the bundle.
+type wanted struct {
+	by   redactor
+	most int64 // bytes that lpuctl reads of it at most
 }
 
 // reading is what a read returned.
@@ -41,11 +49,12 @@ type reading struct {
 	err  error
 }
 
-// NewCollector returns a collector for the machine under root. names are replaced.
-func NewCollector(root host.Root, names *Names) *Collector {
+// NewCollector returns a collector for the machine under root. names are replaced, and some
+// words are no secrets wherever they stand.
+func NewCollector(root host.Root, names *Names, open ...string) *Collector {
 	return &Collector{
-		root: root, names: names,
-		looked: map[string]bool{}, listed: map[string]bool{}, read: map[string]reading{}, leftOut: map[Note]int{}, exact: map[string]redactor{},
+		root: root, names: names, stay: open,
+		looked: map[string]bool{}, listed: map[string]bool{}, read: map[string]reading{}, leftOut: map[Note]int{}, exact: map[string]wanted{},
 		bundle: &Bundle{Entries: map[string]*Entry{}, Index: Index{Files: map[string]Status{}, LeftOut: []Note{}, Replaced: []Note{}}},
 	}
 }
@@ -107,13 +116,18 @@ func (c *Collector) put(name string, e *Entry) { c.bundle.Entries[name] = e }
 
 // Specs adds the spec files of a directory, State lpuctl's own files of one, and Config a
 // config file of another program.
-func (c *Collector) Specs(dir string) { c.all(dir, redactSpec, ".json", ".yaml", ".yml") }
+func (c *Collector) Specs(dir string) {
+	c.all(dir, wanted{redactSpec, specMax}, ".json", ".yaml", ".yml")
+}
 
 // State adds lpuctl's own documents of a directory.
-func (c *Collector) State(dir string) { c.all(dir, redactState, ".json") }
+func (c *Collector) State(dir string) { c.all(dir, wanted{redactState, EntryMax}, ".json") }
 
-// Own adds a config file or a ring table of lpuctl.
-func (c *Collector) Own(p string) { c.exact[p] = redactOwn }
+// Own adds lpuctl's config file, which can have some keys.
+func (c *Collector) Own(p string, keys []string) { c.exact[p] = wanted{redactOwn(keys), EntryMax} }
+
+// Table adds a ring table.
+func (c *Collector) Table(p string) { c.exact[p] = wanted{redactTable, EntryMax} }
 
 // Config adds config files of other programs: of those that a pattern matches, what lpuctl
 // reads of them.
@@ -123,12 +137,12 @@ func (c *Collector) Config(pattern string) {
 		c.omit(pattern, host.Reason(err).Error())
 	}
 	for _, p := range matches {
-		c.exact[p] = redactConfig
+		c.exact[p] = wanted{redactConfig, EntryMax}
 	}
 }
 
 // all adds the files of a directory.
-func (c *Collector) all(dir string, by redactor, kinds ...string) {
+func (c *Collector) all(dir string, as wanted, kinds ...string) {
 	c.looked[dir] = true
 	real, err := c.root.Resolve(dir)
 	if err != nil {
@@ -140,7 +154,7 @@ func (c *Collector) all(dir string, by redactor, kinds ...string) {
 	}
 	for _, e := range entries {
 		if slices.Contains(kinds, path.Ext(e.Name())) {
-			c.exact[path.Join(dir, e.Name())] = by
+			c.exact[path.Join(dir, e.Name())] = as
 		}
 	}
 	c.dirs = append(c.dirs, dir)
@@ -225,10 +239,10 @@ func (c *Collector) lstat(p string) fs.FileInfo {
 }
 
 // Tables adds ring tables of containers.
-func (c *Collector) Tables(dir string) { c.all(dir, redactOwn, ".json", "") }
+func (c *Collector) Tables(dir string) { c.all(dir, wanted{redactTable, EntryMax}, ".json", "") }
 
 // isNamed reports whether a path is one of a list.
-func (c *Collector) isNamed(p string) bool { return c.exact[p] != nil || slices.Contains(c.dirs, p) }
+func (c *Collector) isNamed(p string) bool { return c.exact[p].by != nil || slices.Contains(c.dirs, p) }
 
 // admitted reports whether a path that was looked at may come into a bundle by that alone:
 // what the kernel says of hardware, and device nodes.
@@ -295,7 +309,11 @@ func (c *Collector) file(p, asked string, info fs.FileInfo) string {
 	}
 	s := status(info)
 	e := &Entry{}
-	switch by := cmp.Or(c.byOf(p), c.byOf(asked)); {
+	as, named := c.exact[p]
+	if !named {
+		as, named = c.exact[asked]
+	}
+	switch {
 	case !info.Mode().IsRegular():
 		c.bundle.Index.Files[p] = s
 	case below(p, "/sys"):
@@ -303,12 +321,9 @@ func (c *Collector) file(p, asked string, info fs.FileInfo) string {
 		if s.Errno != 0 {
 			c.bundle.Index.Files[p] = s
 		}
-	case by != nil:
-		data, err := wholefile.Read(c.root.Shown(p), EntryMax)
-		if err != nil {
-			s.Errno = errnoOf(err)
-			c.omit(p, host.Reason(err).Error())
-		} else if e.Data, err = (*by)(p, data, c.names); err != nil {
+	case named:
+		var err error
+		if e.Data, err = c.content(p, as, info.Size(), &s); err != nil {
 			c.omit(p, err.Error())
 			return p
 		}
@@ -320,12 +335,35 @@ func (c *Collector) file(p, asked string, info fs.FileInfo) string {
 	return p
 }
 
-// byOf returns what makes the file at a path fit for a bundle; nil if it is not taken.
-func (c *Collector) byOf(p string) *redactor {
-	if by, ok := c.exact[p]; ok {
-		return &by
+// content returns what of a file comes into the bundle. The status says that nothing does,
+// because it cannot be read, or is larger than any reader takes. The error is why the file
+// is left out.
+func (c *Collector) content(p string, as wanted, size int64, s *Status) ([]byte, error) {
+	if size > as.most {
+		s.Size = size
+		c.omit(p, "too large: only its size is here")
+		return nil, nil
 	}
-	return nil
+	data, err := wholefile.Read(c.root.Shown(p), EntryMax)
+	if err != nil {
+		s.Errno = errnoOf(err)
+		c.omit(p, host.Reason(err).Error())
+		return nil, nil
+	}
+	text, err := as.by(p, data, c.names)
+	if errors.Is(err, errUnparsed) {
+		if text, err = shaped(p, data, c.stay); err == nil {
+			c.omit("words of "+p, "it cannot be parsed, and so it is not known what in it is secret")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	text = sameLength(text, len(data))
+	if c.taken += len(text); c.taken > TotalMax/2 {
+		return nil, errors.New("the bundle would be too large")
+	}
+	return text, nil
 }
 
 // attribute returns what a file of sysfs said when it was looked at.

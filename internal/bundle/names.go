@@ -21,11 +21,12 @@ type Names struct {
 	next  map[string]int    // of each kind, the number of the latest
 	match *regexp.Regexp    // of all known names; nil: to be made
 	open  map[string]bool   // long words that are no secrets
+	pods  map[string]string // stand-ins by "pod ", "namespace ", "container ", and the name
 }
 
 // NewNames returns the names of a host, which may have a domain, and of its users.
 func NewNames(hosts, users []string) *Names {
-	n := &Names{known: map[string]string{}, used: map[string]int{}, next: map[string]int{}, open: map[string]bool{}}
+	n := &Names{known: map[string]string{}, used: map[string]int{}, next: map[string]int{}, open: map[string]bool{}, pods: map[string]string{}}
 	for _, h := range hosts {
 		n.add("host", h)
 		short, _, _ := strings.Cut(h, ".")
@@ -45,12 +46,21 @@ var kept = []string{
 }
 
 func (n *Names) add(kind, name string) {
-	if len(name) < 2 || n.known[name] != "" || slices.Contains(kept, strings.ToLower(name)) {
+	if len(name) < 2 || isNumber(name) || n.known[name] != "" || slices.Contains(kept, strings.ToLower(name)) {
 		return
 	}
 	n.next[kind]++
 	n.known[name] = fmt.Sprintf("%s-%d", kind, n.next[kind])
 	n.match = nil
+}
+
+func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
+
+// AddUsers adds names of users that the machine's files do not have.
+func (n *Names) AddUsers(names ...string) {
+	for _, name := range names {
+		n.add("user", name)
+	}
 }
 
 // user returns the stand-in for a user.
@@ -73,8 +83,10 @@ var (
 	pem      = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)`)
 	longText = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 	mixed    = regexp.MustCompile(`[0-9].*[A-Za-z]|[A-Za-z].*[0-9]`)
-	ipText   = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b|\[?[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:\]|\b)`)
-	mail     = regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)
+	// What a parser of YAML names where nothing defines it: any word of a file.
+	anchor = regexp.MustCompile(`(unknown anchor )'[^']*'`)
+	ipText = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b|\[?[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:\]|\b)`)
+	mail   = regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)
 )
 
 // secrets leaves out what looks like a secret.
@@ -88,6 +100,7 @@ func (n *Names) secrets(text string) string {
 	out(pem, leftOut)
 	out(inURL, "${1}left-out@")
 	out(mail, "left-out")
+	out(anchor, "${1}'left-out'")
 	out(afterWord, "${1}left-out")
 	return longText.ReplaceAllStringFunc(text, func(s string) string {
 		if !strings.HasPrefix(s, "/") {
@@ -135,7 +148,7 @@ func isUUIDOrName(s string) bool {
 
 // text replaces names, addresses and secrets in a text.
 func (n *Names) text(text string) string {
-	text = n.secrets(text)
+	text = n.inPods(n.secrets(text))
 	text = ipText.ReplaceAllStringFunc(text, func(s string) string {
 		ip, err := netip.ParseAddr(strings.Trim(s, "[]"))
 		if err != nil || ip.IsLoopback() || ip.IsUnspecified() {
@@ -175,9 +188,49 @@ func (n *Names) addIP(s string) {
 	}
 }
 
+// podText is how pods, claims and containers in them are named in texts. Such names can be
+// any word: they are no names elsewhere.
+var podText = regexp.MustCompile(
+	`\b(pod|claim) ([a-z0-9][a-z0-9.-]*)/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?:(, container )([a-z0-9](?:[a-z0-9-]*[a-z0-9])?))?`)
+
+// inPods replaces the names of pods and claims, of their namespaces and containers.
+func (n *Names) inPods(text string) string {
+	return podText.ReplaceAllStringFunc(text, func(s string) string {
+		m := podText.FindStringSubmatch(s)
+		out := m[1] + " " + n.standIn("namespace", m[2]) + "/" + n.standIn(m[1], m[3])
+		if m[4] != "" {
+			out += m[4] + n.standIn("container", m[5])
+		}
+		return out
+	})
+}
+
+// standIn returns the stand-in for a name of a kind that is replaced in some places only.
+func (n *Names) standIn(kind, name string) string {
+	in := n.pods[kind+" "+name]
+	if in == "" {
+		n.next[kind]++
+		in = fmt.Sprintf("%s-%d", kind, n.next[kind])
+		n.pods[kind+" "+name] = in
+	}
+	n.used[in]++
+	return in
+}
+
+// container is the id of one.
+var container = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // json replaces in all strings of a JSON text; what is no JSON is left out.
 func (n *Names) json(text []byte) []byte {
-	out, err := editJSON(text, func(_ []string, s string) string { return n.text(s) })
+	out, err := editJSON(text, func(keys []string, s string) string {
+		switch key := append([]string{""}, keys...)[len(keys)]; {
+		case slices.Contains(userKeys, key):
+			return userName.ReplaceAllStringFunc(s, n.user)
+		case key == "container" && container.MatchString(s):
+			return s
+		}
+		return n.text(s)
+	})
 	if err != nil {
 		return []byte("null")
 	}
@@ -190,7 +243,8 @@ func (n *Names) notes() []Note {
 	for _, in := range slices.Sorted(maps.Keys(n.used)) {
 		what, _, _ := strings.Cut(in, "-")
 		why := map[string]string{"host": "the name of a host", "user": "the name of a user", "ip": "an address of a network",
-			"secrets": "looked like secrets"}[what]
+			"pod": "the name of a pod", "claim": "the name of a claim", "namespace": "the name of a namespace",
+			"container": "the name of a container", "secrets": "looked like secrets"}[what]
 		all = append(all, Note{in, why, n.used[in]})
 	}
 	return all

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	toml "github.com/pelletier/go-toml/v2"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 	"github.com/hyperaccel/lpuctl/pkg/pci"
 )
 
@@ -38,6 +40,9 @@ var userName = regexp.MustCompile(`^[^\s(]+`)
 
 // redactState is for a document that lpuctl wrote.
 func redactState(_ string, data []byte, n *Names) ([]byte, error) {
+	if !json.Valid(data) { // what follows a document is read too
+		return nil, errUnparsed
+	}
 	out, err := editJSON(data, func(keys []string, s string) string {
 		last := ""
 		if len(keys) > 0 {
@@ -54,7 +59,7 @@ func redactState(_ string, data []byte, n *Names) ([]byte, error) {
 		return leftOut
 	})
 	if err != nil {
-		return nil, errors.New("it is no JSON, and so it is not known what in it is secret")
+		return nil, errUnparsed
 	}
 	return out, nil
 }
@@ -68,16 +73,41 @@ func isPlain(s string) bool {
 	return err == nil
 }
 
-// redactOwn is for a file of lpuctl that people write: all keys are known, or an error. Its
-// comments are left out. A ring table has none of these.
-func redactOwn(p string, data []byte, n *Names) ([]byte, error) {
+// redactTable is for a ring table. Its comments are left out.
+func redactTable(p string, data []byte, n *Names) ([]byte, error) {
 	if path.Ext(p) == ".json" {
-		if !json.Valid(data) {
-			return nil, errors.New("it is no JSON, and so it is not known what in it is secret")
+		d := json.NewDecoder(bytes.NewReader(data))
+		if d.Decode(new(json.RawMessage)) != nil {
+			return nil, errUnparsed
 		}
-		return data, nil
+		end := d.InputOffset()
+		return append([]byte(n.text(string(data[:end]))), shape(data[end:], nil, 0)...), nil
+	}
+	if _, faults := strictyaml.ReadYAML(data); unreadable(faults) {
+		return nil, errUnparsed
 	}
 	return []byte(n.text(withoutComments(string(data)))), nil
+}
+
+// unreadable reports whether a document has faults of syntax.
+func unreadable(faults strictyaml.Faults) bool {
+	return slices.ContainsFunc(faults, func(f strictyaml.Fault) bool { return f.Kind == strictyaml.Syntax })
+}
+
+// redactOwn returns the redactor of lpuctl's config, which can have some keys: "KEY/*" says
+// that below a key there can be any. What stands below others is left out, and comments are.
+func redactOwn(keys []string) redactor {
+	return func(_ string, data []byte, n *Names) ([]byte, error) {
+		text, err := editScalars(withoutComments(string(data)), func(above []string, value string) bool {
+			for i, key := range above[1:] {
+				if !slices.Contains(keys, key) && !slices.Contains(keys, above[i]+"/*") {
+					return false
+				}
+			}
+			return above[len(above)-1] != "env" || isOurs(value)
+		})
+		return []byte(n.text(text)), err
+	}
 }
 
 // withoutComments takes comments out of YAML, and keeps the lines.
@@ -128,19 +158,29 @@ func isOurs(variable string) bool {
 // redactSpec is for a CDI spec: as it is, without the values of variables and annotations
 // of others, arguments of hooks, and keys that are not known.
 func redactSpec(p string, data []byte, _ *Names) ([]byte, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return nil, errors.New("it cannot be parsed, and so it is not known what in it is secret")
-	}
 	text := string(data)
 	if path.Ext(p) != ".json" {
 		text = withoutComments(text)
 	}
+	text, err := editScalars(text, func(above []string, value string) bool { return keepsInSpec(above, value) })
+	return []byte(text), err
+}
+
+// editScalars leaves out the scalars of a YAML or JSON text that are not kept. keeps gets the
+// keys that a scalar stands under, at least one. Lines keep their numbers.
+func editScalars(text string, keeps func(above []string, value string) bool) (string, error) {
+	document, faults := strictyaml.ReadYAML([]byte(text))
+	if unreadable(faults) {
+		return "", errUnparsed
+	}
+	if document == nil {
+		return text, nil
+	}
 	lines := strings.SplitAfter(text, "\n")
 	var bad error
 	edit := map[int][]*yaml.Node{}
-	walk(&document, "", func(key string, node *yaml.Node) {
-		if keepsInSpec(key, node.Value) {
+	walk(document.Node, []string{""}, func(above []string, node *yaml.Node) {
+		if keeps(above, node.Value) {
 			return
 		}
 		if node.Line < 1 || node.Line > len(lines) {
@@ -159,19 +199,35 @@ func redactSpec(p string, data []byte, _ *Names) ([]byte, error) {
 			lines[line-1] = replaced
 		}
 	}
-	if bad != nil {
-		return nil, bad
+	// Of what follows the document the shape is taken.
+	for i := lastLine(document.Node); i < len(lines) && len(faults) > 0; i++ {
+		lines[i] = string(shape([]byte(lines[i]), nil, 0))
 	}
-	return []byte(strings.Join(lines, "")), nil
+	return strings.Join(lines, ""), bad
 }
 
 var errUnplaced = errors.New("a value in it that may be secret cannot be taken out")
 
-// keepsInSpec reports whether a text of a spec is kept.
-func keepsInSpec(key, value string) bool {
+// specParents are the keys of specs under which others stand, and those with numbers.
+//
+//nolint:gochecknoglobals // a table
+var specParents = []string{
+	"devices", "containerEdits", "deviceNodes", "mounts", "hooks", "env", "args", "annotations", "intelRdt", "netDevices",
+	"additionalGids", "major", "minor", "uid", "gid", "fileMode", "timeout", "schemata",
+}
+
+// keepsInSpec reports whether a text of a spec is kept. above are the keys that it stands
+// under.
+func keepsInSpec(above []string, value string) bool {
+	key := above[len(above)-1]
+	foreign := slices.ContainsFunc(above[1:], func(key string) bool {
+		return !slices.Contains(specKeys, key) && !slices.Contains(specParents, key) && !strings.HasPrefix(key, "annotations/")
+	})
 	switch {
 	case len(value) < 4 || value == "true" || value == "false" || value == "null":
 		return true
+	case foreign:
+		return false
 	case key == "env":
 		return isOurs(value)
 	case strings.HasPrefix(key, "annotations/"):
@@ -183,25 +239,37 @@ func keepsInSpec(key, value string) bool {
 	return slices.Contains(specKeys, key)
 }
 
-// walk calls each with every scalar of a YAML document and the key that it stands under.
-func walk(node *yaml.Node, key string, each func(string, *yaml.Node)) {
+// lastLine is the line in which the last part of a YAML document begins.
+func lastLine(node *yaml.Node) int {
+	last := node.Line
+	for _, child := range node.Content {
+		last = max(last, lastLine(child))
+	}
+	return last
+}
+
+// walk calls each with every scalar of a YAML document and the keys that it stands under.
+func walk(node *yaml.Node, above []string, each func([]string, *yaml.Node)) {
 	switch node.Kind {
 	case yaml.ScalarNode:
-		each(key, node)
+		each(above, node)
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			below := node.Content[i].Value
-			if key == "annotations" {
-				below = "annotations/" + below
+			key := node.Content[i].Value
+			if above[len(above)-1] == "annotations" {
+				key = "annotations/" + key
 			}
-			walk(node.Content[i+1], below, each)
+			walk(node.Content[i+1], append(slices.Clip(above), key), each)
 		}
 	default:
 		for _, child := range node.Content {
-			walk(child, key, each)
+			walk(child, above, each)
 		}
 	}
 }
+
+// doubleQuoted is a text with escapes.
+var doubleQuoted = regexp.MustCompile(`^"((?:[^"\\]|\\.)*)"`)
 
 // replaceAt leaves out the scalar of a line: of a variable only its value.
 func replaceAt(line string, node *yaml.Node) (string, error) {
@@ -213,6 +281,9 @@ func replaceAt(line string, node *yaml.Node) (string, error) {
 	switch node.Style {
 	case yaml.DoubleQuotedStyle:
 		quote = `"`
+		if m := doubleQuoted.FindStringSubmatch(line[at:]); m != nil {
+			raw = m[1]
+		}
 	case yaml.SingleQuotedStyle:
 		quote = `'`
 	}
@@ -246,16 +317,23 @@ func redactConfig(p string, data []byte, n *Names) ([]byte, error) {
 	case ".service", ".socket", ".timer", ".path":
 		return redactUnit(data, n), nil
 	}
-	if strings.HasSuffix(path.Dir(p), ".d") && strings.Contains(p, "/systemd/") {
+	if !isTOML(p) {
 		return redactUnit(data, n), nil
 	}
 	return redactTOML(data, n)
 }
 
+// isTOML reports whether a file of another program is TOML: all others are, by their names,
+// YAML, JSON, or units and what belongs to them.
+func isTOML(p string) bool {
+	isUnits := strings.HasSuffix(path.Dir(p), ".d") && strings.Contains(p, "/systemd/")
+	return path.Ext(p) == ".toml" || path.Ext(p) == ".conf" && !isUnits || strings.Contains(p, "/crio.conf.d/")
+}
+
 func redactJSONConfig(data []byte, n *Names) ([]byte, error) {
 	d := map[string]any{}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, errors.New("it is no JSON, and so it is not known what in it is secret")
+		return nil, errUnparsed
 	}
 	return json.MarshalIndent(keepKnown(d, n), "", "  ")
 }
@@ -263,7 +341,7 @@ func redactJSONConfig(data []byte, n *Names) ([]byte, error) {
 func redactYAMLConfig(data []byte, n *Names) ([]byte, error) {
 	d := map[string]any{}
 	if err := yaml.Unmarshal(data, &d); err != nil {
-		return nil, errors.New("it is no YAML, and so it is not known what in it is secret")
+		return nil, errUnparsed
 	}
 	return yaml.Marshal(keepKnown(d, n))
 }
@@ -312,7 +390,7 @@ func knownValue(value any, n *Names) any {
 func redactTOML(data []byte, n *Names) ([]byte, error) {
 	d := map[string]any{}
 	if err := toml.Unmarshal(data, &d); err != nil {
-		return nil, errors.New("it is no TOML, and so it is not known what in it is secret")
+		return nil, errUnparsed
 	}
 	lines := strings.Split(string(data), "\n")
 	depth, header := 0, -1

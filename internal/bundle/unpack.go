@@ -17,7 +17,8 @@ import (
 // files were on the node. Files that are no regular ones there are empty files here, apart
 // from FIFOs. What [Read] has let pass is not below a link.
 func (b *Bundle) Unpack(dir string) (host.Recording, error) {
-	r := host.Recording{Root: host.Root(dir), Now: b.Moment(), Wall: b.Index.Made, Files: map[host.Inode]host.Original{}}
+	r := host.Recording{Root: host.Root(dir), Now: b.Moment(), Wall: b.Index.Made, Files: map[host.Inode]host.Original{},
+		By: uint32(max(0, b.Index.UID))} //nolint:gosec // a uid
 	later := time.Since(b.Index.Made) // files are as old as they were
 	made := map[string]bool{}
 	var dirs []string
@@ -92,6 +93,11 @@ func makeEntry(made map[string]bool, real string, e *Entry, s Status) error {
 	}
 	if err := os.WriteFile(real, e.Data, 0o600); err != nil || s.Mode == 0 {
 		return err
+	}
+	if s.Size > 0 { // it takes no room: there is nothing in it
+		if err := os.Truncate(real, min(s.Size, specMax+1)); err != nil {
+			return err
+		}
 	}
 	mode := os.FileMode(0o644)
 	if s.Mode&unix.S_IFMT == unix.S_IFREG && s.Errno == 0 {

@@ -2,10 +2,13 @@ package host
 
 import (
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hyperaccel/lpuctl/internal/wholefile"
 )
 
 // Recording is a machine of which a copy lies below Root: what its files cannot say there.
@@ -16,6 +19,7 @@ type Recording struct {
 	Wall time.Time // the time of day then
 	// Files are what the files of the copy were.
 	Files map[Inode]Original
+	By    uint32 // uid of who has copied it
 
 	began time.Duration // CLOCK_BOOTTIME when the replay began
 }
@@ -40,7 +44,42 @@ var replayed atomic.Pointer[Recording]
 func Replay(r Recording) (end func()) {
 	r.began = bootTime()
 	replayed.Store(&r)
-	return func() { replayed.CompareAndSwap(&r, nil) }
+	files := wholefile.Replay(r.read)
+	return func() {
+		files()
+		replayed.CompareAndSwap(&r, nil)
+	}
+}
+
+// read is original of a file that is read. What belonged to the user who copied it belongs
+// to that of this process.
+func (r *Recording) read(st *unix.Stat_t) error {
+	err := original(st)
+	if st.Uid == r.By {
+		st.Uid = uint32(os.Geteuid()) //nolint:gosec // a uid
+	}
+	return err
+}
+
+// Answers are what was answered on recorded machines, by their roots. The zero value has
+// none.
+type Answers[T any] struct{ byRoot sync.Map }
+
+// Replay lets an answer be that of the machine under a root, until the returned function is
+// called.
+func (a *Answers[T]) Replay(root Root, answer T) (end func()) {
+	a.byRoot.Store(root, answer)
+	return func() { a.byRoot.Delete(root) }
+}
+
+// Of returns the answer of the machine under a root. The result is false if none was
+// recorded.
+func (a *Answers[T]) Of(root Root) (answer T, ok bool) {
+	v, ok := a.byRoot.Load(root)
+	if ok {
+		answer = v.(T) //nolint:forcetypeassert // Replay alone stores
+	}
+	return answer, ok
 }
 
 // elapsed is how long the replay has been going on.

@@ -76,12 +76,12 @@ func holderLabels(users []discovery.User) []string {
 	return []string{"runtime", first.Runtime, "container", first.Container[:min(shownDigits, len(first.Container))], "uid", uid}
 }
 
-// usersLimit bounds the look through /proc for those who use the LPUs.
-const usersLimit = 3 * time.Second
+// UsersLimit is how long the look through /proc takes at most for those who use the LPUs.
+const UsersLimit = 3 * time.Second
 
 // FindUsers fills in who uses the LPUs, as far as that can be found out in time.
 func FindUsers(ctx context.Context, root host.Root, inv *discovery.Inventory) {
-	ctx, cancel := context.WithTimeout(ctx, usersLimit)
+	ctx, cancel := context.WithTimeout(ctx, UsersLimit)
 	defer cancel()
 	discovery.FindUsers(ctx, string(root), inv)
 }
@@ -89,7 +89,7 @@ func FindUsers(ctx context.Context, root host.Root, inv *discovery.Inventory) {
 // LostTables returns findings about containers that read the ring table of the host, as far
 // as that can be found out in time.
 func LostTables(ctx context.Context, root host.Root, inv *discovery.Inventory) finding.List {
-	ctx, cancel := context.WithTimeout(ctx, usersLimit)
+	ctx, cancel := context.WithTimeout(ctx, UsersLimit)
 	defer cancel()
 	return discovery.LostTables(ctx, string(root), inv)
 }

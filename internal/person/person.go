@@ -45,6 +45,7 @@ const (
 	// firstUser is the first uid of a user who is no part of the system (UID_MIN in
 	// login.defs(5)).
 	firstUser = 1000
+	noUser    = 65534 // the uid of the user that is none (systemd's UIDS-GIDS.md)
 )
 
 // People knows the users of the machine. It is safe for concurrent use.
@@ -150,6 +151,20 @@ func (p *People) Users(ctx context.Context, uid int) ([]int, error) {
 		uids = append(uids, person.UID)
 	}
 	return uids, c.err
+}
+
+// Names returns the names of people in passwd, sorted. The resolver is not asked. The error
+// is that not all are known.
+func (p *People) Names() ([]string, error) {
+	known, err := p.load()
+	var names []string
+	for name, uid := range known.users.uids {
+		if uid >= firstUser && uid != noUser {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 // candidates are the users whose a uid may be.

@@ -109,6 +109,9 @@ func (n *Node) All(ctx context.Context) (said *plugin.Said, claims *claim.Store,
 // Holders returns the LPUs that pods have from plugin or driver, whether or not these
 // run: pods outlive them. With an error it is not known of one of the two.
 func (n *Node) Holders(ctx context.Context) (map[pci.Address]string, error) {
+	if r, ok := recordings.Of(n.Root); ok {
+		return r.holders()
+	}
 	said, claims, untold := n.All(ctx)
 	all := said.InPods()
 	claimed, unread := claims.Holders()

@@ -10,6 +10,7 @@ import (
 	"github.com/hyperaccel/lpuctl/internal/lease"
 	"github.com/hyperaccel/lpuctl/pkg/discovery"
 	"github.com/hyperaccel/lpuctl/pkg/finding"
+	"github.com/hyperaccel/lpuctl/pkg/pci"
 	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
@@ -45,5 +46,20 @@ func TestAKubeletThatIsGone(t *testing.T) {
 	l := Leasing{Node: n, Remedy: finding.RemedyOf}
 	if l.Look(t.Context(), &view); !strings.HasPrefix(view.Closed, "it cannot be known which LPUs pods have: ") || view.ClosedRemedy == "" {
 		t.Errorf("%q %q", view.Closed, view.ClosedRemedy)
+	}
+}
+
+// TestReplay: on a copy of a machine pods have what was recorded, and what was not known there is not known.
+func TestReplay(t *testing.T) {
+	dir := t.TempDir()
+	n := Node{Root: host.Root(dir), StateDir: dir, SpecDir: dir}
+	card := pci.Address{Bus: 1}
+	end := Replay(n.Root, Recorded{Holders: map[pci.Address]string{card: "pod a/b, container c"}, Unknown: "no answer"})
+	if held, err := n.Holders(t.Context()); held[card] != "pod a/b, container c" || err == nil || err.Error() != "no answer" {
+		t.Error(held, err)
+	}
+	end()
+	if held, err := n.Holders(t.Context()); len(held) > 0 || err != nil {
+		t.Error(held, err)
 	}
 }

@@ -3,7 +3,8 @@ package runtimes
 import (
 	"context"
 	"slices"
-	"sync"
+
+	"github.com/hyperaccel/lpuctl/internal/host"
 )
 
 // Recorded is what [Check] and [Orders] found on a machine of which a copy is looked at: no
@@ -20,24 +21,20 @@ func Record(ctx context.Context, root string, o Options) Recorded {
 	return r
 }
 
-//nolint:gochecknoglobals // by the root, as it is typed
-var recordings sync.Map
+//nolint:gochecknoglobals // a process looks at one machine
+var recordings host.Answers[Recorded]
 
 // Replay lets [Check] and [Orders] answer what was recorded of the machine under root,
 // until the returned function is called.
-func Replay(root string, r Recorded) (end func()) {
-	recordings.Store(root, r)
-	return func() { recordings.Delete(root) }
-}
+func Replay(root string, r Recorded) (end func()) { return recordings.Replay(host.Root(root), r) }
 
 // recordedOf returns what was recorded, unless files or sockets are asked for that others
 // name.
 func recordedOf(root string, o Options) ([]Runtime, bool) {
-	found, ok := recordings.Load(root)
+	r, ok := recordings.Of(host.Root(root))
 	if !ok || o.ContainerdAddress != "" || o.ContainerdConfig != "" {
 		return nil, false
 	}
-	r := found.(Recorded) //nolint:forcetypeassert // Replay alone stores
 	if o.filesOnly {
 		return slices.Clone(r.Files), true
 	}

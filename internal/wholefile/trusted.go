@@ -30,9 +30,9 @@ func ReadTrusted(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	st, err := fstat(f)
+	if err != nil {
+		return nil, err
 	}
 	if err := distrust(&st); err != nil {
 		return nil, err

@@ -204,14 +204,14 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	st, err := fstat(f)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
+	if Kind(st.Mode) != "" {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
 	}
-	return readAll(f, info.Size(), limit)
+	return readAll(f, st.Size, limit)
 }
 
 // readAll reads an open file that had so many bytes when it was looked at.

@@ -301,7 +301,7 @@ func ClaimsIn(dir string) (files []string, claims []*Claim, err error) {
 		if !ok {
 			continue
 		}
-		data, err := wholefile.Read(path, specMax)
+		data, err := wholefile.Read(path, SpecMax)
 		if host.IsShortage(err) {
 			return nil, nil, err
 		}

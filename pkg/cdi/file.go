@@ -66,7 +66,7 @@ func (f File) Read() ([]byte, error) {
 	if err := wholefile.Refuse(f.Path); err != nil {
 		return nil, err
 	}
-	data, err := wholefile.Read(f.Path, specMax)
+	data, err := wholefile.Read(f.Path, SpecMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -87,7 +87,7 @@ func parse(data []byte) (*specs.Spec, error) {
 func (f File) others() (others []*document, err error) {
 	files, err := specFiles(filepath.Dir(f.Path), ".json", ".yaml")
 	for _, path := range files {
-		data, err := wholefile.Read(path, specMax)
+		data, err := wholefile.Read(path, SpecMax)
 		if host.IsShortage(err) {
 			return nil, err
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/hyperaccel/lpuctl/pkg/finding"
 )
 
-// specMax is far more than a spec needs: 512 LPUs take 5 MiB.
-const specMax = 32 << 20 // bytes
+// SpecMax is how many bytes of a spec are read: far more than it needs, 512 LPUs take 5 MiB.
+const SpecMax = 32 << 20
 
 // Validator reports whether containers will get what spec files promise. Its findings are
 // listed in docs/findings.md.
@@ -144,7 +144,7 @@ func (v *Validator) read(path string) *document {
 		d.add(finding.SpecHangs, "", "it is a FIFO: every runtime that reads this directory waits for somebody to write into it", "rm "+path)
 		return d
 	}
-	data, err := wholefile.Read(path, specMax)
+	data, err := wholefile.Read(path, SpecMax)
 	if host.IsShortage(err) {
 		d.shortage = err
 	}

@@ -120,7 +120,7 @@ func (v *Validator) dirs(r *reading) (all finding.List) {
 	v.checkDirs(&all, r.dirs)
 	for _, path := range r.unread {
 		f := all.Add(finding.SpecYML, filepath.Base(path), notRead, "").At(path, 0)
-		if data, _ := wholefile.Read(path, specMax); !bytes.Contains(data, []byte(v.Kind)) {
+		if data, _ := wholefile.Read(path, SpecMax); !bytes.Contains(data, []byte(v.Kind)) {
 			f.Severity = finding.Note // its maker may have meant that
 		}
 	}

@@ -42,7 +42,7 @@ func (u User) String() string {
 	case u.Pod != "":
 		text += " pod " + u.Pod
 	case u.Container != "":
-		text += " container " + u.Container[:12]
+		text += " container " + u.Container[:min(12, len(u.Container))]
 	}
 	return text
 }
@@ -55,9 +55,13 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	for i := range inv.LPUs {
 		inv.LPUs[i].Users = []User{}
 	}
+	if recorded, ok := recordedUsers.Of(host.Root(root)); ok {
+		inv.replayUsers(recorded)
+		return
+	}
 	t, err := host.Root(root).Open()
 	if host.IsShortage(err) {
-		inv.hideUsers("cannot see any process: " + err.Error())
+		inv.hideUsers(cannotSee + "any process: " + err.Error())
 	}
 	if err != nil || inv.withNodes() == 0 {
 		return
@@ -90,9 +94,16 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		hidden = append(hidden, fmt.Sprintf("the open files of %d of %d processes", closed, len(all)))
 	}
 	if len(hidden) > 0 {
-		inv.hideUsers("cannot see " + strings.Join(hidden, ", or "))
+		inv.hideUsers(cannotSee + strings.Join(hidden, ", or "))
 	}
 }
+
+// processes is where processes are seen, and cannotSee begins what is said of those that
+// are not.
+const (
+	processes = "/proc"
+	cannotSee = "cannot see "
+)
 
 // hideUsers says that the LPUs may have users that are not listed. An empty list would
 // say that there are none.
@@ -104,7 +115,7 @@ func (inv *Inventory) hideUsers(why string) {
 			l.Users = nil
 		}
 	}
-	inv.Problems.Add(finding.UsersHidden, "/proc", why, "")
+	inv.Problems.Add(finding.UsersHidden, processes, why, "")
 }
 
 // seesEveryProcess reports whether /proc lists every process of the machine. Process 2 of

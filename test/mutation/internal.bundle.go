@@ -26,5 +26,41 @@ func internalBundle() []mutation {
 			without: "\t_ = inode\n",
 			test:    "TestUnpackKeepsWhatFilesWere",
 		},
+		{
+			name:    "words of a file that cannot be parsed are in a bundle",
+			fix:     "\t\t\tcase !isLiteral:\n\t\t\t\tout[i+j] = 'a'\n",
+			without: "\t\t\tcase !isLiteral:\n",
+			test:    "TestShape",
+		},
+		{
+			name:    "a file that cannot be parsed is not in a bundle",
+			fix:     "\tif errors.Is(err, errUnparsed) {\n",
+			without: "\tif false {\n",
+			test:    "TestSecretsStayOut",
+		},
+		{
+			name:    "what follows the first document of a file is in a bundle",
+			fix:     "i < len(lines) && len(faults) > 0;",
+			without: "i < len(lines) && len(faults) > 100;",
+			test:    "TestSecretsStayOut",
+		},
+		{
+			name:    "what stands below a key that no config has is in a bundle",
+			fix:     "above[i]+\"/*\") {\n\t\t\t\t\treturn false\n",
+			without: "above[i]+\"/*\") {\n\t\t\t\t\treturn true\n",
+			test:    "TestSecretsStayOut",
+		},
+		{
+			name:    "names of pods are in a bundle",
+			fix:     "n.inPods(n.secrets(text))",
+			without: "n.secrets(text)",
+			test:    "TestAnswersHaveStandIns",
+		},
+		{
+			name:    "a file that is too large is empty in a replay",
+			fix:     "\tif s.Size > 0 { // it takes no room: there is nothing in it\n",
+			without: "\tif s.Size < 0 {\n",
+			test:    "TestTooLarge",
+		},
 	}
 }

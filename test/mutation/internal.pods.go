@@ -26,5 +26,11 @@ func internalPods() []mutation {
 			without: "append(named, plugin.DefaultPodResources)",
 			test:    "TestWhereAKubeletIs", pkg: "cmd/lpuctl",
 		},
+		{
+			name:    "no pod of a recorded machine has an LPU",
+			fix:     "\t\treturn r.holders()\n",
+			without: "\t\t_ = r\n\t\treturn nil, nil\n",
+			test:    "TestReplay",
+		},
 	}
 }

@@ -14,5 +14,11 @@ func internalWholefile() []mutation {
 			without: "have, err := Read(path, int64(len(data)))",
 			test:    "TestKeep",
 		},
+		{
+			name:    "a file that could not be read on a recorded machine is empty there",
+			fix:     "\tif original := recorded.Load(); original != nil {\n",
+			without: "\tif original := recorded.Load(); original != nil && f == nil {\n",
+			test:    "TestReplay",
+		},
 	}
 }

@@ -183,5 +183,11 @@ func pkgDiscovery() []mutation {
 			without: "false",
 			test:    "TestRemediesOfTheCard",
 		},
+		{
+			name:    "nobody uses an LPU of a recorded machine",
+			fix:     "\t\tinv.replayUsers(recorded)\n",
+			without: "\t\t_ = recorded\n",
+			test:    "TestReplayUsers",
+		},
 	}
 }

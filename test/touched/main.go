@@ -76,6 +76,7 @@ var paths = map[string][]string{
 	"test/hostile/":    {},
 	"test/plant/":      {},
 	"test/report/":     {},
+	"test/scripts/":    {},
 	"test/touched/":    {},
 	"test/vm/":         {vm, lab},
 	"test/vm/guest/":   {vm},

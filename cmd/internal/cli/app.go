@@ -43,6 +43,18 @@ type App struct {
 	apart *discovery.Apart // of the scans of this process
 }
 
+// Execute runs the command that args call, prints its error, and returns both.
+func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
+	root.SetArgs(args)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && err.Error() != "" {
+		a.Complain(err)
+	}
+	return cmd, err
+}
+
 // SetUpRoot gives the root of a program's commands what all programs have: the global
 // flags and the commands about itself. Of its other commands it has the one that args
 // call made, or all of them if that is not one of these.
