@@ -2,23 +2,17 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
-	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
-
 	"github.com/hyperaccel/lpuctl/internal/bundle"
 	"github.com/hyperaccel/lpuctl/internal/host"
 	"github.com/hyperaccel/lpuctl/internal/pods"
 	"github.com/hyperaccel/lpuctl/internal/usage"
 	"github.com/hyperaccel/lpuctl/pkg/cdi"
-	"github.com/hyperaccel/lpuctl/pkg/plugin"
 	"github.com/hyperaccel/lpuctl/test/plant"
 )
 
@@ -28,8 +22,8 @@ const bundledSecret = "s3cr3tQz7"
 // momentText is a time of the log, or of the clock of a node, which is rounded.
 var momentText = regexp.MustCompile(`\d{4,}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)`)
 
-// sameOfBundle compares what commands say of a node and of its bundle, which it returns. Nothing in that is the secret.
-func sameOfBundle(t *testing.T, root string, finds []string, commands ...string) string {
+// sameOfBundle compares what commands say of a node and of its bundle. Nothing in that is the secret.
+func sameOfBundle(t *testing.T, root string, finds []string, commands ...string) {
 	t.Helper()
 	file := bundleOf(t, root)
 	for _, command := range commands {
@@ -53,7 +47,6 @@ func sameOfBundle(t *testing.T, root string, finds []string, commands ...string)
 			t.Errorf("%s has the secret: %s", name, e.Data)
 		}
 	}
-	return file
 }
 
 // TestBundleUnusableFiles: what is said of files that cannot be parsed or read is said of the bundle, which has nothing of their words.
@@ -99,26 +92,6 @@ func TestBundleUnusableFiles(t *testing.T) {
 	}
 }
 
-// podsWithLPU is a kubelet of which a pod has an LPU.
-type podsWithLPU struct {
-	podresources.UnimplementedPodResourcesListerServer
-	id string
-}
-
-func (p podsWithLPU) GetAllocatableResources(
-	context.Context, *podresources.AllocatableResourcesRequest,
-) (*podresources.AllocatableResourcesResponse, error) {
-	return &podresources.AllocatableResourcesResponse{}, nil
-}
-
-func (p podsWithLPU) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
-	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{
-		Name: "served", Namespace: "team-a", Containers: []*podresources.ContainerResources{{
-			Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: "hyperaccel.ai/lpu", DeviceIds: []string{p.id}}},
-		}},
-	}}}, nil
-}
-
 // TestBundleHolders: who had an LPU is said of a bundle, with stand-ins for names: processes, leases, reservations, pods.
 func TestBundleHolders(t *testing.T) {
 	n := newObservedNode(t)
@@ -129,18 +102,7 @@ func TestBundleHolders(t *testing.T) {
 		`"leases":[{"id":"l7","uid":1000,"user":"anna","pid":12,`+n.lpu(1)+`,"since":1,"wish":{"count":1},"grant":{`+n.lpu(1)+`,"reason":""}}]`)
 	n.record("var/lib/lpuctl/leases.json", "Reservations",
 		`"reservations":[{"id":"r8","uid":1001,"user":"berta","pid":1,`+n.lpu(2)+`,"reason":"left out","since":1,"until":9000000000000000000}]`)
-	socket := filepath.Join(n.root, plugin.DefaultPodResources)
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, podsWithLPU{id: cdi.AddressName(n.machine.Card(3).Address)})
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
+	n.kubelet(podWithLPU(cdi.AddressName(n.machine.Card(3).Address)))
 	file := bundleOf(t, n.root)
 	for _, command := range []string{"list -o json", "describe lpu0", "allocate -n 4 -o json"} {
 		want, have := said(t, n.root, strings.Fields(command)...), said(t, file, strings.Fields(command)...)

@@ -122,7 +122,7 @@ func TestServeFollowsTheOwner(t *testing.T) {
 	s.eventually("/metrics", 200, withheld)
 
 	// Both are lost, and the kubelet names the claim.
-	n.podResources(uid)
+	n.kubelet(podWithClaim(uid))
 	if err := os.Remove(filepath.Join(n.root, "var/run/cdi/hyperaccel.ai-lpu-claim-"+uid+".json")); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestServeNamesPodsWithoutTheirTable(t *testing.T) {
 	t.Parallel()
 	n := newObservedNode(t)
 	newKubelet(t, filepath.Join(n.root, "kubelet"))
-	n.podResources("0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01")
+	n.kubelet(podWithClaim("0d8ef4a5-1f0c-4f62-9f6d-0b1a3a6a8b01"))
 	s := n.servesMetrics("--plugin-dir", "/kubelet")
 	mark := filepath.Join(n.root, cdi.RingTableDir, "over/0000:44:00.1")
 	await.For(t, "the LPU is marked", func() bool { return host.State(mark) != "" })
@@ -184,33 +184,47 @@ func (n *observedNode) gate() *owner.Gate {
 	return g
 }
 
-// podsWithClaim is a kubelet that names a claim for lpu1.
-type podsWithClaim struct {
+// ofPods is what a kubelet says of its pods.
+type ofPods struct {
 	podresources.UnimplementedPodResourcesListerServer
-	uid string
+	pods []*podresources.PodResources
 }
 
-func (podsWithClaim) GetAllocatableResources(
+func (*ofPods) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
 	return &podresources.AllocatableResourcesResponse{}, nil
 }
 
-func (p podsWithClaim) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
-	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{
-		Name: "pod", Namespace: "team", Containers: []*podresources.ContainerResources{{
-			Name: "main", DynamicResources: []*podresources.DynamicResource{{
-				ClaimName: "job", ClaimNamespace: "team", ClaimResources: []*podresources.ClaimResource{{
-					DriverName: "lpu.hyperaccel.ai", DeviceName: "lpu1-0000-44-00-1-681c5c16", CdiDevices: []*podresources.CDIDevice{
-						{Name: "hyperaccel.ai/lpu=pci-0000-44-00.1"}, {Name: "hyperaccel.ai/lpu-claim=claim-" + p.uid + "-lpus"},
-					},
-				}},
-			}},
-		}},
-	}}}, nil
+func (k *ofPods) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	return &podresources.ListPodResourcesResponse{PodResources: k.pods}, nil
 }
 
-func (n *observedNode) podResources(uid string) {
+// podWith is a pod with one container.
+func podWith(c *podresources.ContainerResources) *podresources.PodResources {
+	c.Name = "main"
+	return &podresources.PodResources{Name: "pod", Namespace: "team", Containers: []*podresources.ContainerResources{c}}
+}
+
+// podWithLPU is a pod that has an LPU from the device plugin.
+func podWithLPU(id string) *podresources.PodResources {
+	devices := []*podresources.ContainerDevices{{ResourceName: plugin.DefaultResource, DeviceIds: []string{id}}}
+	return podWith(&podresources.ContainerResources{Devices: devices})
+}
+
+// podWithClaim is a pod that has lpu1 by a claim.
+func podWithClaim(uid string) *podresources.PodResources {
+	return podWith(&podresources.ContainerResources{DynamicResources: []*podresources.DynamicResource{{
+		ClaimName: "job", ClaimNamespace: "team", ClaimResources: []*podresources.ClaimResource{{
+			DriverName: "lpu.hyperaccel.ai", DeviceName: "lpu1-0000-44-00-1-681c5c16", CdiDevices: []*podresources.CDIDevice{
+				{Name: "hyperaccel.ai/lpu=pci-0000-44-00.1"}, {Name: "hyperaccel.ai/lpu-claim=claim-" + uid + "-lpus"},
+			},
+		}},
+	}}})
+}
+
+// kubelet runs a kubelet with pods.
+func (n *observedNode) kubelet(pods ...*podresources.PodResources) {
 	n.Helper()
 	socket := filepath.Join(n.root, plugin.DefaultPodResources)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
@@ -221,7 +235,7 @@ func (n *observedNode) podResources(uid string) {
 		n.Fatal(err)
 	}
 	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, podsWithClaim{uid: uid})
+	podresources.RegisterPodResourcesListerServer(server, &ofPods{pods: pods})
 	go func() { _ = server.Serve(listener) }()
 	n.Cleanup(server.Stop)
 }

@@ -162,7 +162,7 @@ func redactSpec(p string, data []byte, _ *Names) ([]byte, error) {
 	if path.Ext(p) != ".json" {
 		text = withoutComments(text)
 	}
-	text, err := editScalars(text, func(above []string, value string) bool { return keepsInSpec(above, value) })
+	text, err := editScalars(text, keepsInSpec)
 	return []byte(text), err
 }
 

@@ -135,7 +135,7 @@ func staying(text []byte, stay []string) int {
 // wordLength is how many letters and digits of ASCII a text begins with.
 func wordLength(text []byte) int {
 	n := bytes.IndexFunc(text, func(r rune) bool {
-		return !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+		return (r < '0' || '9' < r) && (r < 'a' || 'z' < r) && (r < 'A' || 'Z' < r)
 	})
 	if n < 0 {
 		return len(text)

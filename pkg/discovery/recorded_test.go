@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestReplayUsers(t *testing.T) {
 	here := node()
 	FindUsers(t.Context(), copied, here)
 	want, _ := json.Marshal(there)
-	if have, _ := json.Marshal(here); string(have) != string(want) || len(here.LPUs[0].Users) != 1 || !here.LPUs[1].UsersHidden {
+	if have, _ := json.Marshal(here); !bytes.Equal(have, want) || len(here.LPUs[0].Users) != 1 || !here.LPUs[1].UsersHidden {
 		t.Errorf("%s, want %s", have, want)
 	}
 	end()

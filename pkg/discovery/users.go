@@ -67,9 +67,16 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 		return
 	}
 	defer t.Close()
+	if hidden := inv.addUsers(ctx, t); len(hidden) > 0 {
+		inv.hideUsers(cannotSee + strings.Join(hidden, ", or "))
+	}
+}
+
+// addUsers adds the processes that the caller may inspect, and returns what of others is
+// hidden.
+func (inv *Inventory) addUsers(ctx context.Context, t *host.Tree) (hidden []string) {
 	all := pids(t)
 	nodes := openNodesOf(t, inv)
-	var hidden []string // what the caller may not inspect
 	if len(all) > 0 && !seesEveryProcess(t) {
 		hidden = append(hidden, "some processes")
 	}
@@ -93,9 +100,7 @@ func FindUsers(ctx context.Context, root string, inv *Inventory) {
 	if closed > 0 {
 		hidden = append(hidden, fmt.Sprintf("the open files of %d of %d processes", closed, len(all)))
 	}
-	if len(hidden) > 0 {
-		inv.hideUsers(cannotSee + strings.Join(hidden, ", or "))
-	}
+	return hidden
 }
 
 // processes is where processes are seen, and cannotSee begins what is said of those that

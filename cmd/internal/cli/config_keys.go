@@ -24,8 +24,7 @@ func addKeys(keys map[string]bool, above string, t reflect.Type) {
 	case reflect.Map:
 		keys[above+"/*"] = true
 	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			switch {
 			case f.Anonymous && key == "":
