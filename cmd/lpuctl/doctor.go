@@ -127,7 +127,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, a *app, links []string) (*
 	if err != nil {
 		return nil, err
 	}
-	checks := a.replay.checks(checksOf(a))
+	checks := a.replay.checks(checksOf(a, o.within))
 	if len(links) > 0 {
 		checks = slices.DeleteFunc(checks, func(c doctor.Check) bool { return !slices.Contains(links, string(c.Link)) })
 	}
@@ -147,8 +147,8 @@ func (o *doctorOptions) later(ctx context.Context, a *app, before *doctor.Diagno
 	}
 }
 
-// checksOf are the checks of this node. The config was read.
-func checksOf(a *app) []doctor.Check {
+// checksOf are the checks of this node, which have some time. The config was read.
+func checksOf(a *app, within time.Duration) []doctor.Check {
 	scan := scanOnce(a)
 	return slices.Concat(doctor.Cards(scan), []doctor.Check{
 		doctor.Config.Answer(cmp.Or(a.Config.File, "none, the defaults count"), nil),
@@ -158,10 +158,14 @@ func checksOf(a *app) []doctor.Check {
 			return validateNode(ctx, a, cdi.Validator{Root: a.Root, Host: true, Kind: a.Config.CDI.Kind, Inventory: inv})
 		}),
 		doctor.Runtimes(func(ctx context.Context) []runtimes.Runtime {
-			return runtimes.Check(ctx, string(a.Root), runtimes.Options{SpecDir: a.Config.CDI.SpecDir})
+			return runtimes.Check(ctx, string(a.Root), runtimes.Options{SpecDir: a.Config.CDI.SpecDir, Timeout: perRuntime(within)})
 		}),
 	}, beyondRuntimes(a, scan))
 }
+
+// perRuntime is how long a runtime may take, so that of one that hangs can be said in time
+// what hangs.
+func perRuntime(within time.Duration) time.Duration { return within / 2 }
 
 // scanOnce returns a scan that several may call, and that reads once.
 func scanOnce(a *app) doctor.Scan {

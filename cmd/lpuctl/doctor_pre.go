@@ -31,7 +31,7 @@ func (o *doctorOptions) pre(cmd *cobra.Command, a *app) (asked bool, err error) 
 	d := doctor.Diagnose(cmd.Context(), o.within, doctor.Before(doctor.Host{
 		Root: a.Root, Drivers: driversOf(a),
 		Runtimes: func(ctx context.Context) []runtimes.Runtime {
-			return runtimes.Check(ctx, string(a.Root), runtimes.Options{})
+			return runtimes.Check(ctx, string(a.Root), runtimes.Options{Timeout: perRuntime(o.within)})
 		},
 	}))
 	o.open = true

@@ -179,10 +179,12 @@ func Install(t *testing.T, root string) {
 // the node between the two is seen only when it is called again.
 func AsNode(t *testing.T, root string) (end func()) {
 	t.Helper()
-	var mounted []string
+	var made, mounted []string
 	for _, dir := range glob(t, root, "/opt/*", "/dev/dri", "/var/run/cdi", "/run/lpuctl") {
 		here := strings.Replace(dir, "/var/run/", "/run/", 1)
-		if err := os.MkdirAll(here, 0o755); err != nil {
+		if err := os.Mkdir(here, 0o755); err == nil {
+			made = append(made, here)
+		} else if !errors.Is(err, os.ErrExist) {
 			t.Fatal(err)
 		}
 		if err := unix.Mount(root+dir, here, "", unix.MS_BIND, ""); err != nil {
@@ -194,6 +196,11 @@ func AsNode(t *testing.T, root string) (end func()) {
 		for _, here := range mounted {
 			if err := unix.Unmount(here, unix.MNT_DETACH); err != nil {
 				t.Errorf("%s: %v", here, err)
+			}
+		}
+		for _, here := range made {
+			if err := os.Remove(here); err != nil {
+				t.Error(err)
 			}
 		}
 	}
