@@ -3,6 +3,8 @@ package broken
 import (
 	"os"
 	"testing"
+
+	"github.com/hyperaccel/lpuctl/test/long"
 )
 
 func TestMain(m *testing.M) {
@@ -13,7 +15,10 @@ func TestMain(m *testing.M) {
 
 // TestBroken breaks a node, wants doctor to name the cause first, carries out the remedy, and wants nothing to be broken then.
 func TestBroken(t *testing.T) {
-	for _, r := range rows() {
+	for i, r := range rows() {
+		if !r.devices && !long.Takes(i, 1) {
+			continue
+		}
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			if r.devices && os.Geteuid() != 0 {
