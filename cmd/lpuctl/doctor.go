@@ -163,8 +163,8 @@ func checksOf(a *app, within time.Duration) []doctor.Check {
 	}, beyondRuntimes(a, scan))
 }
 
-// perRuntime is how long a runtime may take, so that of one that hangs can be said in time
-// what hangs.
+// perRuntime is how long a runtime may take of the time that a diagnosis has. For its files
+// Check waits half as long again, so what hangs is known in time.
 func perRuntime(within time.Duration) time.Duration { return within / 2 }
 
 // scanOnce returns a scan that several may call, and that reads once.

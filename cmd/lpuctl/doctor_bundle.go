@@ -192,7 +192,7 @@ func kernel() string {
 // addFiles adds the files that are not only looked at but read.
 func addFiles(a *app, c *bundle.Collector) {
 	for _, dir := range specDirs(a) {
-		c.Specs(dir)
+		c.Specs(dir, cdi.SpecMax)
 	}
 	c.State(node.StateDir)
 	c.State("/run/lpuctl")

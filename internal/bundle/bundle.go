@@ -29,9 +29,8 @@ const (
 	TotalMax   = 48 << 20 // bytes of all entries together
 	EntryMax   = 8 << 20  // bytes of one entry
 	EntriesMax = 200_000
-	specMax    = 32 << 20 // bytes of a spec that are read (cdi.SpecMax); of others fewer than EntryMax
-	nameMax    = 1024     // bytes of a name
-	depthMax   = 64       // elements of a name, and links that are followed
+	nameMax    = 1024 // bytes of a name
+	depthMax   = 64   // elements of a name, and links that are followed
 )
 
 // Names of entries.

@@ -142,7 +142,7 @@ func TestSecretsStayOut(t *testing.T) {
 		}
 	}
 	c := NewCollector(host.Root(root), NewNames([]string{"server7.example.org"}, []string{"kim"}))
-	c.Specs("/etc/cdi")
+	c.Specs("/etc/cdi", EntryMax)
 	c.State("/run/lpuctl")
 	c.Table("/etc/lpuctl/ring.json")
 	c.Own("/etc/lpuctl/config.yaml", []string{"cdi", "kind"})

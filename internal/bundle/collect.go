@@ -114,10 +114,9 @@ func (c *Collector) Journal(unit string, lines []string) {
 
 func (c *Collector) put(name string, e *Entry) { c.bundle.Entries[name] = e }
 
-// Specs adds the spec files of a directory, State lpuctl's own files of one, and Config a
-// config file of another program.
-func (c *Collector) Specs(dir string) {
-	c.all(dir, wanted{redactSpec, specMax}, ".json", ".yaml", ".yml")
+// Specs adds the spec files of a directory, of which so many bytes are read at most.
+func (c *Collector) Specs(dir string, most int64) {
+	c.all(dir, wanted{redactSpec, most}, ".json", ".yaml", ".yml")
 }
 
 // State adds lpuctl's own documents of a directory.

@@ -132,7 +132,7 @@ func TestTooLarge(t *testing.T) {
 	plant.File(t, filepath.Join(root, "etc/cdi/x.yaml"), "kind: x\n"+strings.Repeat("# a comment\n", long/12))
 	c := NewCollector(host.Root(root), NewNames(nil, nil))
 	c.Own("/etc/lpuctl/config.yaml", nil)
-	c.Specs("/etc/cdi")
+	c.Specs("/etc/cdi", EntryMax)
 	b := c.Bundle(Index{})
 	dir := t.TempDir()
 	if _, err := b.Unpack(dir); err != nil {

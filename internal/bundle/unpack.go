@@ -95,7 +95,7 @@ func makeEntry(made map[string]bool, real string, e *Entry, s Status) error {
 		return err
 	}
 	if s.Size > 0 { // it takes no room: there is nothing in it
-		if err := os.Truncate(real, min(s.Size, specMax+1)); err != nil {
+		if err := os.Truncate(real, min(s.Size, TotalMax)); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func (w *walker) walk(v *Value, t reflect.Type) {
 	case n.Kind == yamlv3.AliasNode:
 		w.report(Alias, v.Itself(), "the alias *"+n.Value+" is not supported", "write the value itself")
 	case t.Kind() == reflect.Struct && n.Kind == yamlv3.MappingNode:
-		w.walkMapping(v, fieldsOf(t), nil)
+		w.walkMapping(v, Fields(t), nil)
 	case t.Kind() == reflect.Map && n.Kind == yamlv3.MappingNode:
 		w.walkMapping(v, nil, t.Elem())
 	case t.Kind() == reflect.Slice && n.Kind == yamlv3.SequenceNode:
@@ -142,8 +142,9 @@ func (w *walker) walkMapping(v *Value, fields map[string]reflect.Type, every ref
 	}
 }
 
-// fieldsOf maps the json names of a struct to their types.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
+// Fields returns the keys that a struct is decoded from, by their json names, with the types
+// of their values.
+func Fields(t reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"maps"
 	"reflect"
-	"strings"
+	"slices"
+
+	"github.com/hyperaccel/lpuctl/internal/strictyaml"
 )
 
 // ConfigKeys returns the keys that a config file can have, each once whatever it stands
@@ -10,11 +13,7 @@ import (
 func ConfigKeys() []string {
 	keys := map[string]bool{}
 	addKeys(keys, "", reflect.TypeFor[Config]())
-	var all []string
-	for key := range keys {
-		all = append(all, key)
-	}
-	return all
+	return slices.Sorted(maps.Keys(keys))
 }
 
 func addKeys(keys map[string]bool, above string, t reflect.Type) {
@@ -24,15 +23,9 @@ func addKeys(keys map[string]bool, above string, t reflect.Type) {
 	case reflect.Map:
 		keys[above+"/*"] = true
 	case reflect.Struct:
-		for f := range t.Fields() {
-			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			switch {
-			case f.Anonymous && key == "":
-				addKeys(keys, above, f.Type)
-			case f.IsExported() && key != "" && key != "-":
-				keys[key] = true
-				addKeys(keys, key, f.Type)
-			}
+		for key, value := range strictyaml.Fields(t) {
+			keys[key] = true
+			addKeys(keys, key, value)
 		}
 	}
 }
